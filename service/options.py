@@ -129,6 +129,12 @@ class PrepareOptions(TypedDict, total=False):
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 
 
+class ReweightOptions(PrepareOptions, total=False):
+    """The options of ``apsp reweight``."""
+
+    changed: Annotated[bool, Option("FILE lists only arcs with new weights; the others keep theirs.", default=False)]
+
+
 def split_names(texts: Iterable[str], field: str) -> list[str]:
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
     comma.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.algorithms.eliminated import Eliminated, Journal, tables_of
+from engine.algorithms.eliminated import Eliminated, PartRecorder, tables_of
 from engine.algorithms.part_lengths import PartWork
 from engine.model.backend import Array
 from engine.model.dtypes import settle
@@ -32,7 +32,7 @@ class FoundTables:
     eliminated: Eliminated
 
 
-def find_tables(work: PartWork, journal: Journal | None = None) -> FoundTables:
+def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
     """Find the tables of both directions.
 
     With negative arcs, entries that are no distances are settled, so that the sum of two tells what is unreachable.
@@ -44,7 +44,7 @@ def find_tables(work: PartWork, journal: Journal | None = None) -> FoundTables:
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    journal = journal or Journal()
+    journal = journal or PartRecorder()
     forward, found = work.find(journal)
     backward = _reversed(work, forward, found, journal) if work.graph.directed else None
     if not work.nonnegative:  # without negative arcs longer distances are allowed than settling leaves
@@ -54,7 +54,7 @@ def find_tables(work: PartWork, journal: Journal | None = None) -> FoundTables:
     return FoundTables(forward, backward, found)
 
 
-def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: Journal) -> Array:
+def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: PartRecorder) -> Array:
     """Return the tables of the reversed graph, flat."""
     parts = work.parts
     updates, owner = parts.updates()[1], parts.owner()

@@ -80,7 +80,7 @@ def tables_of(parts: Parts, flat: Array) -> list[Array]:
     return [flat[begin : begin + size * wide].reshape(size, wide) for begin, size, wide in spans]
 
 
-class Journal:
+class PartRecorder:
     """Is told which parts are done, and knows which were done before; this one keeps nothing.
 
     The steps are ``eliminate``, ``extend`` and ``backward``.

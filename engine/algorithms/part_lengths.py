@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import floyd_warshall
-from engine.algorithms.eliminated import Eliminated, Journal, Mask, tables_of
+from engine.algorithms.eliminated import Eliminated, Mask, PartRecorder, tables_of
 from engine.algorithms.products import multiply
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Array
@@ -69,7 +69,7 @@ class PartWork:
     nonnegative: bool
     monitor: Monitor
 
-    def find(self, journal: Journal | None = None) -> tuple[Array, Eliminated]:
+    def find(self, journal: PartRecorder | None = None) -> tuple[Array, Eliminated]:
         """Find the lengths of all parts.
 
         Args:
@@ -83,7 +83,7 @@ class PartWork:
         """
         from engine.algorithms.elimination import SmallParts, small_parts
 
-        parts, kind, journal = self.parts, self.kind, journal or Journal()
+        parts, kind, journal = self.parts, self.kind, journal or PartRecorder()
         inside, above = parts.updates()
         self.monitor.begin("prepare", int(inside.sum() + above.sum()), "updates")
         flat: Array = np.empty(int(parts.sizes @ parts.widths()), kind.dtype)
@@ -102,7 +102,7 @@ class PartWork:
             self.monitor.step(int(above[some].sum()))
         return flat, found
 
-    def eliminate(self, flat: Array, found: Eliminated, todo: Mask, journal: Journal) -> None:
+    def eliminate(self, flat: Array, found: Eliminated, todo: Mask, journal: PartRecorder) -> None:
         """Make step 1 for some parts, and fill the first columns of their tables.
 
         Args:

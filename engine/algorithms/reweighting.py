@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.both_ways import FoundTables, extend_backward
-from engine.algorithms.eliminated import Indices, Journal, Mask, tables_of
+from engine.algorithms.eliminated import Indices, Mask, PartRecorder, tables_of
 from engine.algorithms.part_lengths import PartWork
 from engine.graph.partition import Parts
 from engine.model.backend import Array
@@ -57,7 +57,7 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
     before = [{i: table[i].copy() for i in np.flatnonzero(again).tolist()} for table in views]
     updates = parts.updates()
     work.monitor.begin("prepare", int(updates[0].sum()), "updates")
-    work.eliminate(tables.forward, tables.eliminated, again, Journal())
+    work.eliminate(tables.forward, tables.eliminated, again, PartRecorder())
 
     def forward(i: int) -> None:
         work.extend(views[0], i, tables.eliminated.up(i), owner)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.algorithms.eliminated import Eliminated, Indices, Journal, Mask, tables_of
+from engine.algorithms.eliminated import Eliminated, Indices, Mask, PartRecorder, tables_of
 from engine.graph.partition import Parts
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
@@ -28,7 +28,7 @@ _DISSECTION: Final = "dissection"
 STEPS: Final = ("eliminate", "extend", "backward")
 
 
-class PartJournal(Journal):
+class PartJournal(PartRecorder):
     """Commits parts, and gives back those that an earlier run has committed.
 
     Attributes:

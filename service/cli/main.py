@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service.cli import prepared
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
     BulkOutputOptions,
@@ -23,7 +24,8 @@ from service.cli.arguments import (
     StoreUrl,
     with_options,
 )
-from service.options import BulkOptions, LocalOptions, PrepareOptions
+from service.cli.prepared import must_open
+from service.options import BulkOptions, LocalOptions
 from storage.options import ReadingOptions
 
 app = typer.Typer(
@@ -36,17 +38,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
-    from storage.errors import NotFound
-
-    try:
-        if not graph.is_fifo():
-            graph.open("rb").close()
-    except OSError as error:
-        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
 def _tell_version(wanted: bool) -> None:
@@ -75,7 +66,7 @@ def solve(
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
@@ -101,47 +92,8 @@ def solve_many(
     raise typer.Exit(many.solve_many(many.ManyArgs(graphs, reading, options, **store), as_json=as_json))
 
 
-@app.command()
-@with_options
-def prepare(
-    graph: GraphFile,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the prepared graph goes.")],
-    reading: ReadingOptions,
-    options: PrepareOptions,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Make tables that answer every distance without a matrix, for road networks and other graphs like them."""
-    _must_open(graph)
-    from service.cli.commands import preparing, solving
-
-    preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
-
-
-@app.command()
-@with_options
-def reweight(
-    prepared: Annotated[Path, typer.Argument(metavar="PREPARED", help="The folder of a prepared graph.")],
-    weights: Annotated[
-        Path, typer.Option("--weights", metavar="FILE", help="A graph file that lists the arcs; infinity closes one.")
-    ],
-    reading: ReadingOptions,
-    options: PrepareOptions,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="The new folder; else PREPARED is replaced.")
-    ] = None,
-    changed: Annotated[
-        bool, typer.Option("--changed", help="FILE lists only arcs with new weights; the others keep theirs.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Give a prepared graph new weights: its parts stay, and its tables are computed again."""
-    _must_open(weights)
-    from service.cli.commands import preparing
-
-    place = preparing.Place(prepared, out, changed=changed, overwrite=overwrite)
-    preparing.reweight(place, weights, reading, options, as_json=as_json)
+app.command()(prepared.prepare)
+app.command()(prepared.reweight)
 
 
 @app.command()
@@ -156,7 +108,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
@@ -170,7 +122,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.inspect(solving.GraphArgs(graph, reading), as_json=as_json)

@@ -10,7 +10,6 @@ The system frees the lock (flock) when the process that holds it ends.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic
+from storage.files.locks import lock_folder
 from storage.matrix.format import DISTANCES, plain
 from storage.matrix.stamps import fault_of, put_stamp, seal_of, stamp_file, stamp_in
 
@@ -276,36 +276,6 @@ def lock(target: Path) -> int:
         OSError: the file system refused.
     """
     return lock_folder(working_folder(target), target)
-
-
-def lock_folder(base: Path, target: Path) -> int:
-    """Lock a folder, making it if needed, and return the descriptor that holds the lock.
-
-    Args:
-        base: the folder.
-        target: what is written by whoever holds the lock, for the error.
-
-    Raises:
-        Conflict: another process holds it.
-        OSError: the file system refused.
-    """
-    while True:
-        base.mkdir(exist_ok=True)
-        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the previous holder may have removed the folder that was opened
-            if base.stat().st_ino == os.fstat(handle).st_ino:
-                return handle
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            os.close(handle)
-            raise Conflict(f"another process is writing {target}") from None
-        except OSError:
-            os.close(handle)
-            raise
-        os.close(handle)
 
 
 def _clear(folder: Path, keep: tuple[str, ...]) -> None:

@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from storage.errors import StorageFailed
 from storage.files import atomic
+from storage.files.locks import lock_folder
 from storage.matrix.format import Array, crc32c, plain
-from storage.matrix.working_dir import RECORD, lock_folder, read_record, write_record
+from storage.matrix.working_dir import RECORD, read_record, write_record
 
 log = logging.getLogger(__name__)
 

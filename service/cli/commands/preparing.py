@@ -15,7 +15,7 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
 from service.cli.progress import ProgressMonitor
-from service.options import PrepareOptions
+from service.options import PrepareOptions, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
 from storage.matrix.frame import check_target
 from storage.options import ReadingOptions
@@ -77,17 +77,15 @@ class Place:
     Attributes:
         prepared: the folder of the prepared graph.
         out: the new folder; None to replace ``prepared``.
-        changed: only arcs with new weights are given.
         overwrite: whether a store at ``out`` may be replaced.
     """
 
     prepared: Path
     out: Path | None
-    changed: bool
     overwrite: bool
 
 
-def reweight(place: Place, weights: Path, reading: ReadingOptions, given: PrepareOptions, *, as_json: bool) -> None:
+def reweight(place: Place, weights: Path, reading: ReadingOptions, given: ReweightOptions, *, as_json: bool) -> None:
     """Read the weights, compute the tables, write and seal; the progress goes to standard error.
 
     Args:
@@ -109,7 +107,7 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Prepar
             place.prepared,
             weights,
             out=place.out,
-            changed=place.changed,
+            changed=given["changed"],
             overwrite=place.overwrite,
             options=Options(dtype=given["dtype"], memory=memory, threads=given["threads"]),
             monitor=monitor,

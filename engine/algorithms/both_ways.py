@@ -1,8 +1,8 @@
-"""The tables of a prepared graph: lengths from all vertices to the parts above them, and those back.
+"""Computes the tables of a prepared graph: lengths from all vertices to the parts above them, and from there back.
 
-Both come from one elimination, which finds the lengths from each part to its border and those from the border to it.
-``engine.algorithms.part_lengths`` extends the former to all parts above; here the latter are extended, transposed, in
-the same order: the tables of the reversed graph.
+Both come from one elimination, which finds the lengths from each part to its border and from the border to the part.
+``engine.algorithms.part_lengths`` extends the lengths to the border to all parts above.  This module extends the
+lengths from the border in the same order, transposed: these are the tables of the reversed graph.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class FoundTables:
 def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
     """Find the tables of both directions.
 
-    With negative arcs, entries that are no distances are settled, so that the sum of two tells what is unreachable.
+    With negative arcs, entries that are no distances are set to exactly *unreachable*, so that the sum of two entries
+    shows whether a pair is unreachable.
 
     Args:
         work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.

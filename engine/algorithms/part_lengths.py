@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-#: Products of at most this number of updates do not report to the monitor: most parts are small and many.
+#: Products of at most this number of updates do not report to the monitor, because there are many small parts.
 SMALL: Final = 2**24
 
 
@@ -224,7 +224,10 @@ class _OnePart(Monitor):
 
 
 class _Arcs:
-    """The arcs of a graph, sorted by the part of their ends that is eliminated first."""
+    """The arcs of a graph, grouped by part.
+
+    The ends of an arc may lie in two parts; the arc belongs to the one that is eliminated first.
+    """
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType, todo: Mask) -> None:
         """Sort the arcs of the parts ``todo``; there are no others."""
@@ -236,7 +239,7 @@ class _Arcs:
         order = order[np.argsort(first[order], kind="stable")]
         self._tails, self._heads = tails[order], heads[order]
         weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
-        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
+        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit the type
             weights = np.minimum(weights, int(kind.unreachable))
         self._weights = weights.astype(kind.dtype)
         self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
@@ -247,7 +250,7 @@ class _Arcs:
         return self._tails, self._heads, self._weights, self._begin
 
     def front(self, i: int) -> Array:
-        """Return the weights among part ``i`` and its border: 0 on the diagonal, unreachable where there is no arc."""
+        """Return the weights between the vertices of part ``i`` and its border: 0 on the diagonal, else unreachable."""
         side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
         front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
         front[np.arange(side), np.arange(side)] = 0
@@ -263,6 +266,6 @@ class _Arcs:
 
 
 def _runs(values: Array) -> list[tuple[int, int]]:
-    """Spans of equal values."""
+    """Return the spans of equal values, as (first, last + 1)."""
     cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     return list(itertools.pairwise(cuts))

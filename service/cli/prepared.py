@@ -27,7 +27,7 @@ def must_open(graph: Path) -> None:
 def prepare(
     *,
     graph: GraphFile,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the prepared graph goes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the prepared graph goes.")],
     reading: ReadingOptions,
     options: PrepareOptions,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
@@ -50,7 +50,7 @@ def reweight(
     reading: ReadingOptions,
     options: ReweightOptions,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="The new folder; else PREPARED is replaced.")
+        Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="The new folder; else PREPARED is replaced.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
     as_json: Json = False,

@@ -64,7 +64,7 @@ def reweight(
         overwrite: replace a store at ``out`` once the new one is done.
         options: type, memory and threads.
         monitor: is told of progress, and asked whether to stop.
-        **reading: how the file is read, as in ``read_graph``.
+        reading: how the file is read, as in ``read_graph``.
 
     Returns:
         The plan, the seconds of each phase, and facts: arcs with other weights, closed arcs, parts that were eliminated

@@ -1,4 +1,4 @@
-"""What a prepared graph takes and how fast it answers: wall and processor seconds, compared with SciPy.
+"""What a prepared graph takes, how fast it answers and gets new weights: wall and processor seconds; checked by SciPy.
 
     python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER] [--peers]
 
@@ -14,6 +14,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,24 @@ import numpy as np
 import apsp
 from benchmarks.graphs import road
 from benchmarks.prepared_peers import PAIRS, compare_peers
+from engine.algorithms.both_ways import find_tables
+from engine.algorithms.part_lengths import PartWork
+from engine.algorithms.reweighting import change_tables
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.api.prepared_planning import plan_prepared
 from engine.api.reference import Reference
+from engine.api.reweighting import reweight
+from engine.devices.cpu.backend import CpuBackend
 from engine.graph.profile import GraphProfile
+from engine.model.dtypes import work_type
 from engine.model.problem import Options
+from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
+#: Arcs that get a new weight one after the other.
+ARCS = 60
 #: Sources whose rows and pairs are compared with searches.
 COMPARED = 4
 #: Sides of the largest block that is asked, where the graph has as many vertices.
@@ -110,6 +120,52 @@ def beside(matrix: PreparedMatrix, graph: Graph) -> None:
     compare_peers(graph, u, v, np.where(found == matrix.unreachable, np.inf, found.astype(float)))
 
 
+def change(matrix: PreparedMatrix, graph: Graph, folder: Path, threads: int) -> None:
+    """Print what new weights take: of all arcs, and of one at a time; computing alone, and with reading and writing."""
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    named, options = (graph.labels[tails], graph.labels[graph.heads]), Options(threads=threads)
+    weights = graph.weights.copy()
+    weights[:] = np.random.default_rng(1).permutation(graph.weights) if graph.directed else 2 * graph.weights
+    outcome = timed("all weights new, written", lambda: reweight(folder, (*named, weights), out=folder.with_name("q"),
+                                                                 overwrite=True, options=options))  # fmt: skip
+    print(f"  phases, wall: {', '.join(f'{name} {seconds:.2f}' for name, seconds in outcome.seconds.items())}")
+    arc = graph.arcs // 3
+    one = (named[0][arc : arc + 1], named[1][arc : arc + 1], graph.weights[arc : arc + 1] * 2)
+    outcome = timed("one arc new, written", lambda: reweight(folder, one, out=folder.with_name("q"), changed=True,
+                                                             overwrite=True, options=options))  # fmt: skip
+    print(f"  phases, wall: {', '.join(f'{name} {seconds:.2f}' for name, seconds in outcome.seconds.items())}")
+    if graph.weights.min(initial=0) >= 0 and not graph.terminals:
+        change_in_memory(matrix, graph, tails, threads)
+
+
+def change_in_memory(matrix: PreparedMatrix, graph: Graph, tails: Any, threads: int) -> None:
+    """Print what computing alone takes: all tables, and one arc after the other."""
+    parts, backend, kind = matrix.parts(), CpuBackend(threads), work_type(matrix.dtype)
+
+    def work(weights: Any) -> PartWork:
+        return PartWork(backend, replace(graph, weights=weights), parts, kind, True, Monitor())
+
+    weights, rng = graph.weights.copy(), np.random.default_rng(0)
+    for _ in range(3):
+        tables = timed("all tables, in memory", lambda: find_tables(work(weights)))
+    figures = []
+    for arc in rng.integers(0, graph.arcs, ARCS):
+        head = graph.heads[arc]
+        back = [arc] if graph.directed else [arc, graph.indptr[head] + np.searchsorted(
+            graph.heads[graph.indptr[head] : graph.indptr[head + 1]], tails[arc])]  # fmt: skip
+        weights[back] = max(1, int(weights[arc] * rng.choice([0.5, 2.0, 5.0])))
+        holds = np.zeros(parts.count, np.bool_)
+        holds[parts.owner()[min(parts.position[tails[arc]], parts.position[head])]] = True
+        wall, cpu = time.perf_counter(), processor()
+        touched = change_tables(work(weights), tables, holds)
+        figures.append((time.perf_counter() - wall, processor() - cpu, int(touched.forward.sum())))
+    walls, used, differ = (np.array(column) for column in zip(*figures, strict=True))
+    for name, values in (("wall", 1e3 * walls), ("processor", 1e3 * used)):
+        print(f"  one arc of {ARCS}, in memory, {name}: median {np.median(values):.1f} ms, most {values.max():.0f} ms")
+    print(f"  tables that differ: median {np.median(differ):.0f}, most {differ.max()} of {parts.count}", flush=True)
+    backend.shutdown()
+
+
 def main() -> None:
     """Print a table for each graph."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -134,6 +190,7 @@ def main() -> None:
                 compare(matrix, graph, args.rows)
                 if args.peers:
                     beside(matrix, graph)
+            change(matrix, graph, Path(folder) / "p", args.threads)
             matrix.close()
 
 

@@ -131,6 +131,12 @@ class PrepareOptions(TypedDict, total=False):
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 
 
+class ReweightOptions(PrepareOptions, total=False):
+    """The options of ``apsp reweight``."""
+
+    changed: Annotated[bool, Option("FILE lists only arcs with new weights; the others keep theirs.", default=False)]
+
+
 class MeasureOptions(TypedDict, total=False):
     """The options of ``apsp measure`` that say what is measured."""
 

@@ -169,6 +169,19 @@ class PreparedMatrix(PreparedStore):
         """Whether all sums are exact, so that every entry is the number that every algorithm finds, bit for bit."""
         return self.dtype.kind in "iu" or adds_exactly(self.graph().weights, self.n, work_type(self.dtype))
 
+    def parts(self) -> Parts:
+        """Return the parts of the graph, opened.  Raises StorageFailed."""
+        position, starts, parents, ends, borders = map(
+            self.part_array, ("position", "starts", "parents", "ends", "borders")
+        )
+        return Parts(
+            position.astype(np.int64, copy=False),
+            starts.astype(np.int64, copy=False),
+            parents.astype(np.int32, copy=False),
+            ends.astype(np.int64, copy=False),
+            borders.astype(np.int32, copy=False),
+        )
+
     @cached_property
     def _loaded(self) -> _Tables:
         available = available_memory()
@@ -181,16 +194,7 @@ class PreparedMatrix(PreparedStore):
                 available=available,
                 candidates=[],
             )
-        position, starts, parents, ends, borders = map(
-            self.part_array, ("position", "starts", "parents", "ends", "borders")
-        )
-        parts = Parts(
-            position.astype(np.int64, copy=False),
-            starts.astype(np.int64, copy=False),
-            parents.astype(np.int32, copy=False),
-            ends.astype(np.int64, copy=False),
-            borders.astype(np.int32, copy=False),
-        )
+        parts = self.parts()
         forward = self.table("forward")
         assert forward is not None  # a prepared graph without it does not open
         backward = self.table("backward")
@@ -207,7 +211,7 @@ class PreparedMatrix(PreparedStore):
     def _fixed(self) -> tuple[Any, ...]:
         """The arguments that the kernels share."""
         tables, kind = self._tables_in_memory, work_type(self.dtype)
-        negative = kind.integer and bool(self._least_weight < 0)
+        negative = kind.integer and bool(self.least_weight < 0)
         limit: Any = kind.dtype.type(kind.largest_signed if negative else kind.largest)
         if self._beyond is not None:
             below: Any = np.nextafter(self._beyond, -np.inf) if kind.dtype.kind == "f" else self._beyond - 1
@@ -223,7 +227,8 @@ class PreparedMatrix(PreparedStore):
         return None if cutoff is None else first_beyond(cutoff, self.dtype)
 
     @cached_property
-    def _least_weight(self) -> float:
+    def least_weight(self) -> float:
+        """The least weight of the graph, 0 without arcs."""
         weights = self.graph().weights
         return float(weights.min()) if len(weights) else 0.0
 
@@ -255,7 +260,7 @@ class PreparedMatrix(PreparedStore):
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.sweep import Sweeper
 
-        tables, nonnegative = self._tables_in_memory, self._least_weight >= 0
+        tables, nonnegative = self._tables_in_memory, self.least_weight >= 0
         if tables.forward is tables.backward:
             forward = True
         if forward not in self._sweepers:

@@ -20,6 +20,7 @@ from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
 from engine.planning.planner import choose_type
 from engine.planning.refusal import gib
+from engine.streaming.part_journal import take_dissection
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.prepared.writer import TABLE_CHUNK
@@ -56,6 +57,8 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
     profile, options = GraphProfile.of(graph), options or Options()
     _check(options)
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
+    if out is not None and inner.given_parts is None:
+        take_dissection(profile, inner, str(out))
     problem = describe(inner, cutoff=options.cutoff)
     kind, why = choose_type(problem, options.dtype)
     if relaxes_reduced(kind, problem):
@@ -151,7 +154,16 @@ def prepared_candidate(
     tables = _table_bytes(facts, kind, graph)
     arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
     padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
-    disk = tables + padding + arrays + 4 * len(parts.borders) + 32 * graph.n + 2**20
+    sizes, depths = parts.sizes, parts.depths
+    disk = (
+        tables
+        + padding
+        + arrays
+        + kind.itemsize * int((2 * sizes + depths) @ depths)
+        + 4 * len(parts.borders)
+        + 32 * graph.n
+        + 2**20
+    )
     estimate = estimate_prepared(Setting(problem, machine, kind, disk), facts, directed=graph.directed)
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"
     matrix = problem.n**2 * kind.itemsize

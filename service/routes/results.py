@@ -38,7 +38,7 @@ _NONE = {304: {"description": "The client has the answer"}, **documented(404, 40
 @router.get("/results", response_model=Manifest, responses=_NONE, dependencies=TAGGED)
 def get_manifest(job_id: str, opened: Opened) -> Manifest:
     """What the result is: shape, type, tiles, bytes, digest, and where to read it."""
-    return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id))
+    return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id, prepared=opened.prepared))
 
 
 @router.get("/summary", response_model=SummaryDocument, responses=_NONE, dependencies=TAGGED)
@@ -47,8 +47,8 @@ def get_summary(job_id: str, opened: Opened) -> SummaryDocument:
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
     return SummaryDocument(
-        job=job_id, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
-        summary=matrix.summary,
+        job=job_id, result=opened.kind, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed,
+        unit=unit, summary=matrix.summary,
     )  # fmt: skip
 
 

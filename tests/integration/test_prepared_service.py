@@ -67,6 +67,15 @@ def test_a_client_asks_as_of_a_matrix(client: Client, result: Any, wanted: Any):
     assert client.submit(lattice(), directed=True).id != result.job
 
 
+def test_an_estimate_has_the_numbers_before_any_work(live: KeyedService, result: Any):
+    graph = live.job(result.job)["graph"]
+    found = live.http.post("/v1/estimates", json={"graph": graph, "result": "prepared"}).json()
+    assert (found["algorithm"], found["shape"]) == ("prepared", [SIDE**2, SIDE**2])
+    assert min(found["seconds"], found["memory"], found["disk"]) > 0
+    refused = live.http.post("/v1/estimates", json={"graph": graph, "result": "prepared", "cutoff": 3})
+    assert (refused.status_code, refused.json()["details"]) == (422, {"field": "cutoff"})
+
+
 def test_readers_of_zarr_read_what_is_computed(live: KeyedService, result: Any, wanted: Any):
     url, options = f"{live.url}/v1/jobs/{result.job}/zarr", {"headers": {"Authorization": live.bearer}}
     store = FsspecStore.from_url(url, storage_options=options, read_only=True)

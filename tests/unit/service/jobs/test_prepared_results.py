@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +15,7 @@ from fastapi.testclient import TestClient
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph
 from tests.unit.service.support import Bench, InlinePool, small_graph
-from tests.unit.service.test_app import problem
+from tests.unit.service.test_app import ROOT, problem
 
 U, V = "source=10&target=30", "source=10&target=40"
 GETS = (
@@ -179,9 +183,31 @@ def test_a_result_that_is_gone_is_not_answered_from_memory(
     assert client.get(f"/v1/jobs/{job}").json()["state"] == "accepted"
 
 
-def test_helper_processes_compute_where_nothing_is_replaced(client: TestClient, bench: Bench):
-    job, distances = bench.prepared(small_graph(), "int32")
-    assert client.get(f"/v1/jobs/{job}/distance?{U}").json()["distance"] == distances[0, 2] == 3
-    answering = client.app.state.service.answering
+_ASK = """
+import sys
+from fastapi.testclient import TestClient
+from service.app import create_app
+from service.settings import Settings
+
+if __name__ == "__main__":
+    app = create_app(Settings.load())
+    base, client = f"/v1/jobs/{sys.argv[1]}", TestClient(app)
+    assert client.get(f"{base}/distance?source=10&target=30").json()["distance"] == 3
+    assert client.get(f"{base}/rows?sources=40").json()["distances"] == [[1, 2, 4, 0]]
+    assert client.get(f"{base}/path?source=40&target=30").json()["length"] == 4
+    assert len(client.get(f"{base}/zarr/distances/c/0/0").content) == 4 * 4 * 4 + 4
+    answering = app.state.service.answering
     assert len(answering.pool._children) == 1
     assert answering.budget._buckets[None][0] < answering.budget.limit
+    app.state.service.stop_workers()
+    print(sorted(name for name in ("numba", "engine.api.prepared_matrix") if name in sys.modules))
+"""
+
+
+def test_only_helper_processes_compute(bench: Bench, settings: Settings, tmp_path: Path):
+    job, _ = bench.prepared(small_graph(), "int32")
+    script = tmp_path / "ask.py"
+    script.write_text(_ASK)
+    environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script, job], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -37,7 +37,7 @@ Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Que
 Accept = Annotated[str | None, Header()]
 _PARTS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The entries", "content": {media_type: {} for media_type in MEDIA_TYPES.values()}},
-    **documented(404, 406, 409, 410, 413, 422),
+    **documented(404, 406, 409, 410, 413, 422, 507),
 }
 _TAGGED: Final[dict[int | str, dict[str, Any]]] = {**_PARTS, 304: {"description": "The client has the answer"}}
 

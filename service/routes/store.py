@@ -33,7 +33,7 @@ _FILES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("/zarr/{key:path}", response_class=Response, responses=_FILES)
+@router.get("/zarr/{key:path}", response_class=Response, responses={**_FILES, **documented(413, 507)})
 async def get_file(
     job_id: str,
     key: Annotated[str, Path(examples=["zarr.json", "distances/c/0/0"])],

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from engine.api import prepared_matrix
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph
 from tests.unit.service.support import Bench, InlinePool, small_graph
@@ -151,6 +152,17 @@ def test_a_damaged_table_is_named_and_nothing_is_answered_from_it(
         assert "tables/forward/c/0" in body["detail"]
         assert str(settings.data_dir) not in body["detail"]
     assert client.get(f"{base}/results").status_code == 200
+
+
+def test_tables_larger_than_memory_are_refused_with_the_numbers(
+    client: TestClient, bench: Bench, inline: InlinePool, monkeypatch: pytest.MonkeyPatch
+):
+    job, _ = bench.prepared(small_graph(), "int32")
+    monkeypatch.setattr(prepared_matrix, "available_memory", lambda: 5)
+    for path in (f"distance?{U}", "zarr/distances/c/0/0"):
+        details = problem(client.get(f"/v1/jobs/{job}/{path}"), 507, "does-not-fit")["details"]
+        assert (details["resource"], details["available"]) == ("memory", 5)
+        assert details["needed"] > 5
 
 
 def test_a_caller_who_has_computed_much_waits(client: TestClient, bench: Bench, inline: InlinePool):

@@ -140,8 +140,6 @@ class AskedPrepared(PreparedStore):
 class PreparedReader(ResultReader):
     """An open prepared result; answers as one of a matrix does."""
 
-    prepared = True
-
     def __init__(self, matrix: AskedPrepared) -> None:
         super().__init__(matrix)
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
+from storage.prepared.reader import PreparedStore
 
 if TYPE_CHECKING:
     from engine.api.routes import Router
@@ -26,13 +27,10 @@ class ResultReader:
 
     Attributes:
         matrix: the open result.
-        prepared: whether its distances are computed when they are asked.
 
     Args:
         path: a folder or an address of a solved matrix, or what is open already: a matrix, or a prepared graph.
     """
-
-    prepared = False
 
     def __init__(self, path: str | Path | SealedResult) -> None:
         self.matrix: Any = path if isinstance(path, SealedResult) else open_matrix(path)
@@ -43,6 +41,11 @@ class ResultReader:
         from engine.api.routes import Router
 
         return Router(self.matrix)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether its distances are computed when they are asked."""
+        return isinstance(self.matrix, PreparedStore)
 
     @property
     def kind(self) -> Literal["matrix", "prepared"]:

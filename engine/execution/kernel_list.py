@@ -1,8 +1,10 @@
-"""The kernels for processors that solves use, with the types of their arguments: what can be compiled ahead.
+"""The list of kernels that solves on processors use, with the types of their arguments, so that they can be compiled
+ahead.
 
 ``kernels.jsonl`` beside this module holds a line for each form of a kernel: module, name, types, processor seconds of
 its compilation, and the uses that need it, such as ``dijkstra uint16``.  ``python -m benchmarks.kernel_list`` writes it
-from small solves, and a test compares.  A form that is not in the list is compiled when it is first called.
+from small solves, and a test checks that it is up to date.  A form that is not in the list is compiled when it is first
+called.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-#: Prefix of the layout of an array that may not be written.
+#: Prefix of the layout of a read-only array.
 READONLY: Final = "readonly "
-#: What every solve may need, whatever its algorithm: kernels of planning.
+#: The use of the kernels of planning, which any solve may need.
 PLANNING: Final = "plan"
 FILE: Final = Path(__file__).with_name("kernels.jsonl")
 
@@ -27,11 +29,11 @@ class ListedKernel:
     """One form of a kernel.
 
     Attributes:
-        module: where it is defined.
-        name: its name there.
+        module: the module that defines the kernel.
+        name: the name of the kernel in that module.
         types: the types of its arguments as JSON text, see :func:`types_text`.
-        seconds: processor seconds that its compilation took where the list was written.
-        uses: what needs it: ``plan``, or an algorithm and a type, and perhaps what else is asked.
+        seconds: processor seconds that compiling it took when the list was written.
+        uses: the solves that need it: ``plan``, or an algorithm and a type, and perhaps further options.
     """
 
     module: str
@@ -55,7 +57,7 @@ class ListedKernel:
         )
 
     def is_ready(self) -> bool:
-        """Return whether the kernel is compiled, for this processor and from the present source.
+        """Return whether the kernel is compiled for this processor and from the current source.
 
         Raises:
             KeyError: there is no such kernel.
@@ -63,11 +65,11 @@ class ListedKernel:
         return bool(_kernel(self).holds(signature_of(self.types)))
 
     def compile(self) -> None:
-        """Compile the kernel and keep it; nothing is run.
+        """Compile the kernel and store the result, without running it.
 
         Raises:
             KeyError: there is no such kernel.
-            Others: the types do not suit it.
+            Others: the types do not suit the kernel.
         """
         _kernel(self).dispatcher.compile(signature_of(self.types))
 
@@ -86,7 +88,7 @@ def listed_kernels() -> tuple[ListedKernel, ...]:
 
 
 def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
-    """Return those of ``kernels`` that are not compiled; none where numba keeps kernels its own way."""
+    """Return those of ``kernels`` that are not compiled; none if numba's own cache is in use."""
     from engine.graph.kernels import OWN_CACHE
 
     found = []
@@ -105,7 +107,8 @@ def used_by(*uses: str) -> list[ListedKernel]:
 
 
 def types_text(types: Iterable[Any]) -> str:
-    """Return numba's types of arguments as JSON: an array as ``C2 int64``, a tuple as a list, others by name.
+    """Return numba's types of arguments as JSON: an array becomes ``C2 int64``, a tuple a list, any other type its
+    name.
 
     Args:
         types: the types.
@@ -129,7 +132,7 @@ def _written(one: Any) -> object:
 
 
 def signature_of(text: str) -> tuple[Any, ...]:
-    """Return numba's types for what :func:`types_text` wrote."""
+    """Return numba's types from the text that :func:`types_text` returned."""
     return tuple(_read(one) for one in json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""Finds the facts about a graph that planning needs, above all a proven bound on the distances."""
+"""Computes what planning needs to know about a graph, above all a proven bound on the distances."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def describe(
     max_hops: int | None = None,
     cutoff: float | None = None,
 ) -> Problem:
-    """Find the facts about ``graph`` that planning uses, in O(m) plus at most four searches for the bound by hubs.
+    """Return the ``Problem`` that a graph poses, in O(m) plus at most four searches for the bound by hubs.
 
     Args:
-        graph: the clean graph, or its profile, which keeps what is found.
+        graph: the clean graph, or its profile, which caches what is computed here.
         rows: number of sources; None for all vertices.
         targets: number of targets; None for all vertices.
         max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
@@ -38,7 +38,7 @@ def describe(
     profile = GraphProfile.of(graph)
     graph, (low, high) = profile.graph, profile.weight_range
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
-    # with floats of both signs potentials are needed, which are lengths of walks of any number of arcs
+    # floats of both signs need potentials, which are lengths of walks of any number of arcs: no limit on hops applies
     bound, proof = _bound(graph, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
@@ -79,7 +79,8 @@ def statistics(profile: GraphProfile, problem: Problem) -> Statistics:
 def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:
     """Return a bound on the distances that the result holds, and its proof.
 
-    Where no arc is negative, lengths beyond the cutoff need not fit the type: they may become unreachable on the way.
+    If no arc is negative, lengths beyond the cutoff need not fit the type, because algorithms may replace them by
+    *unreachable* at any time.
     """
     if cutoff is None or signed or cutoff > LARGEST_EXACT:
         return distance_bound(graph, hops)
@@ -92,7 +93,7 @@ def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool
 
 
 def _smallest(graph: Graph, low: float) -> float:
-    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers.
+    """Return the smallest absolute weight that is not zero; 0 if all weights are zero, and for whole numbers.
 
     Args:
         graph: the graph.

@@ -10,26 +10,26 @@ from engine.planning.cost import Setting, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate one search a source, m + n log n each; many searches are made side by side."""
+    """Estimate one search per source, m + n log n each; many searches are made side by side."""
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
 
 
 def estimate_johnson(setting: Setting) -> Candidate:
-    """Estimate potentials by Bellman-Ford and one search a source over reduced weights."""
+    """Estimate Johnson's algorithm: potentials by Bellman-Ford, then one search per source over reduced weights."""
     potentials = Phase("potentials", POTENTIAL_PASSES * setting.problem.arcs / setting.machine.search_rate)
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "johnson", seconds=seconds, tried=tried, before=(potentials,))
 
 
 def search_seconds(setting: Setting) -> float:
-    """Return the predicted seconds of a source where sources are searched one by one."""
+    """Return the predicted seconds per source if sources are searched one by one."""
     problem = setting.problem
     return (problem.arcs + problem.n * math.log2(problem.n + 2) / 4) / setting.machine.search_rate
 
 
 def abreast_seconds(setting: Setting) -> float:
-    """Return the predicted seconds of a source where all of the wanted sources are searched."""
+    """Return the predicted seconds per source if all wanted sources are searched, side by side where that is faster."""
     problem, machine = setting.problem, setting.machine
     singly, searches = search_seconds(setting), min(problem.rows, problem.columns)
     if searches < HEAP_BELOW:

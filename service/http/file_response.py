@@ -66,7 +66,7 @@ class RangedAnswer(Response):
         self.wanted = bool(self._parts) and not request.scope["state"].get("head")
 
     def _begin_parts(self, kind: str, size: int) -> str:
-        """Make the heads and the tail of a multipart answer; returns its media type."""
+        """Make the heads and the tail of a multipart answer; return its media type."""
         mark = secrets.token_hex(12)
         for part in self._parts:
             head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"

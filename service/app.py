@@ -18,6 +18,7 @@ from service.dashboard import forms, pages
 from service.http.fast_path import FastPath
 from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
+from service.jobs.answering import Answering
 from service.jobs.events import EventStreams
 from service.jobs.folders import prepare
 from service.jobs.submission import Plans
@@ -104,6 +105,7 @@ def _service(settings: Settings) -> Service:
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
     nice = settings.runner_nice // 2
+    answering = Answering(settings)
     service = Service(
         settings=settings,
         jobs=store,
@@ -112,7 +114,8 @@ def _service(settings: Settings) -> Service:
         worker=ProcessPool(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
         planner=ProcessPool(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
         checker=ProcessPool(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
-        results=Results(settings),
+        answering=answering,
+        results=Results(settings, answering),
         plans=Plans(),
         waiters=Waiters(store),
         events=EventStreams(settings, store, lambda: service.draining),

@@ -98,6 +98,14 @@ class LocalOptions(SolveOptions, total=False):
 class JobOptions(SolveOptions, total=False):
     """The options of a job of the service, as docs/api.md describes them."""
 
+    result: Annotated[
+        Literal["matrix", "prepared"],
+        Option("The matrix, or a prepared graph, which has tables that answer every distance.", default="matrix",
+               in_api="The matrix, or a prepared graph: tables from which every distance is computed when it is asked.",
+               label="Result", in_form="A prepared graph is far smaller where separators are small, as of roads.",
+               titles={"matrix": "the matrix", "prepared": "a prepared graph"}),
+    ]  # fmt: skip
+
     priority: Annotated[
         int,
         Option("Higher goes first.", default=0, least=-100, most=100, in_api="Jobs of higher priority run first.",

@@ -58,6 +58,12 @@ class Settings(BaseModel):
     planners: Count = Field(2, description="Processes that plan jobs.")
     read_seconds: float = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size.")
     min_read_rate: Size = Field(512 * 2**10, description="Bytes of an upload for each second more.")
+    answerers: Count = Field(2, description="Processes that compute answers from prepared results.")
+    answer_seconds: float = Field(120.0, gt=0, description="Seconds that one answer from a prepared result may take.")
+    tables_memory: Size = Field(
+        4 * 2**30, description="Bytes of tables that each process keeps beside those that it answers from."
+    )
+    chunk_cache: Size = Field(256 * 2**20, description="Bytes of computed chunks of prepared results that are kept.")
     plan_seconds: float = Field(600.0, gt=0, description="Seconds that planning a job may take.")
     task_memory: Size | None = Field(
         None, description="Bytes of memory that reading or planning may take; 3/4 of what is free if not set."
@@ -77,6 +83,9 @@ class Settings(BaseModel):
     max_pairs: Count = Field(100_000, description="Pairs in one request of distances.")
     max_paths: Count = Field(1_000, description="Routes in one request.")
     max_requests_per_second: Count = Field(5_000, description="Requests a second of one key, twice that at once.")
+    max_computing_seconds: float = Field(
+        120.0, gt=0, description="Processor seconds a minute of one key for answers from prepared results."
+    )
     max_streams: Count = Field(32, description="Open event streams of one key.")
     max_connections: Count = Field(10_000, description="Open connections; fewer if the system allows fewer files.")
     max_uploads: Count = Field(4, description="Uploads of one key at the same time.")

@@ -18,6 +18,7 @@ from fastapi import Depends, Request
 from service.api.fault import NoResult, ResultNotReady
 from service.auth.callers import Caller, Known
 from service.http.limits import ConcurrencyLimit
+from service.jobs.answering import Answering
 from service.jobs.folders import redo_if_lost, result_place
 from service.pool.process_pool import ProcessPool
 from service.settings import Settings
@@ -62,8 +63,8 @@ class Results:
     checked again after ``TRUSTED_SECONDS``.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, answering: Answering) -> None:
+        self._settings, self._answering = settings, answering
         self._open: OrderedDict[str, _Opened] = OrderedDict()
         self._trusted = inf if settings.store_url is None else TRUSTED_SECONDS
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class Results:
 
     def get(self, job_id: str, owner: str | None) -> ResultReader:
         """Open the result of a job; the caller has just read its record, which says that there is a result."""
-        from service.jobs.results import ResultReader
+        from service.jobs.prepared_results import open_reader
 
         with self._lock:
             kept = self._open.get(job_id)
@@ -90,7 +91,8 @@ class Results:
             fresh = kept.result  # this one has tiles in its cache
         else:
             self.forget(job_id)
-            fresh = ResultReader(result_place(self._settings, job_id))  # this takes a while, so the lock is not held
+            # this takes a while, so the lock is not held
+            fresh = open_reader(result_place(self._settings, job_id), self._answering)
         with self._lock:
             found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
             found.looked = time.monotonic()
@@ -111,6 +113,7 @@ class Service:
 
     Attributes:
         worker, planner, checker: processes that read uploads, plan jobs and check long bodies.
+        answering: what computes answers from prepared results.
         results: open result stores.
         plans: recent plans.
         waiters: requests that wait for the end of a job.
@@ -126,6 +129,7 @@ class Service:
     worker: ProcessPool
     planner: ProcessPool
     checker: ProcessPool
+    answering: Answering
     results: Results
     keys: KeyStore
     plans: Plans
@@ -139,7 +143,7 @@ class Service:
 
     def stop_workers(self) -> None:
         """Stop the helper processes."""
-        for pool in (self.worker, self.planner, self.checker):
+        for pool in (self.worker, self.planner, self.checker, self.answering):
             pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
@@ -199,7 +203,7 @@ class Service:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
     def result(self, job_id: str, caller: Caller) -> ResultReader:
-        """Return the result of a job.
+        """Return the result of a job, for the questions of one request.
 
         Raises:
             NotFound: there is no such job, or it belongs to another owner.
@@ -216,7 +220,7 @@ class Service:
             except NotFound:
                 self._redo(record)
                 raise
-        return found
+        return found.asked_by(caller.owner)
 
     def _redo(self, record: JobRecord) -> None:
         """Queue a job again if its store is lost and raise ResultNotReady; return if the store exists after all."""
@@ -292,15 +296,19 @@ async def _permit() -> AsyncIterator[None]:
 ReadPermit = Annotated[None, Depends(_permit, scope="function", max_concurrency=2)]
 
 
-async def _opened(job_id: str, service: Shared, caller: Known) -> ResultReader:
+async def _opened(job_id: str, service: Shared, caller: Known) -> AsyncIterator[ResultReader]:
     found = service.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(service.result, job_id, caller)
-    return found
+    if not found.prepared:
+        yield found
+        return
+    async with service.answering.permit(caller.owner):
+        yield found.asked_by(caller.owner)
 
 
 #: the opened result of the job that the URL names; a result that is not cached is opened in a thread
 if TYPE_CHECKING:
-    Opened = Annotated[ResultReader, Depends(_opened)]
+    Opened = Annotated[ResultReader, Depends(_opened, scope="function")]
 else:
-    Opened = Annotated[object, Depends(_opened)]  # importing the class would import NumPy
+    Opened = Annotated[object, Depends(_opened, scope="function")]  # importing the class would import NumPy

@@ -77,13 +77,14 @@ def make_plan(
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
     """Return the refusal with what answers the same question without a matrix, if anything does."""
+    rows = profile.graph.n if options.sources is None else len(options.sources)
+    told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
+    told = offered(told, profile, options, out)
     if options.cutoff is None:
-        rows = profile.graph.n if options.sources is None else len(options.sources)
-        told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
-        return offered(told, profile, options, out)
+        return told
     from engine.api.near import near_offered  # its kernels are not needed to plan
 
-    return near_offered(refusal, profile, options)
+    return near_offered(told, profile, options)
 
 
 def _walks(graph: Graph) -> bool:

@@ -207,6 +207,7 @@ def offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options, 
         needed=refusal.needed,
         available=refusal.available,
         candidates=[*refusal.candidates, candidate],
+        remedies=refusal.remedies,
     )
 
 

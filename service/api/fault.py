@@ -58,6 +58,20 @@ class TooManyAtOnce(LimitExceeded):
     kind = "too-many-at-once"
 
 
+class TooMuchComputing(ApspError):
+    """The caller has used up the processor seconds of questions; asking again after ``retry_after`` makes sense."""
+
+    kind = "too-much-computing"
+
+    def __init__(self, message: str, *, limit: float, setting: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.limit, self.setting, self.retry_after = limit, setting, retry_after
+
+    def details(self) -> dict[str, object]:
+        """Return the limit and the setting that holds it."""
+        return {"limit": self.limit, "setting": self.setting}
+
+
 class Refused(ApspError):
     """An error that happened in another process, raised again here."""
 
@@ -106,14 +120,23 @@ class NotAcceptable(InvalidRequest):
     kind = "not-acceptable"
 
 
+def _offered(refusal: DoesNotFit) -> dict[str, Any]:
+    """Return what preparing the graph would take, if the refusal of its matrix names that; else nothing."""
+    for candidate in refusal.candidates:
+        if getattr(candidate, "algorithm", None) == "prepared" and getattr(candidate, "feasible", False):
+            return {"prepared": {name: getattr(candidate, name) for name in ("seconds", "memory", "disk")}}
+    return {}
+
+
 def fault_of(error: BaseException) -> Fault:
     """Return the fault that describes ``error``; exceptions that are no ApspError are described by class and
     message.
     """
     if isinstance(error, Refused):
         return error.fault
-    if isinstance(error, DoesNotFit) and error.resource in _HELD_BY:
-        return Fault(error.kind, str(error), {**error.details(), "setting": variable(_HELD_BY[error.resource])})
+    if isinstance(error, DoesNotFit):
+        held = {"setting": variable(_HELD_BY[error.resource])} if error.resource in _HELD_BY else {}
+        return Fault(error.kind, str(error), {**error.details(), **held, **_offered(error)})
     if isinstance(error, ApspError):
         return Fault(error.kind, str(error), error.details())
     if isinstance(error, MemoryError):

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.api.fault import Fault, ResultNotReady, fault_of, without_paths
+from service.api.fault import Fault, ResultNotReady, TooMuchComputing, fault_of, without_paths
 from storage.errors import ApspError
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -43,6 +43,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "too-many-requests": (429, "Too many requests"),
     "unsupported-media-type": (415, "The body is in a form that is not read"),
     "too-many-at-once": (429, "Too many at the same time"),
+    "too-much-computing": (429, "Too much computing"),
     "range-not-satisfiable": (416, "The range lies outside the file"),
     "cancelled": (409, "The job was cancelled"),
     "disk-full": (507, "The disk is full"),
@@ -83,7 +84,7 @@ def status_of(code: str) -> int:
 def problem_of(error: ApspError) -> HTTPProblem:
     """Return the problem document for an ApspError, with Retry-After where a retry makes sense."""
     fault = fault_of(error)
-    seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
+    seconds = error.retry_after if isinstance(error, ResultNotReady | TooMuchComputing) else RETRY_AFTER.get(fault.code)
     return HTTPProblem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from service.client.asking import Patience, ask
-from service.client.flows import job_path
 from service.client.steps import Flow, Request, Together, Work
 from storage.errors import StorageFailed
 
@@ -70,11 +69,11 @@ class FileSink:
             self._file = None
 
 
-def fetch(job: str, target: Path, patience: Patience, *, overwrite: bool, meter: Meter | None) -> Flow[Path]:
-    """Fetch the store of a job; after an interruption, the next call continues with the files already fetched.
+def fetch(place: str, target: Path, patience: Patience, *, overwrite: bool, meter: Meter | None) -> Flow[Path]:
+    """Fetch the files of a result; after an interruption, the next call continues with the files already fetched.
 
     Args:
-        job: id of the job.
+        place: path of the files at the service, as ``job_path(job, "zarr")``.
         target: folder of the store.
         patience: how long requests are repeated.
         overwrite: whether an existing store may be replaced.
@@ -87,14 +86,14 @@ def fetch(job: str, target: Path, patience: Patience, *, overwrite: bool, meter:
     """
     from storage.matrix.download import Download
 
-    answer = yield from ask(Request("GET", job_path(job, "zarr", "zarr.json"), headers=_PLAIN), patience)
+    answer = yield from ask(Request("GET", f"{place}/zarr.json", headers=_PLAIN), patience)
     download: Download = yield Work(lambda: Download(target, answer.content, overwrite=overwrite))
     tally = _Tally(download, meter)
     try:
-        yield Together((_piece(job, download, piece, patience, tally) for piece in download.sides()), _WIDTH)
+        yield Together((_piece(place, download, piece, patience, tally) for piece in download.sides()), _WIDTH)
         tiles: Iterator[Any] = yield Work(download.tiles)
         lacking = (piece for piece, there in tiles if not (there and tally.add(piece.size)))
-        yield Together((_piece(job, download, piece, patience, tally) for piece in lacking), _WIDTH)
+        yield Together((_piece(place, download, piece, patience, tally) for piece in lacking), _WIDTH)
         yield Work(download.publish)
     finally:
         download.__exit__()
@@ -117,8 +116,8 @@ class _Tally:
         return True
 
 
-def _piece(job: str, download: Download, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
-    path = job_path(job, "zarr", *piece.name.split("/"))
+def _piece(place: str, download: Download, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
+    path = f"{place}/{piece.name}"
     for _ in range(2):
         sink = yield Work(lambda: FileSink(download.draft(piece), piece.size))
         yield from ask(Request("GET", path, headers=_PLAIN, sink=sink), patience)

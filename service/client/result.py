@@ -93,15 +93,21 @@ class ResultMethods(ResultView, Part):
         """Return the labels of rows and of columns, from the store's own arrays, checked by its seal."""
         from storage.matrix.download import labels_of, side_files
 
-        address, patience = job_path(self.job, "zarr"), self._patience
+        address, patience = job_path(self.job, self._folder), self._patience
         answer = yield from ask(Request("GET", f"{address}/zarr.json"), patience)
+        down, across = ("vertex", "vertex") if self._folder == "prepared" else ("source", "target")
         files: dict[str, bytes] = {}
-        for name in side_files(answer.content, ("source", "target")):
+        for name in side_files(answer.content, (down, across)):
             files[name] = (yield from ask(Request("GET", f"{address}/{name}", seconds=300.0), patience)).content
         found: tuple[list[Label], list[Label]] = yield Work(
-            lambda: (labels_of(answer.content, files, "source"), labels_of(answer.content, files, "target"))
+            lambda: (labels_of(answer.content, files, down), labels_of(answer.content, files, across))
         )
         return found
+
+    @property
+    def _folder(self) -> str:
+        """Where the files of the sealed result are, below its job; services that know no other kind have a matrix."""
+        return "prepared" if self.facts.get("result") == "prepared" else "zarr"
 
     @asks
     def to_numpy(
@@ -177,12 +183,15 @@ class ResultMethods(ResultView, Part):
     ) -> Flow[FilePath]:
         """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
 
+        Of a prepared result this is the prepared graph itself, which ``apsp.open`` answers from.
+
         Args:
             folder: path of the store; it appears once it is complete.
             overwrite: whether an existing store is replaced.
             meter: called with the bytes fetched so far and the bytes in all.
         """
-        return fetching.fetch(self.job, FilePath(folder), self._patience, overwrite=overwrite, meter=meter)
+        place = job_path(self.job, self._folder)
+        return fetching.fetch(place, FilePath(folder), self._patience, overwrite=overwrite, meter=meter)
 
     @asks
     def plot(self, size: int = 256) -> Flow[Figure]:

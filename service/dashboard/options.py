@@ -30,7 +30,7 @@ class Field:
 
 #: the options on the form, in the order in which people fill them in
 _SHOWN: Final = (
-    "sources", "targets", "cutoff", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
+    "result", "sources", "targets", "cutoff", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
 )  # fmt: skip
 _OPTIONS: Final = declared(ClientOptions)
 

@@ -11,6 +11,7 @@ from service.dashboard.charts import counted, histogram
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
+from service.pool.tasks import wants_prepared
 from service.state import Service, silent
 from service.views.matrix_summary import compared
 from storage.errors import ApspError, Gone, NotFound, StorageFailed
@@ -116,7 +117,7 @@ def job(visitor: Visitor, job_id: str) -> View:
         "log": _log(visitor.service, record), "result": _result(record),
         "example": _example(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
-        "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
+        "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
     }  # fmt: skip
 
 
@@ -273,7 +274,7 @@ def _result(record: JobRecord) -> View | None:
         **{name: summary.get(name) for name in ("pairs", "reached", "mean", "diameter", "radius", "center", "sum")},
         "compared": compared(summary), "pair": summary.get("diameter_pair"), "bytes": record.bytes,
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
-        "below_zero": found.get("below_zero", 0),
+        "below_zero": found.get("below_zero", 0), "prepared": wants_prepared(record.options),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Answers with one open file: HEAD, ranges and conditions; the kernel sends the file where possible."""
+"""Answers with files, or bytes like those of files: HEAD, ranges, conditions; the kernel sends files where possible."""
 
 from __future__ import annotations
 
@@ -26,42 +26,44 @@ CACHE: Final = "private, max-age=31536000, immutable"
 _CHUNK: Final = 1 << 20
 
 
-class OpenFile(Response):
-    """The answer for one open file, with ranges and conditions of the request; it keeps its own descriptor until it
-    ends.
+class RangedAnswer(Response):
+    """The answer for some bytes that never change, as the request's headers ask: HEAD, ranges and conditions.
 
-    If the file grows or is deleted meanwhile, its content at the time of the request is sent.  Raises HTTPProblem if
-    the ranges are invalid.
+    Raises HTTPProblem if the ranges are invalid.
+
+    Attributes:
+        wanted: whether any of the bytes are sent.
     """
 
-    def __init__(self, handle: int, request: Request, *, media_type: str, cache: str) -> None:
-        status = os.fstat(handle)
-        etag, modified = f'"{status.st_mtime_ns:x}-{status.st_size:x}"', http_date(status.st_mtime)
-        headers = {"ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes", "Cache-Control": cache}
-        self._parts: tuple[ByteRange, ...] = (ByteRange(0, status.st_size),)
+    def __init__(
+        self, request: Request, size: int, etag: str, *, media_type: str, cache: str, modified: str = ""
+    ) -> None:
+        headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": cache}
+        if modified:
+            headers["Last-Modified"] = modified
+        self._parts: tuple[ByteRange, ...] = (ByteRange(0, size),)
         self._heads: list[bytes] = []
         self._tail = b""
         code = 200
         if matches(request.headers.get("if-none-match", ""), etag):
             code, self._parts = 304, ()
-        elif unchanged(request.headers.get("if-range"), etag, modified):
-            found = parse_ranges(request.headers.get("range"), status.st_size)
+        elif unchanged(request.headers.get("if-range"), etag, modified or etag):
+            found = parse_ranges(request.headers.get("range"), size)
             if isinstance(found, Refusal):
-                kept = {**headers, "Content-Range": f"bytes */{status.st_size}"} if found.status == 416 else None
+                kept = {**headers, "Content-Range": f"bytes */{size}"} if found.status == 416 else None
                 raise HTTPProblem(found.fault, status=found.status, headers=kept)
             if found is not None:
                 code, self._parts = 206, found
         kind = media_type
         if len(self._parts) > 1:
-            kind = self._begin_parts(kind, status.st_size)
+            kind = self._begin_parts(kind, size)
         elif code == 206:
-            headers["Content-Range"] = self._parts[0].of(status.st_size)
+            headers["Content-Range"] = self._parts[0].of(size)
         super().__init__(status_code=code, headers=headers, media_type=None if code == 304 else kind)
         if code != 304:
             length = sum(part.size for part in self._parts) + sum(map(len, self._heads)) + len(self._tail)
             self.headers["Content-Length"] = str(length)
-        self._handle = os.dup(handle)
-        self._release = weakref.finalize(self, os.close, self._handle)
+        self.wanted = bool(self._parts) and not request.scope["state"].get("head")
 
     def _begin_parts(self, kind: str, size: int) -> str:
         """Make the heads and the tail of a multipart answer; return its media type."""
@@ -74,14 +76,36 @@ class OpenFile(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """The ASGI entry point."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if not scope["state"].get("head"):
+            for k, part in enumerate(self._parts):
+                if self._heads:
+                    await send({"type": "http.response.body", "body": self._heads[k], "more_body": True})
+                await self._send_part(part, scope, send)
+        await send({"type": "http.response.body", "body": self._tail, "more_body": False})
+
+    async def _send_part(self, part: ByteRange, scope: Scope, send: Send) -> None:
+        raise NotImplementedError
+
+
+class OpenFile(RangedAnswer):
+    """The answer for one open file; it holds its own descriptor until it ends.
+
+    If the file grows or is deleted meanwhile, its content at the time of the request is sent.  Raises HTTPProblem if
+    the ranges are invalid.
+    """
+
+    def __init__(self, handle: int, request: Request, *, media_type: str, cache: str) -> None:
+        status = os.fstat(handle)
+        etag, modified = f'"{status.st_mtime_ns:x}-{status.st_size:x}"', http_date(status.st_mtime)
+        super().__init__(request, status.st_size, etag, media_type=media_type, cache=cache, modified=modified)
+        self._handle = os.dup(handle)
+        self._release = weakref.finalize(self, os.close, self._handle)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI entry point."""
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if not scope["state"].get("head"):
-                for k, part in enumerate(self._parts):
-                    if self._heads:
-                        await send({"type": "http.response.body", "body": self._heads[k], "more_body": True})
-                    await self._send_part(part, scope, send)
-            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
+            await super().__call__(scope, receive, send)
         finally:
             self._release()
 
@@ -96,6 +120,15 @@ class OpenFile(Response):
             if len(chunk) != size:
                 raise OSError("the file was cut while it was sent")
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+class MadeBytes(RangedAnswer):
+    """The answer for bytes of known size, which are made only if they are ``wanted`` and then given to ``content``."""
+
+    content = b""
+
+    async def _send_part(self, part: ByteRange, scope: Scope, send: Send) -> None:  # noqa: ARG002
+        await send({"type": "http.response.body", "body": self.content[part.begin : part.end], "more_body": True})
 
 
 def media_type(key: str) -> str:

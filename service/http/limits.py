@@ -1,14 +1,16 @@
-"""Limits the requests of each caller: how many come in a second, and how many long ones run at the same time."""
+"""Limits each caller: requests a second, long requests at the same time, and seconds of computing a minute."""
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from service.api.fault import TooManyAtOnce
+from service.api.fault import TooManyAtOnce, TooMuchComputing
 from service.settings import variable
 
 #: most callers that are remembered; the least recent one is dropped first and then starts again with a full bucket
@@ -35,6 +37,46 @@ class Rates:
         if len(self._buckets) > _MOST_CALLERS:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1.0 - tokens) / self.limit
+
+
+class ComputingBudget:
+    """A bucket of processor seconds for each caller: ``limit`` are regained in a minute, and no more are saved.
+
+    What a question takes is known when it is answered, so a bucket may be overdrawn by the last question; the next one
+    waits until that is regained.  Safe to use from many threads.
+    """
+
+    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit, self._clock = limit, clock
+        self._buckets: OrderedDict[str | None, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, who: str | None) -> None:
+        """Raise TooMuchComputing if the caller's bucket is empty."""
+        with self._lock:
+            left = self._left(who)
+        if left <= 0:
+            wait = max(1, math.ceil(-left * 60 / self.limit + 0.001))
+            message = (
+                f"more than {self.limit:g} processor seconds a minute were used on prepared results; "
+                f"try again in {wait} s"
+            )
+            raise TooMuchComputing(
+                message, limit=self.limit, setting=variable("max_computing_seconds"), retry_after=wait
+            )
+
+    def charge(self, who: str | None, seconds: float) -> None:
+        """Take seconds out of the caller's bucket."""
+        with self._lock:
+            self._buckets[who] = self._left(who) - seconds, self._clock()
+            self._buckets.move_to_end(who)
+            if len(self._buckets) > _MOST_CALLERS:
+                self._buckets.popitem(last=False)
+
+    def _left(self, who: str | None) -> float:
+        now = self._clock()
+        left, last = self._buckets.get(who, (self.limit, now))
+        return min(self.limit, left + (now - last) * self.limit / 60)
 
 
 class ConcurrencyLimit:

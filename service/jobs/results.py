@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
+from storage.prepared.reader import PreparedStore
 
 if TYPE_CHECKING:
     from engine.api.routes import Router
@@ -25,6 +26,9 @@ Array = npt.NDArray[np.generic]
 
 class ResultReader:
     """An open result store; safe to use from many threads.
+
+    Attributes:
+        matrix: the open result.
 
     Args:
         path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
@@ -39,6 +43,25 @@ class ResultReader:
         from engine.api.routes import Router
 
         return Router(self.matrix)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether its distances are computed when they are asked."""
+        return isinstance(self.matrix, PreparedStore)
+
+    @property
+    def kind(self) -> Literal["matrix", "prepared"]:
+        """What the result is, as the option of a job names it."""
+        return "prepared" if self.prepared else "matrix"
+
+    def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody
+        """Return a reader for the questions of one request by the caller ``who``."""
+        return self
+
+    def _route(self, source: int, target: int) -> Any:
+        with self._lock:  # the arcs are transposed once, not once in each thread
+            router = self._router
+        return router.route(source, target)
 
     def label(self, index: int) -> Label:
         """Return the name of a vertex."""
@@ -89,9 +112,7 @@ class ResultReader:
     def path(self, source: Label, target: Label) -> dict[str, Any]:
         """Return one shortest path: vertices, the weights between them, and their sum."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
-        with self._lock:  # the arcs are transposed once, not once in each thread
-            router = self._router
-        route = router.route(u, v)
+        route = self._route(u, v)
         answer = {"source": self.label(u), "target": self.label(v), "reachable": route is not None}
         if route is None:
             return {**answer, "length": None, "vertices": [], "weights": []}
@@ -169,7 +190,9 @@ class ResultReader:
         )
         facts = {name: matrix.attributes.get(name) for name in keys}
         tiles = {"shape": list(matrix.grid.tile), "count": list(matrix.grid.counts)}
-        return {"shape": list(matrix.shape), "dtype": matrix.dtype.name, **facts, "tiles": tiles, "bytes": matrix.bytes,
+        facts["compression"] = facts["compression"] or "none"
+        about = {"result": self.kind, "shape": list(matrix.shape), "dtype": matrix.dtype.name}
+        return {**about, **facts, "tiles": tiles, "bytes": matrix.bytes,
                 "digest": matrix.digest}  # fmt: skip
 
     def reached(self, entries: Array) -> npt.NDArray[np.bool_]:

@@ -32,8 +32,13 @@ def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
     """Return the digest of everything that determines a result: graph (its id is a digest), options, format of the
     store.
     """
-    asked = {k: v for k, v in options.items() if v is not None and k not in _CIRCUMSTANCES}
+    asked = {k: v for k, v in _plain(options).items() if v is not None and k not in _CIRCUMSTANCES}
     return _digest({"graph": graph_id, "options": asked, "format": RESULT_FORMAT})
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Leave out that the matrix is wanted: digests of requests for one are those of versions that knew nothing else."""
+    return {k: v for k, v in options.items() if (k, v) != ("result", "matrix")}
 
 
 def _digest(content: object) -> str:
@@ -100,7 +105,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
 
     def digested() -> tuple[dict[str, Any], str, str]:
         options = body.options()
-        return options, _digest(body.model_dump(mode="json")), fingerprint(body.graph, options)
+        return options, _digest(_plain(body.model_dump(mode="json"))), fingerprint(body.graph, options)
 
     options, digest, mark = await anyio.to_thread.run_sync(
         digested

@@ -81,10 +81,18 @@ class ProcessPool:
             seconds: time limit; that of the pool if None.
         """
         call = _Call(task, args, owner, self._seconds if seconds is None else seconds)
-        found = await asyncio.wrap_future(self._submit(call))
-        if isinstance(found, Fault):
-            raise Refused(found)
-        return found  # type: ignore[no-any-return]
+        return _unless_refused(await asyncio.wrap_future(self._submit(call)))  # type: ignore[no-any-return]
+
+    def wait(self, task: Callable[..., T], *args: Any, owner: str | None = None) -> T:
+        """Do the same as :meth:`run` in a thread that waits; not to be called from the event loop.
+
+        Args:
+            task: a function that can be pickled.
+            args: its arguments.
+            owner: who asked; no owner may hold all processes.
+        """
+        call = _Call(task, args, owner, self._seconds)
+        return _unless_refused(self._submit(call).result())  # type: ignore[no-any-return]
 
     def stop(self) -> None:
         """Kill the processes without waiting for their tasks."""
@@ -145,6 +153,12 @@ class ProcessPool:
         return call.owner is None or self._running[call.owner] < max(1, self._most - 1)
 
 
+def _unless_refused(found: Any) -> Any:
+    if isinstance(found, Fault):
+        raise Refused(found)
+    return found
+
+
 class _Child:
     """One helper process, restarted when it has ended.
     Only one thread uses it, but any thread may kill it."""
@@ -162,7 +176,7 @@ class _Child:
             if pipe.poll(call.seconds):
                 return pipe.recv()
         except (EOFError, OSError):
-            message = "the process that reads graphs and plans jobs died, probably because memory ran out"
+            message = "the helper process that did this died, probably because memory ran out"
             found: Any = Fault("worker-lost", message)
         except Exception as error:  # the task cannot be pickled
             found = error

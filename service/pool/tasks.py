@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import InvalidRequest, LimitExceeded, NotFound
+from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
 
 if TYPE_CHECKING:
+    from engine.graph.profile import GraphProfile
+    from engine.model.plan import Plan
     from engine.model.problem import Options
     from service.settings import Settings
     from storage.graph.graph import Graph
@@ -70,10 +73,62 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     from service.runner.gpus import see_those_of_a_runner
     from storage.graph.graph_store import GraphStore
 
-    see_those_of_a_runner(settings)
     graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
-    plan = make_plan(graph, job_options(graph, request, settings), out=settings.store("new"))
-    return plan.to_dict()
+    options, out = job_options(graph, request, settings), settings.store("new")
+    if wants_prepared(request):
+        return prepared_plan(graph, options, settings, out).to_dict()
+    see_those_of_a_runner(settings)
+    try:
+        return make_plan(graph, options, out=out).to_dict()
+    except DoesNotFit as refusal:
+        raise _said_here(refusal, offered=settings.store_url is None) from None
+
+
+def wants_prepared(request: Mapping[str, Any]) -> bool:
+    """Return whether a job request, as stored with the job, asks for a prepared graph."""
+    return request.get("result") == "prepared"
+
+
+def prepared_plan(graph: Graph | GraphProfile, options: Options, settings: Settings, out: Path) -> Plan:
+    """Return the plan of a job that prepares its graph.
+
+    Args:
+        graph: the graph, or its profile.
+        options: as :func:`job_options` returns them.
+        settings: the service's settings.
+        out: the folder it will be.
+
+    Raises:
+        InvalidRequest: something is asked that a prepared graph does not answer, or results lie in an object store.
+        NegativeCycle, DoesNotFit: as ``plan_prepared``.
+    """
+    from engine.api.prepared_planning import plan_prepared
+
+    if settings.store_url is not None:
+        raise InvalidRequest(
+            "result prepared: a prepared graph lies in a folder, and this service keeps results in an object store "
+            "(APSP_STORE_URL); ask for the matrix",
+            field="result",
+        )
+    return plan_prepared(graph, options, out=out)
+
+
+def _said_here(refusal: DoesNotFit, *, offered: bool) -> DoesNotFit:
+    """Return a refusal that names what a job can ask for, if this service offers it, where it named a command."""
+    message, candidates = str(refusal), refusal.candidates
+    if offered:
+        message = message.replace("(apsp prepare answers", '(a job with "result": "prepared" answers')
+    else:
+        message = message.partition("; prepared: ")[0]
+        candidates = tuple(one for one in candidates if getattr(one, "algorithm", None) != "prepared")
+    return DoesNotFit(
+        message,
+        resource=refusal.resource,
+        needed=refusal.needed,
+        available=refusal.available,
+        candidates=candidates,
+        remedies=refusal.remedies,
+    )
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
@@ -87,7 +142,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
     from engine.model.problem import Options
 
     values = {
-        **request,
+        **{name: value for name, value in request.items() if name != "result"},
         "sources": _indices(graph, request, "sources"),
         "targets": _indices(graph, request, "targets"),
         "memory": _least(request.get("memory"), settings.memory),

@@ -31,7 +31,7 @@ _DISK_RESERVE: Final = 64 << 20
 #: settings other than max_... that limit clients
 _LIMITS: Final = (
     "threads", "memory", "min_body_rate", "read_seconds", "min_read_rate", "plan_seconds", "task_memory",
-    "retain_seconds", "retain_bytes", "tombstone_seconds",
+    "answer_seconds", "retain_seconds", "retain_bytes", "tombstone_seconds",
 )  # fmt: skip
 #: limits without a setting
 _FIXED: Final[dict[str, tuple[float, str]]] = {

@@ -32,23 +32,25 @@ router = APIRouter(
 )
 
 Vertex = Annotated[str, Query(max_length=1000, description="A vertex as the file names it.", examples=["17"])]
-_NONE = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
+_KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
+#: 413 and 507 where computing an answer from a prepared result takes more than it may
+_NONE = {**_KNOWN, **documented(413, 507)}
 
 
-@router.get("/results", response_model=Manifest, responses=_NONE, dependencies=TAGGED)
+@router.get("/results", response_model=Manifest, responses=_KNOWN, dependencies=TAGGED)
 def get_manifest(job_id: str, opened: Opened) -> Manifest:
     """What the result is: shape, type, tiles, bytes, digest, and where to read it."""
-    return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id))
+    return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id, prepared=opened.prepared))
 
 
-@router.get("/summary", response_model=SummaryDocument, responses=_NONE, dependencies=TAGGED)
+@router.get("/summary", response_model=SummaryDocument, responses=_KNOWN, dependencies=TAGGED)
 def get_summary(job_id: str, opened: Opened) -> SummaryDocument:
     """Pairs, mean, diameter, radius, histogram."""
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
     return SummaryDocument(
-        job=job_id, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
-        summary=matrix.summary,
+        job=job_id, result=opened.kind, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed,
+        unit=unit, summary=matrix.summary,
     )  # fmt: skip
 
 
@@ -82,7 +84,7 @@ async def get_distance(opened: Opened, source: Vertex, target: Vertex, tagged: T
     return Response(json.dumps(found, separators=(",", ":")), headers=tagged, media_type="application/json")
 
 
-@router.post("/distances", response_model=Distances, responses=documented(404, 409, 410, 413))
+@router.post("/distances", response_model=Distances, responses=documented(404, 409, 410, 413, 507))
 def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Distances:
     """The distances of many pairs.
 
@@ -106,7 +108,7 @@ def get_path(opened: Opened, source: Vertex, target: Vertex) -> PathDocument:
     return PathDocument(**opened.path(source, target))
 
 
-@router.post("/paths", response_model=Paths, responses=documented(404, 409, 410, 413))
+@router.post("/paths", response_model=Paths, responses=documented(404, 409, 410, 413, 507))
 def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
     """One shortest path for each of many pairs.
 
@@ -119,7 +121,7 @@ def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
     return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in body.pairs])
 
 
-@router.get("/nearest", response_model=Nearest, responses={**_NONE, **documented(413)}, dependencies=TAGGED)
+@router.get("/nearest", response_model=Nearest, responses=_NONE, dependencies=TAGGED)
 def get_nearest(
     *,
     service: Shared,

@@ -37,7 +37,7 @@ Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Que
 Accept = Annotated[str | None, Header()]
 _PARTS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The entries", "content": {media_type: {} for media_type in MEDIA_TYPES.values()}},
-    **documented(404, 406, 409, 410, 413, 422),
+    **documented(404, 406, 409, 410, 413, 422, 507),
 }
 _TAGGED: Final[dict[int | str, dict[str, Any]]] = {**_PARTS, 304: {"description": "The client has the answer"}}
 
@@ -142,5 +142,6 @@ def _answer(
         opened.check_targets(columns)
     body = ENCODERS[kind](selection)
     # The header and the first entries are made before the answer starts, so that damage still changes its status.
-    begun = itertools.chain(list(itertools.islice(body, 2)), body)
+    # What is computed is made whole, so that no answer breaks off because a helper process refuses.
+    begun = itertools.chain(list(body if opened.prepared else itertools.islice(body, 2)), body)
     return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={**headers, "Vary": "Accept"})

@@ -15,7 +15,7 @@ from service.state import Opened, ReadPermit
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
 
-_ANSWERS = {304: {"description": "The client has the answer"}, **documented(404, 409, 410, 422)}
+_ANSWERS = {304: {"description": "The client has the answer"}, **documented(404, 409, 410, 413, 422, 507)}
 First = Annotated[int, Field(ge=0, lt=2**53, description="Where the rectangle begins, as a position from 0.")]
 Count = Annotated[int | None, Field(ge=1, lt=2**53, description="How large it is; to the end if left out.")]
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from service import logs
 from service.api.fault import Fault, fault_of, for_want_of_disk, without_paths
@@ -26,16 +26,14 @@ from service.jobs.joblog import job_log
 from service.runner import processes
 from service.runner.gpu_probe import probe
 from service.runner.gpus import numbers, singles
+from service.runner.making import Task
 from service.runner.metrics import RunnerMetrics
 from service.runner.tracker import Heartbeat, JobMonitor
 from service.runner.warmup import WarmUp
 from service.settings import Settings
-from storage.errors import ApspError, Cancelled, Conflict, NotFound, StorageFailed
+from storage.errors import ApspError, Cancelled, NotFound, StorageFailed
 from storage.files.locks import FileLock
 from storage.jobs.store import SUCCESSFUL, JobRecord, JobStore, RunnerRecord
-
-if TYPE_CHECKING:
-    from engine.api.solve import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +157,6 @@ class Runner:
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve and seal; return the summary, the seconds of each phase, and the bytes of the store."""
-        from engine.api.solve import solve_to_store
         from engine.graph.profile import GraphProfile
         from service.pool.tasks import job_options
         from storage.graph.graph_store import GraphStore
@@ -178,28 +175,16 @@ class Runner:
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
         profile = GraphProfile(graph)
-        plan = checkpoints.plan(profile, options, place, monitor)
+        task = Task(self._settings, job, profile, options)
+        plan = task.plan(monitor)
         loaded = time.perf_counter() - began
         if _differs(plan.to_dict(), job.plan):
             self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
         monitor.follow(plan)
         log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
-
-        def attempt() -> Outcome:
-            return solve_to_store(
-                *(profile, options, place), plan=plan, resume=True, compression=self._settings.compression,
-                monitor=monitor, address=address, claim=job.fence,
-            )  # fmt: skip
-
-        try:
-            outcome = attempt()
-        except Conflict as error:
-            if has_result(self._settings, job.id):  # another runner was faster
-                return self._sealed(job)
-            # the checkpoint is of another solve; it is in this claim's own folder, so it can be removed
-            log.warning("job %s: %s; it starts again from the beginning", job.id, error)
-            claims.begin_anew(store, job.fence, rubbish)
-            outcome = attempt()
+        outcome = task.make(plan, monitor)
+        if outcome is None:
+            return self._sealed(job)
         if address is None:
             claims.publish(store, job.fence, rubbish)
         summary, _, size = self._sealed(job)  # the published store may be that of another claim
@@ -207,11 +192,11 @@ class Runner:
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
         """Return the summary of the finished store, no seconds, and its bytes."""
-        from storage.matrix.reader import open_matrix
+        from engine.api.prepared_matrix import open_result
 
         self._tidy(job, solved=True)
-        with open_matrix(result_place(self._settings, job.id)) as matrix:
-            return dict(matrix.summary), {}, result_bytes(self._settings, job.id)
+        with open_result(result_place(self._settings, job.id)) as result:
+            return dict(result.summary), {}, result_bytes(self._settings, job.id)
 
     def _tidy(self, job: JobRecord, *, solved: bool = False) -> None:
         claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)

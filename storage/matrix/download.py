@@ -1,4 +1,4 @@
-"""Downloads a sealed store file by file, checks the files against the seal, and publishes the store once it is
+"""Downloads a sealed result file by file, checks the files against the seal, and publishes the store once it is
 complete.
 
 The seal (``zarr.json``) holds size and checksum of every file except the tiles; one of these files, the manifest, holds
@@ -10,7 +10,7 @@ the tiles that it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,13 +19,15 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, read_seal
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, is_prepared, read_seal
 from storage.matrix.frame import check_target
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import WorkingDir
 
 #: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?", re.ASCII)
+#: The names of the chunks of a prepared graph's tables.
+_TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,20 @@ class Download:
             StorageFailed: the document is no seal, or the file system refused.
         """
         self._target, self._document, self._overwrite = Path(target).absolute(), document, overwrite
-        sealed = read_seal(self._target, document)
-        self._sides = _side_pieces(sealed, self._target)
-        self._grid = _grid(sealed, self._target)
+        sealed = read_seal(self._target, document, None)
+        pieces = _side_pieces(sealed, self._target)
+        prepared = is_prepared(document)
+        self._tables = [piece for piece in pieces if prepared and _TABLE.match(piece.name)]
+        self._sides = [piece for piece in pieces if piece not in self._tables]
+        self._grid = None if prepared else _grid(sealed, self._target)
         self.total: int | None = None
         atomic.clear_stale(self._target)
         check_target(self._target, overwrite)
         digest = sealed["attributes"]["seal"]["digest"]
         self._place = WorkingDir(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
         try:
-            (self._place.folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
+            if self._grid is not None:
+                (self._place.folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
             if self._place.record is None:
                 self._place.save({"fetched": digest})
         except OSError as error:
@@ -92,14 +98,21 @@ class Download:
         return self._sides
 
     def tiles(self) -> Iterator[tuple[Piece, bool]]:
-        """Return an iterator over all tiles, each with a flag that says whether it is already here and undamaged.
+        """Return all tiles, or chunks of tables, each with a flag that says whether it is already here and undamaged.
 
         Raises:
             StorageFailed: the manifest cannot be read.
         """
+        if self._grid is None:
+            self.total = sum(piece.size for piece in (*self._sides, *self._tables))
+            return self._checked(self._tables)
         checksums, sizes = (self._manifest(name) for name in ("crc32c", "bytes"))
         self.total = sum(piece.size for piece in self._sides) + int(sizes.sum())
-        return self._checked(checksums, sizes)
+        down, across = self._grid.counts
+        places = ((i, j) for i in range(down) for j in range(across))
+        return self._checked(
+            Piece(f"{DISTANCES}/c/{i}/{j}", int(sizes[i, j]), int(checksums[i, j]), tile=True) for i, j in places
+        )
 
     def draft(self, piece: Piece) -> Path:
         """Return the file that collects the bytes of a piece until :meth:`accept`."""
@@ -142,22 +155,20 @@ class Download:
     def __exit__(self, *_: object) -> None:
         self._place.discard()
 
-    def _checked(self, checksums: Any, sizes: Any) -> Iterator[tuple[Piece, bool]]:
-        for i in range(self._grid.counts[0]):
-            for j in range(self._grid.counts[1]):
-                piece = Piece(f"{DISTANCES}/c/{i}/{j}", int(sizes[i, j]), int(checksums[i, j]), tile=True)
-                try:
-                    there = piece.holds(self._place.folder / piece.name)
-                except FileNotFoundError:
-                    there = False
-                except OSError as error:
-                    raise atomic.failure("read", self._place.folder / piece.name, error) from error
-                yield piece, there
+    def _checked(self, pieces: Iterable[Piece]) -> Iterator[tuple[Piece, bool]]:
+        for piece in pieces:
+            try:
+                there = piece.holds(self._place.folder / piece.name)
+            except FileNotFoundError:
+                there = False
+            except OSError as error:
+                raise atomic.failure("read", self._place.folder / piece.name, error) from error
+            yield piece, there
 
     def _manifest(self, name: str) -> Any:
         found = _side_array(self._place.folder / "manifest" / name, self._target)
-        if found.shape != self._grid.counts:
-            raise StorageFailed(f"{self._target}: the manifest does not fit a matrix of {self._grid.shape}")
+        if self._grid is None or found.shape != self._grid.counts:
+            raise StorageFailed(f"{self._target}: the manifest does not fit the shape of the matrix")
         return found
 
 
@@ -171,7 +182,7 @@ def side_files(document: bytes, arrays: tuple[str, ...]) -> list[str]:
     Raises:
         StorageFailed: the document is no sound seal.
     """
-    sealed = read_seal(Path("the store"), document)
+    sealed = read_seal(Path("the store"), document, None)
     return [piece.name for piece in _side_pieces(sealed, Path("the store")) if piece.name.split("/")[0] in arrays]
 
 
@@ -181,7 +192,7 @@ def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[i
     Args:
         document: the root document of the store.
         files: content of the files that ``side_files`` names, by name.
-        array: ``source`` or ``target``.
+        array: ``source`` or ``target``, or ``vertex`` of a prepared graph.
 
     Raises:
         StorageFailed: a file does not agree with the seal, or cannot be read.
@@ -192,7 +203,7 @@ def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[i
 
     where = Path("the store")
     buffer = default_buffer_prototype().buffer
-    for piece in _side_pieces(read_seal(where, document), where):
+    for piece in _side_pieces(read_seal(where, document, None), where):
         data = files.get(piece.name)
         if data is not None and (len(data), crc32c(data)) != (piece.size, piece.checksum):
             raise StorageFailed(f"{piece.name} came damaged: it does not agree with the seal")

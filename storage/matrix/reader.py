@@ -7,9 +7,7 @@ Zarr client: a tile that is missing or damaged is an error, never a number.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +34,8 @@ Result = TypeVar("Result", bound=SealedResult)
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20
-_TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
+#: The names of tiles, with their place in the grid.
+TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
 
 
 def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
@@ -232,24 +231,6 @@ class Matrix(SealedResult):
         """Compare tile (i, j) with the manifest.  Raises StorageFailed."""
         self._tiles.whole(i, j)
 
-    def open_file(self, key: str) -> int:
-        """Open a file of the store for reading and return its descriptor: metadata, labels, arcs, manifest, tiles.
-
-        Raises:
-            NotFound: no file of that name belongs to the store.
-            StorageFailed: a file of the store is lost, or its size is not the sealed one.
-        """
-        size = self._sealed_size(key)
-        try:
-            handle = self._folder.open_inside(key)
-        except OSError as error:
-            raise StorageFailed(f"{self.path} is damaged: {key}: {error.strerror}") from error
-        status = os.fstat(handle)
-        if stat.S_ISREG(status.st_mode) and size in (status.st_size, -1):
-            return handle
-        os.close(handle)
-        raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
-
     def holds(self, key: str) -> bool:
         """Return whether a file that belongs to the store exists with its sealed size; the file is not opened."""
         try:
@@ -259,11 +240,7 @@ class Matrix(SealedResult):
 
     def _sealed_size(self, key: str) -> int:
         """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
-        tile = _TILE_KEY.fullmatch(key)
+        tile = TILE_KEY.fullmatch(key)
         if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
             return self._tiles.size(int(tile[1]), int(tile[2]))
-        if key in self._files:
-            return self._files[key][0]
-        if key == ROOT_DOCUMENT:
-            return -1
-        raise NotFound(f"the store has no file {key[:200]!r}")
+        return super()._sealed_size(key)

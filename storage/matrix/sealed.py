@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -190,6 +192,32 @@ class SealedResult(ABC):
         for name in self._files:
             if name.startswith(prefix):
                 self._checked(name)
+
+    def open_file(self, key: str) -> int:
+        """Open a file of the store for reading and return its descriptor: metadata, labels, arcs, manifest, tiles.
+
+        Raises:
+            NotFound: no file of that name belongs to the store.
+            StorageFailed: it belongs to the store and is lost, or its size is not the sealed one.
+        """
+        size = self._sealed_size(key)
+        try:
+            handle = self._folder.open_inside(key)
+        except OSError as error:
+            raise StorageFailed(f"{self.path} is damaged: {key}: {error.strerror}") from error
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and size in (status.st_size, -1):
+            return handle
+        os.close(handle)
+        raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
+
+    def _sealed_size(self, key: str) -> int:
+        """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
+        if key in self._files:
+            return self._files[key][0]
+        if key == ROOT_DOCUMENT:
+            return -1
+        raise NotFound(f"the store has no file {key[:200]!r}")
 
     def close(self) -> None:
         """Release the folder; the matrix must not be used afterwards."""

@@ -20,8 +20,10 @@ FETCH = """
 import resource, sys
 from pathlib import Path
 from service.client import Client, fetching
+from service.client.flows import job_path
 with Client(sys.argv[1], "k") as client:
-    client.run(fetching.fetch(sys.argv[2], Path(sys.argv[3]), client.patience, overwrite=False, meter=None))
+    place = job_path(sys.argv[2], "zarr")
+    client.run(fetching.fetch(place, Path(sys.argv[3]), client.patience, overwrite=False, meter=None))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 

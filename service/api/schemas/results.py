@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -144,6 +144,7 @@ class Manifest(Wire):
     """What a sealed result is, and where to read it."""
 
     job: str
+    result: Literal["matrix", "prepared"] = Field(description="Whether distances are stored, or computed when asked.")
     shape: Shape = Field(description="Sources, targets.")
     dtype: str
     unreachable: int | float | str | None = Field(description="The stored value of *no path*.")
@@ -163,16 +164,18 @@ class Manifest(Wire):
     links: dict[str, str]
 
     @staticmethod
-    def links_of(job_id: str) -> dict[str, str]:
-        """Return all that can be read of a result."""
+    def links_of(job_id: str, *, prepared: bool = False) -> dict[str, str]:
+        """Return all that can be read of a result; of a prepared one its own files, too."""
         base = f"/v1/jobs/{job_id}"
-        return {"job": base, **{name: f"{base}/{name}" for name in RESULT_LINKS}}
+        names = (*RESULT_LINKS, "prepared") if prepared else RESULT_LINKS
+        return {"job": base, **{name: f"{base}/{name}" for name in names}}
 
 
 class SummaryDocument(Wire):
-    """Facts about a solved matrix."""
+    """Facts about a solved matrix; of a prepared result, the summary only counts the pairs."""
 
     job: str
+    result: Literal["matrix", "prepared"] = Field(description="Whether distances are stored, or computed when asked.")
     shape: Shape
     dtype: str
     directed: bool

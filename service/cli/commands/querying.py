@@ -81,7 +81,8 @@ def _row(result: ResultReader, source: str) -> dict[str, Any]:
 def _summary(result: ResultReader, as_json: bool) -> None:
     matrix = result.matrix
     facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
-    show_summary({"store": str(matrix.path), **facts, "summary": matrix.summary}, str(matrix.path), as_json)
+    kind = {"store": str(matrix.path), "result": result.kind}
+    show_summary({**kind, **facts, "summary": matrix.summary}, str(matrix.path), as_json)
 
 
 def verify(store: str, sample: str | None, *, as_json: bool) -> None:

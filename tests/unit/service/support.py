@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
+import anyio.to_thread
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from service.api.fault import Fault, Refused
+from service.pool import answers
+from service.pool.process import guarded
 from service.settings import Settings
 from storage.graph.graph import Graph, Receipt, build_graph
 from storage.graph.graph_store import GraphStore
@@ -17,6 +25,29 @@ from storage.matrix.reader import MatrixSpec, create_matrix
 
 RECEIPT = Receipt("csv", None, 5, 0, 0, 0, "weight")
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
+
+
+class InlinePool:
+    """Helper processes without processes: what crosses a pipe is pickled, and errors come back as they do."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def wait(self, task: Callable[..., Any], *given: Any, owner: str | None = None) -> Any:
+        self.asked.append((owner, given[1:]))
+        task, given = pickle.loads(pickle.dumps((task, given)))
+        found = pickle.loads(pickle.dumps(guarded(task, given)))
+        if isinstance(found, Fault):
+            raise Refused(found)
+        return found
+
+    async def run(self, task: Callable[..., Any], *given: Any, owner: str | None = None) -> Any:
+        return await anyio.to_thread.run_sync(functools.partial(self.wait, task, *given, owner=owner))
+
+    def stop(self) -> None:
+        """Let go of what the tasks have opened in this process."""
+        while answers._held:
+            answers._held.popitem()[1].matrix.close()
 
 
 class Bench:
@@ -59,6 +90,21 @@ class Bench:
             writer.seal(summary)
         assert self.jobs.succeed(claimed, summary, {"search": 0.5})
         return record.id, distances
+
+    def prepared(self, graph: Graph, dtype: str) -> tuple[str, np.ndarray]:
+        """A successful job whose result is prepared; returns what ``solved`` returns."""
+        from engine.api.prepared import prepare
+        from engine.model.problem import Options
+
+        arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+        record = self.jobs.create(self.add_graph(graph), {"result": "prepared"}, {})
+        claimed = self.jobs.claim("bench")
+        assert claimed is not None
+        path = self.settings.store(record.id)
+        path.parent.mkdir()
+        prepare(graph, path, Options(dtype=dtype))
+        assert self.jobs.succeed(claimed, {}, {"partition": 0.5})
+        return record.id, shortest_path(arcs, directed=True)
 
 
 def small_graph(names: bool = False, *, real: bool = False) -> Graph:

@@ -19,9 +19,10 @@ from fastapi.testclient import TestClient
 from service.api.fault import Fault, Refused
 from service.api.schemas.wire import ProblemDocument
 from service.auth.callers import ANYBODY
+from service.jobs.answering import Answering
 from service.settings import Settings
 from storage.jobs.store import Progress
-from tests.unit.service.support import Bench, small_graph
+from tests.unit.service.support import Bench, InlinePool, small_graph
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -38,9 +39,12 @@ def problem(response, status: int, code: str) -> dict:
     return body
 
 
-@pytest.fixture
-def solved(bench: Bench) -> tuple[str, np.ndarray]:
-    return bench.solved(small_graph(), "int32")
+@pytest.fixture(params=["matrix", "prepared"])
+def solved(bench: Bench, client: TestClient, request) -> tuple[str, np.ndarray]:
+    """A job with a result of either kind."""
+    client.app.state.service.answering.pool = InlinePool()
+    make = bench.solved if request.param == "matrix" else bench.prepared
+    return make(small_graph(), "int32")
 
 
 def cpu_seconds(code: str) -> float:
@@ -387,8 +391,8 @@ def test_a_link_out_of_the_store_is_not_followed(client: TestClient, solved, set
         problem(client.get(f"/v1/jobs/{solved[0]}/zarr/{key}"), 404, "not-found")
 
 
-def test_a_lost_file_is_an_error_and_never_missing(client: TestClient, solved, settings: Settings):
-    job_id, _ = solved
+def test_a_lost_file_is_an_error_and_never_missing(client: TestClient, bench: Bench, settings: Settings):
+    job_id, _ = bench.solved(small_graph(), "int32")
     assert client.get(f"/v1/jobs/{job_id}/summary").status_code == 200
     for key in ("distances/c/0/0", "target/c/0", "distances/zarr.json"):
         (settings.store(job_id) / key).unlink()
@@ -412,7 +416,7 @@ def test_only_the_last_results_stay_open(settings: Settings, bench: Bench):
     from service.state import Results
 
     ids = [bench.solved(small_graph(), "int32")[0] for _ in range(3)]
-    results = Results(settings.model_copy(update={"matrix_cache": 2}))
+    results = Results(settings.model_copy(update={"matrix_cache": 2}), Answering(settings))
     first = results.get(ids[0], None)
     results.get(ids[1], None)
     assert results.peek(ids[0], ANYBODY) is first

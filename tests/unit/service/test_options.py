@@ -60,7 +60,7 @@ def test_the_api_takes_the_options_of_a_job() -> None:
         assert properties[name]["description"] == (option.in_api or option.help)
     assert properties["algorithm"]["enum"] == CHOICES
     request = JobRequest(graph="g")
-    assert set(request.options()) == set(declared(SolveOptions))
+    assert set(request.options()) == {*declared(SolveOptions), "result"}
     assert (request.priority, request.fresh) == (0, False)
 
 
@@ -92,9 +92,9 @@ def test_the_form_shows_every_option_that_has_a_label() -> None:
         name: (option.label, option.in_form, option.hint) for name, option in labelled.items()
     }
     choices = {field.name: dict(field.choices) for field in FIELDS if field.choices}
-    assert choices.keys() == {"dtype", "device", "algorithm"}
+    assert choices.keys() == {"result", "dtype", "device", "algorithm"}
     assert choices["algorithm"] == {"auto": "the fastest", **{name: one.title for name, one in ALGORITHMS.items()}}
-    for name in ("dtype", "device"):
+    for name in ("result", "dtype", "device"):
         assert list(choices[name]) == list(get_args(declared(ClientOptions)[name][0]))
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.fault import Fault, Refused
 from service.app import create_app
 from service.auth.callers import Caller
 from service.auth.sessions import COOKIE, Sessions
@@ -24,7 +25,7 @@ from service.state import Service
 from storage.graph.graph import build_graph
 from storage.jobs.store import JobStore
 from tests.property.test_openapi import here
-from tests.unit.service.support import Bench, small_graph
+from tests.unit.service.support import Bench, InlinePool, small_graph
 
 EVIL = '<script>alert("1")</script>&\'`{{1234*4321}}'
 OURS = {"sec-fetch-site": "same-origin"}
@@ -71,7 +72,11 @@ def log_in(
 
 def own(service: Service, bench: Bench, owner: str, names: bool = True, title: str | None = None) -> tuple[str, str]:
     """A solved job of an owner; its id and its graph's."""
-    job_id, _ = bench.solved(small_graph(names), "int32")
+    return give(service, bench, owner, bench.solved(small_graph(names), "int32")[0], title)
+
+
+def give(service: Service, bench: Bench, owner: str, job_id: str, title: str | None = None) -> tuple[str, str]:
+    """Make a job and its graph those of an owner; returns their ids."""
     graph_id = bench.jobs.job(job_id).graph
     service.add_graph(bench.jobs.graph(graph_id), Caller(owner, frozenset({"submit"})))
     with service.jobs.database.transaction("durable") as connection:
@@ -457,6 +462,33 @@ def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench
     assert "nobody" in none.text
     no_path = Tags(client.get(f"/jobs/{job_id}?source=a&target=e%22f").text)
     assert 'There is no path from a to e"f' in " ".join(no_path.text.split())
+
+
+def test_the_page_of_a_prepared_result(client: TestClient, service: Service, bench: Bench):
+    service.answering.pool = InlinePool()  # type: ignore[assignment]
+    owner = log_in(client, service)
+    job_id, _ = give(service, bench, owner, bench.prepared(small_graph(), "int32")[0])
+    shown = Tags(client.get(f"/jobs/{job_id}?source=40&target=30").text).text
+    assert "A prepared graph" in shown
+    assert "mean distance" not in shown
+    assert "4 over 3 arcs" in " ".join(shown.split())
+    far = " ".join(Tags(client.get(f"/jobs/{job_id}/eccentricities").text).text.split())
+    assert "6" in far
+    assert client.get(f"/v1/jobs/{job_id}/sample").json()["distances"][3] == [1, 2, 4, 0]
+
+
+def test_a_refusal_offers_a_prepared_graph_with_its_figures(client: TestClient, service: Service, monkeypatch):
+    log_in(client, service)
+    graph = client.post("/v1/graphs", content=b"1 2 3\n", headers=OURS).json()["id"]
+    details = {"resource": "disk", "needed": 10, "available": 5,
+               "prepared": {"seconds": 2.0, "memory": 3 << 20, "disk": 5 << 20}}  # fmt: skip
+
+    async def refuse(*_args: object, **_options: object) -> None:
+        raise Refused(Fault("does-not-fit", "too large", details))
+
+    monkeypatch.setattr(service.planner, "run", refuse)
+    shown = " ".join(Tags(client.get(f"/graphs/{graph}?plan=1").text).text.split())
+    assert "A prepared graph answers every distance without a matrix: 5.00 MiB of disk, 3.00 MiB of memory" in shown
 
 
 def test_bins_of_eccentricities():

@@ -1,13 +1,20 @@
 """What the reading process makes of a job request."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from service.pool.tasks import job_options
+from engine.model.problem import Options
+from service.api.fault import fault_of
+from service.pool.tasks import _said_here, job_options, plan_job, prepared_plan
 from service.settings import Settings
-from storage.errors import InvalidRequest, LimitExceeded
-from tests.unit.service.support import small_graph
+from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded
+from storage.graph.graph import Graph, build_graph
+from storage.graph.graph_store import GraphStore
+from tests.unit.service.support import RECEIPT, small_graph
 
 
 @pytest.mark.parametrize("field", ["sources", "targets"])
@@ -36,3 +43,62 @@ def test_workers_of_a_scheduler_are_asked_for_where_the_service_has_one():
     settings = Settings(scheduler="tcp://node0:8786")
     assert job_options(small_graph(), {"executor": "dask"}, settings).scheduler == "tcp://node0:8786"
     assert job_options(small_graph(), {"executor": "local"}, settings).scheduler is None
+
+
+def grid(side: int) -> Graph:
+    """A lattice: its separators are small, its matrix is not."""
+    at = np.arange(side * side).reshape(side, side)
+    tails = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    heads = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+    return build_graph(tails, heads, 1 + np.arange(len(tails)) % 9, n=side * side, directed=False)[0]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Callable[[Graph], tuple[Settings, str]]:
+    def store(graph: Graph) -> tuple[Settings, str]:
+        settings = Settings(data_dir=tmp_path)
+        (tmp_path / "jobs").mkdir(exist_ok=True)
+        return settings, GraphStore(tmp_path, None).add(graph, RECEIPT)[0]
+
+    return store
+
+
+def test_a_prepared_result_is_planned_with_numbers(stored):
+    settings, graph = stored(grid(30))
+    plan = plan_job(settings, graph, {"result": "prepared", "dtype": "auto"})
+    assert (plan["algorithm"], list(plan["shape"])) == ("prepared", [900, 900])
+    assert 0 < plan["disk"] < 2**24
+    assert plan["memory"] > 0
+    assert plan["seconds"] > 0
+    assert plan_job(settings, graph, {"result": "matrix"})["algorithm"] != "prepared"
+
+
+def test_large_separators_are_refused_with_numbers(stored):
+    rng = np.random.default_rng(3)
+    settings, graph = stored(build_graph(*rng.integers(0, 3000, (2, 20_000)), None, n=3000, directed=True)[0])
+    with pytest.raises(DoesNotFit, match="cannot be prepared") as refused:
+        plan_job(settings, graph, {"result": "prepared", "memory": 2**26})
+    fault = fault_of(refused.value)
+    assert fault.code == "does-not-fit"
+    assert fault.details["needed"] > fault.details["available"] == 2**26
+    assert "prepared" not in fault.details
+
+
+def test_the_refusal_of_a_matrix_names_preparing_with_its_figures(stored, monkeypatch):
+    settings, graph = stored(grid(130))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**40, 2**40, 2**28))
+    with pytest.raises(DoesNotFit) as refused:
+        plan_job(settings, graph, {"result": "matrix", "device": "cpu"})
+    fault = fault_of(refused.value)
+    assert fault.details["resource"] == "disk"
+    assert '(a job with "result": "prepared" answers every distance without a matrix)' in fault.message
+    figures = fault.details["prepared"]
+    assert 0 < figures["disk"] < fault.details["available"]
+    assert figures["memory"] > 0
+    assert figures["seconds"] > 0
+    assert plan_job(settings, graph, {"result": "prepared"})["disk"] == figures["disk"]
+    here = settings.model_copy(update={"store_url": "s3://bucket/prefix"})
+    assert "prepared" not in str(_said_here(refused.value, offered=False))
+    with pytest.raises(InvalidRequest, match="object store") as there:
+        prepared_plan(grid(3), Options(), here, Path("p"))
+    assert there.value.field == "result"

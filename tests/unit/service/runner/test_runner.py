@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
+import engine.api.prepared
 import engine.api.solve
+from engine.api.prepared_matrix import PreparedMatrix, open_result
 from service.runner import runner as runner_module
 from service.runner.runner import Runner
 from service.settings import Settings
@@ -255,3 +257,91 @@ def test_there_is_one_runner_of_a_device(settings: Settings):
         assert str(os.getpid()) in done.stderr
         lock.release()
         apart.release()
+
+
+def test_a_graph_is_prepared_planned_and_sealed(runner: Runner, bench: Bench, claim):
+    record = claim(result="prepared", dtype="int32")
+    runner.work(record)
+    job = bench.jobs.job(record.id)
+    assert (job.state, job.phase, job.progress.fraction) == ("successful", "done", 1.0)
+    assert (job.plan["algorithm"], job.plan["dtype"], list(job.plan["shape"])) == ("prepared", "int32", [4, 4])
+    assert {"load", "partition", "write", "seal"} <= set(job.seconds or {})
+    store = bench.settings.store(record.id)
+    with open_result(store) as result:
+        assert isinstance(result, PreparedMatrix)
+        assert result.rows([3]).tolist() == [[1, 2, 4, 0]]
+    assert job.bytes == sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+    assert sorted(path.name for path in store.parent.iterdir()) == ["log.txt", store.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "words"),
+    [
+        ({"sources": [10]}, "sources", "answers all pairs"),
+        ({"cutoff": 3}, "cutoff", "answers all pairs"),
+        ({"max_hops": 2}, "max_hops", "answers all pairs"),
+        ({"device": "cuda"}, "device", "by processors"),
+        ({"algorithm": "dijkstra"}, "algorithm", "by its parts"),
+    ],
+)
+def test_what_a_prepared_graph_does_not_answer_is_refused(runner: Runner, bench: Bench, claim, options, field, words):
+    record = claim(result="prepared", **options)
+    runner.work(record)
+    error = bench.jobs.job(record.id).error
+    assert error is not None
+    assert (error["code"], error["details"]["field"]) == ("invalid-request", field)
+    assert words in error["message"]
+
+
+def test_a_cancelled_preparation_leaves_nothing(runner: Runner, bench: Bench, claim):
+    record = claim(result="prepared")
+    bench.jobs.cancel(record.id)
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "dismissed"
+    assert [path.name for path in bench.settings.store(record.id).parent.iterdir()] == ["log.txt"]
+
+
+@pytest.mark.parametrize("before", ["_write", "seal"])
+def test_a_preparation_that_was_killed_begins_again(
+    runner: Runner, bench: Bench, claim, monkeypatch, before: str, stopping: threading.Event
+):
+    """The process ends in the midst of a table, or before the seal: nothing is a result, and the next claim has one."""
+    record = claim(result="prepared")
+    store = bench.settings.store(record.id)
+    killed = f"""
+import os, threading
+from service.runner.runner import Runner
+from service.settings import Settings
+from storage.prepared.writer import PreparedWriter
+PreparedWriter.{before} = lambda *_: os._exit(9)
+settings = Settings.load()
+runner = Runner(settings, threading.Event())
+runner.work(runner._jobs.job({record.id!r}))
+"""
+    environment = {**os.environ, **bench.settings.environment()}
+    done = subprocess.run([sys.executable, "-c", killed], env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 9, done.stderr
+    assert not store.exists()
+    assert list(store.parent.rglob("*")), "something was left on the way"
+    bench.jobs.recover()
+    again = bench.jobs.claim("second")
+    assert again is not None
+    assert again.attempt == 2
+    runner.work(again)
+    assert bench.jobs.job(record.id).state == "successful"
+    assert sorted(path.name for path in store.parent.iterdir()) == ["log.txt", store.name]
+    with open_result(store) as result:
+        result.check()
+
+
+def test_a_prepared_result_of_a_dead_runner_is_taken_as_it_is(runner: Runner, bench: Bench, claim, monkeypatch):
+    record = claim(result="prepared")
+    with monkeypatch.context() as patch:
+        patch.setattr(runner._jobs, "succeed", lambda *_: True)
+        runner.work(record)
+    bench.jobs.recover()
+    again = bench.jobs.claim("second")
+    assert again is not None
+    monkeypatch.setattr(engine.api.prepared, "prepare", failing(AssertionError("prepared twice")))
+    runner.work(again)
+    assert bench.jobs.job(record.id).state == "successful"

@@ -1,0 +1,161 @@
+"""Answers from prepared results: helper processes, what a caller may ask of them, and the chunks that are kept.
+
+Imports no NumPy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+from service.http.limits import ComputingBudget
+from service.pool.answers import PreparedPlace, answer
+from service.pool.process_pool import ProcessPool
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.jobs.prepared_results import AskedPrepared
+
+#: requests of one caller that wait for answers at the same time, each of which may hold a thread; others queue
+_AT_ONCE: Final = 4
+#: the part of the chunks that are kept which one band of chunks may be
+_BAND_PART: Final = 2
+
+
+@dataclass
+class ChunkCache:
+    """Chunks by result and place, at most ``most`` bytes, the least recently used dropped first; for one thread."""
+
+    most: int
+
+    def __post_init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, key: tuple[str, int, int]) -> bytes | None:
+        """Return a chunk, or None."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[str, int, int], data: bytes) -> None:
+        """Keep a chunk."""
+        self.bytes += len(data) - len(self._kept.pop(key, b""))
+        self._kept[key] = data
+        while self.bytes > self.most:
+            _, dropped = self._kept.popitem(last=False)
+            self.bytes -= len(dropped)
+
+
+class Answering:
+    """What answers from prepared results in one API process.
+
+    Attributes:
+        pool: processes that hold tables and compute.
+        budget: processor seconds of each caller.
+        kept: chunks that were computed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.pool = ProcessPool(
+            settings.runner_nice // 2,
+            settings.answerers,
+            seconds=settings.answer_seconds,
+            setting="answer_seconds",
+            memory=settings.task_memory,
+        )
+        self.budget = ComputingBudget(settings.max_computing_seconds)
+        self.kept = ChunkCache(settings.chunk_cache)
+        self._making: dict[tuple[str, int, int], asyncio.Task[dict[int, bytes]]] = {}
+        self._permits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def place(self, path: Path, digest: str) -> PreparedPlace:
+        """Return what a helper process is told of a result.
+
+        Args:
+            path: its folder.
+            digest: of its seal.
+        """
+        return PreparedPlace(path, digest, self._settings.threads, self._settings.tables_memory)
+
+    @asynccontextmanager
+    async def permit(self, who: str | None) -> AsyncIterator[None]:
+        """Let a few requests of one caller wait for answers at a time, so that they do not hold all threads."""
+        held = self._permits.setdefault(who or "", asyncio.Semaphore(_AT_ONCE))
+        async with held:
+            yield
+
+    def ask(self, who: str | None, place: PreparedPlace, question: str, *given: Any) -> Any:
+        """Return the answer to a question of ``service.pool.answers``, waiting for it in this thread.
+
+        Args:
+            who: the caller, whose seconds it takes.
+            place: the result.
+            question: what is asked.
+            given: its arguments.
+
+        Raises:
+            Refused: what the helper process raised.
+        """
+        began = time.monotonic()
+        try:
+            seconds, found = self.pool.wait(answer, place, question, *given, owner=who)
+        except Exception:
+            self.budget.charge(who, time.monotonic() - began)
+            raise
+        self.budget.charge(who, seconds)
+        return found
+
+    async def chunk(self, matrix: AskedPrepared, i: int, j: int) -> bytes:
+        """Return chunk (i, j) of a result, from those that are kept, or computed with the others of its band.
+
+        Requests for chunks of a band that is being computed wait for it.
+
+        Args:
+            matrix: the result, as its caller asks.
+            i, j: the chunk, which its grid has.
+
+        Raises:
+            TooMuchComputing: it has to be computed, and the caller may not.
+            Refused: what the helper process raised.
+        """
+        place, across = matrix.place, matrix.grid.counts[1]
+        key = place.digest, i, j
+        if (kept := self.kept.get(key)) is not None:
+            return kept
+        whole = across * matrix.grid.tile_bytes(matrix.dtype.itemsize) * _BAND_PART <= self.kept.most
+        columns, task_key = (range(across), (place.digest, i, -1)) if whole else (range(j, j + 1), key)
+        making = self._making.get(task_key)
+        if making is None:
+            matrix.admit()
+            making = asyncio.create_task(self._make(matrix.who, place, i, columns))
+            self._making[task_key] = making
+            making.add_done_callback(lambda _: self._making.pop(task_key, None))
+        # shielded: others may wait for it, too, when this client goes away
+        return (await asyncio.shield(making))[j]
+
+    async def _make(self, who: str | None, place: PreparedPlace, i: int, columns: range) -> dict[int, bytes]:
+        began = time.monotonic()
+        try:
+            seconds, found = await self.pool.run(answer, place, "chunks", i, columns, owner=who)
+        except Exception:
+            self.budget.charge(who, time.monotonic() - began)
+            raise
+        self.budget.charge(who, seconds)
+        chunks: dict[int, bytes] = found
+        for j, data in chunks.items():
+            self.kept.put((place.digest, i, j), data)
+        return chunks
+
+    def stop(self) -> None:
+        """Stop the helper processes."""
+        self.pool.stop()

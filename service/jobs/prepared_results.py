@@ -1,0 +1,188 @@
+"""Prepared results in the API process: labels and files are read here, distances are computed in helper processes.
+
+Importing it loads NumPy, and no code that computes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.jobs.answering import Answering
+from service.jobs.results import Label, ResultReader
+from service.pool.answers import PreparedPlace
+from storage.errors import InvalidRequest, NotFound
+from storage.matrix.format import ROOT_DOCUMENT, Array, is_prepared
+from storage.matrix.reader import TILE_KEY, Matrix, open_sealed
+from storage.matrix.tiles import StoreFolder
+from storage.prepared.reader import PreparedStore
+from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    from storage.prepared.served import ComputedStore
+
+Indices = npt.NDArray[np.int64]
+
+
+class Found(NamedTuple):
+    """A path as the helper process returns it: vertex indices, weights between them, and their sum."""
+
+    vertices: list[int]
+    weights: list[Any]
+    length: Any
+
+
+class AskedPrepared(PreparedStore):
+    """A prepared result whose distances are asked of helper processes, for one caller.
+
+    Attributes:
+        who: the caller whose seconds computing takes.
+        Others: as in ``SealedResult``.
+    """
+
+    def __init__(self, folder: StoreFolder | RemoteFolder, answering: Answering) -> None:
+        """Open it without its tables.
+
+        Args:
+            folder: the open folder.
+            answering: the helper processes, and what each caller may ask of them.
+        """
+        super().__init__(folder)
+        self.summary.setdefault("pairs", self.n * (self.n - 1))  # nothing else of a summary is known without rows
+        self._answering = answering
+        self._origin, self._admitted = self, True
+        self.who: str | None = None
+
+    def asked_by(self, who: str | None) -> AskedPrepared:
+        """Return the same result for the questions of one request, whose computing counts for the caller ``who``."""
+        found = copy.copy(self)
+        found.who, found._admitted = who, False
+        return found
+
+    @property
+    def place(self) -> PreparedPlace:
+        """Where helper processes find it."""
+        return self._answering.place(Path(self.path), self.digest)
+
+    def admit(self) -> None:
+        """Check, once a request, that the caller may compute.  Raises TooMuchComputing."""
+        if not self._admitted:
+            self._answering.budget.check(self.who)
+            self._admitted = True
+
+    def _ask(self, question: str, *given: Any) -> Any:
+        self.admit()
+        return self._answering.ask(self.who, self.place, question, *given)
+
+    def chunk_at(self, key: str) -> tuple[int, int] | None:
+        """Return the place of the chunk that a key names; None if it names none that the grid has."""
+        found = TILE_KEY.fullmatch(key)
+        place = None if found is None else (int(found[1]), int(found[2]))
+        down, across = self.grid.counts
+        return place if place is not None and place[0] < down and place[1] < across else None
+
+    async def chunk(self, i: int, j: int) -> bytes:
+        """Return a chunk of the matrix, computed unless it is kept.  Raises what computing raises."""
+        return await self._answering.chunk(self, i, j)
+
+    def rows(self, sources: Sequence[int] | Indices) -> Array:
+        """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
+        return self._array("rows", self.source_positions(sources))
+
+    def columns(self, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances from all sources to several targets (vertex indices), shape (rows, len(targets))."""
+        return self._array("columns", self.target_positions(targets))
+
+    def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances of pairs (vertex indices), shape (k,)."""
+        return self._array("entries", self.source_positions(sources), self.target_positions(targets))
+
+    def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances from each source to each target (vertex indices), shape (sources, targets)."""
+        return self._array("block", self.source_positions(sources), self.target_positions(targets))
+
+    def path_between(self, source: int, target: int) -> Found | None:
+        """Return a shortest path between two vertex indices; None if there is none."""
+        found = self._ask("path", source, target)
+        return None if found is None else Found(*found)
+
+    def _array(self, question: str, *given: Indices) -> Array:
+        found: Array = self._ask(question, *given)
+        return found
+
+    def peek(self, source: int, target: int) -> None:
+        """Return None: every distance is computed, and that waits."""
+
+    def holds(self, key: str) -> bool:  # noqa: ARG002 - as ``Matrix.holds``
+        """Return False: a proxy finds no file that holds a part of the matrix."""
+        return False
+
+    def document(self, key: str) -> bytes:
+        """Return what the store has under a key that is no chunk: metadata, labels.  Raises NotFound, StorageFailed."""
+        data = self._origin._documents.read(key)
+        if data is None:
+            raise NotFound(f"the store has no file {key[:200]!r}")
+        return data
+
+    @cached_property
+    def _documents(self) -> ComputedStore:
+        from storage.prepared.served import ComputedStore
+
+        return ComputedStore(self)
+
+
+class PreparedReader(ResultReader):
+    """An open prepared result; answers as one of a matrix does."""
+
+    def __init__(self, matrix: AskedPrepared) -> None:
+        super().__init__(matrix)
+
+    def asked_by(self, who: str | None) -> PreparedReader:
+        """Return a reader for the questions of one request."""
+        return PreparedReader(self.matrix.asked_by(who))
+
+    def _route(self, source: int, target: int) -> Any:
+        return self.matrix.path_between(source, target)
+
+    def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
+        """Return the histogram of one row.
+
+        Args:
+            source: the row.
+            bins: number of bins.
+
+        Raises:
+            InvalidRequest: there is no source; nothing has counted the whole matrix.
+        """
+        if source is None:
+            raise InvalidRequest(
+                "the distances of a prepared result have not been counted, because they are computed when they are "
+                "asked; name a source, or solve the graph for a matrix",
+                field="source",
+            )
+        return super().histogram(source, bins)
+
+
+def open_reader(path: str | Path, answering: Answering) -> ResultReader:
+    """Open a sealed result of either kind.
+
+    Args:
+        path: a folder, or an address in an object store.
+        answering: the helper processes that answer from prepared results.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: what is there is no sealed result, or its metadata are damaged.
+    """
+
+    def made(folder: StoreFolder | RemoteFolder) -> Matrix | AskedPrepared:
+        return AskedPrepared(folder, answering) if is_prepared(folder.read(ROOT_DOCUMENT)) else Matrix(folder)
+
+    found = open_sealed(path, made)
+    return PreparedReader(found) if isinstance(found, AskedPrepared) else ResultReader(found)

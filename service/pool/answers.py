@@ -1,0 +1,126 @@
+"""Tasks of the helper processes that answer from prepared results: the tables of the last ones stay in memory."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from engine.api.prepared_matrix import PreparedMatrix
+    from engine.api.routes import Router
+    from storage.prepared.served import ComputedStore
+
+
+@dataclass(frozen=True)
+class PreparedPlace:
+    """Where a prepared result is, and what a process that answers from it may use.
+
+    Attributes:
+        path: its folder.
+        digest: of its seal; a result with another digest is not answered from.
+        threads: threads of one question; all usable processors if None.
+        kept: bytes of the tables of other results that stay in memory.
+    """
+
+    path: Path
+    digest: str
+    threads: int | None
+    kept: int
+
+
+@dataclass
+class _Held:
+    """An open prepared result of this process."""
+
+    matrix: PreparedMatrix
+    router: Router
+    chunks: ComputedStore
+
+
+_held: OrderedDict[tuple[Path, str], _Held] = OrderedDict()
+
+
+def answer(place: PreparedPlace, question: str, *given: Any) -> tuple[float, Any]:
+    """Answer one question about a prepared result.
+
+    Args:
+        place: the result.
+        question: a name in ``_QUESTIONS``.
+        given: the arguments of the question.
+
+    Returns:
+        The processor seconds that this process has taken for it, and the answer.
+
+    Raises:
+        StorageFailed: a table is damaged, which is named, or the result was replaced.
+        DoesNotFit: the tables do not fit in memory.
+        Others: as ``PreparedMatrix``.
+    """
+    began = time.process_time()
+    found = _QUESTIONS[question](_opened(place), *given)
+    return time.process_time() - began, found
+
+
+def _opened(place: PreparedPlace) -> _Held:
+    """Return the open result; the least recently used others are closed where their tables exceed what may be kept."""
+    key = place.path, place.digest
+    for other in [other for other, held in _held.items() if not held.matrix.current()]:
+        _held.pop(other).matrix.close()
+    if key not in _held:
+        _held[key] = _open(place)
+    _held.move_to_end(key)
+    others = list(_held)[:-1]
+    while others and sum(_held[other].matrix.table_bytes for other in others) > place.kept:
+        _held.pop(others.pop(0)).matrix.close()
+    return _held[key]
+
+
+def _open(place: PreparedPlace) -> _Held:
+    from engine.api.prepared_matrix import PreparedMatrix, open_result
+    from engine.api.routes import Router
+    from storage.prepared.served import ComputedStore
+
+    matrix = open_result(place.path)
+    if not isinstance(matrix, PreparedMatrix) or matrix.digest != place.digest:
+        matrix.close()
+        raise StorageFailed(f"{place.path} was replaced while open; open it again")
+    if place.threads is not None:
+        matrix.threads = min(place.threads, matrix.threads)
+    return _Held(matrix, Router(matrix), ComputedStore(matrix, cache=_ONE_BAND))
+
+
+#: a store of chunks keeps the band that it has made last, whatever its size, if it may keep that many bytes
+_ONE_BAND: Final = 256 << 20
+
+
+def _path(held: _Held, source: int, target: int) -> tuple[list[int], list[Any], Any] | None:
+    route = held.router.route(source, target)
+    return None if route is None else (route.vertices, list(route.weights), route.length)
+
+
+def _chunks(held: _Held, i: int, columns: Sequence[int]) -> dict[int, bytes]:
+    """Return the chunks (i, j) for each j of some columns of chunks."""
+    from storage.matrix.format import DISTANCES
+
+    found = {}
+    for j in columns:
+        data = held.chunks.read(f"{DISTANCES}/c/{i}/{j}")
+        assert data is not None  # the caller looks at the grid
+        found[j] = data
+    return found
+
+
+_QUESTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "rows": lambda held, sources: held.matrix.rows(sources),
+    "columns": lambda held, targets: held.matrix.columns(targets),
+    "entries": lambda held, sources, targets: held.matrix.entries(sources, targets),
+    "block": lambda held, sources, targets: held.matrix.block(sources, targets),
+    "path": _path,
+    "chunks": _chunks,
+}

@@ -1,0 +1,73 @@
+"""Plans a claimed job and makes its result, a matrix or a prepared graph, in the folder of the claim."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.jobs import checkpoints, claims
+from service.jobs.folders import has_result, trash
+from service.pool.tasks import prepared_plan, wants_prepared
+from service.settings import Settings
+from storage.errors import Conflict
+from storage.jobs.store import JobRecord
+
+if TYPE_CHECKING:
+    from engine.api.solve import Outcome
+    from engine.graph.profile import GraphProfile
+    from engine.model.plan import Plan
+    from engine.model.problem import Options
+    from engine.model.progress import Monitor
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One claimed job with its graph and options; the folder of the claim exists.
+
+    Attributes:
+        settings: of the service.
+        job: the claimed job.
+        profile: its graph.
+        options: as ``service.pool.tasks.job_options`` returns them.
+    """
+
+    settings: Settings
+    job: JobRecord
+    profile: GraphProfile
+    options: Options
+
+    def plan(self, monitor: Monitor) -> Plan:
+        """Return the plan, from the checkpoint in the folder if there is one; raises what planning raises."""
+        place = claims.place(self.settings.store(self.job.id), self.job.fence)
+        if wants_prepared(self.job.options):
+            return prepared_plan(self.profile, self.options, self.settings, place)
+        return checkpoints.plan(self.profile, self.options, place, monitor)
+
+    def make(self, plan: Plan, monitor: Monitor) -> Outcome | None:
+        """Make the result and seal it; None if another runner has finished the job meanwhile."""
+        store = self.settings.store(self.job.id)
+        try:
+            return self._attempt(plan, monitor)
+        except Conflict as error:
+            if has_result(self.settings, self.job.id):
+                return None
+            # the checkpoint is of another solve; it is in this claim's own folder, so it can be removed
+            log.warning("job %s: %s; it starts again from the beginning", self.job.id, error)
+            claims.begin_anew(store, self.job.fence, trash(self.settings))
+            return self._attempt(plan, monitor)
+
+    def _attempt(self, plan: Plan, monitor: Monitor) -> Outcome:
+        from engine.api.prepared import prepare
+        from engine.api.solve import solve_to_store
+
+        settings, job = self.settings, self.job
+        place = claims.place(settings.store(job.id), job.fence)
+        if wants_prepared(job.options):
+            return prepare(self.profile, place, self.options, plan=plan, monitor=monitor)
+        return solve_to_store(
+            self.profile, self.options, place, plan=plan, resume=True, compression=settings.compression,
+            monitor=monitor, address=settings.address(job.id), claim=job.fence,
+        )  # fmt: skip

@@ -1,0 +1,225 @@
+"""A prepared result answers over HTTP what a matrix of the same graph answers; what is damaged is named and refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from engine.api import prepared_matrix
+from service.settings import Settings
+from storage.graph.graph import Graph, build_graph
+from tests.unit.service.support import Bench, InlinePool, small_graph
+from tests.unit.service.test_app import ROOT, problem
+
+U, V = "source=10&target=30", "source=10&target=40"
+GETS = (
+    "summary", f"distance?{U}", f"distance?{V}", "distance?source=10&target=10", f"path?{U}", f"path?{V}",
+    "nearest?source=40", "nearest?source=30&k=1", "nearest?source=10&k=0", "histogram?source=10&bins=3",
+    "histogram?source=41", "rows?sources=10,40", "rows?sources=40&targets=30,10", "rows?sources=10&format=csv",
+    "rows?sources=10&format=npy", "rows?sources=10&format=parquet", "rows?sources=10,20&format=arrow", "rows?sources=9",
+    "columns?targets=30", "columns?targets=40,10&format=csv", "columns?targets=5", "sample", "sample?size=2",
+    "sample?row=1&rows=2&column=3", "sample?row=9", "eccentricities", "eccentricities?size=2",
+    f"rows?sources={','.join(['10'] * 17)}", "distance?source=10", "distance?source=10&target=nobody",
+)  # fmt: skip
+POSTS = (
+    ("distances", {"pairs": [[10, 30], [10, 40], ["40", 10], [10, 10]]}),
+    ("distances", {"pairs": [[10, 99]]}),
+    ("distances", {"pairs": [[10, 20]] * 11}),
+    ("paths", {"pairs": [[40, 30], [10, 40]]}),
+    ("submatrix", {"sources": [10, 40], "targets": [40, 20]}),
+    ("submatrix", {"targets": [40]}),
+    ("submatrix", {}),
+)
+
+
+@pytest.fixture
+def inline(client: TestClient) -> InlinePool:
+    pool = client.app.state.service.answering.pool = InlinePool()
+    return pool
+
+
+def chain(n: int) -> Graph:
+    """A line of n vertices with an arc back to the first."""
+    tails = np.arange(n)
+    return build_graph(tails, (tails + 1) % n, 1 + tails % 7, n=n, directed=True)[0]
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", "float64"])
+def test_every_question_has_the_answer_of_a_matrix(client: TestClient, bench: Bench, inline: InlinePool, dtype: str):
+    stored, made = (f"/v1/jobs/{make(small_graph(), dtype)[0]}" for make in (bench.solved, bench.prepared))
+    answers = [(client.get(f"{stored}/{path}"), client.get(f"{made}/{path}")) for path in GETS]
+    answers += [(client.post(f"{stored}/{p}", json=body), client.post(f"{made}/{p}", json=body)) for p, body in POSTS]
+    for want, found in answers:
+        where = found.url
+        assert found.status_code == want.status_code, (where, found.text)
+        assert found.headers["content-type"] == want.headers["content-type"]
+        if "json" not in want.headers["content-type"]:
+            assert found.content == want.content, where
+            continue
+        told, expected = found.json(), want.json()
+        for document in (told, expected):
+            for of_its_own in ("job", "result", "request_id", "instance"):
+                document.pop(of_its_own, None)
+        assert told == expected, where
+    assert {want.status_code for want, _ in answers} == {200, 404, 413, 422}
+    assert inline.asked
+
+
+def test_names_and_facts(client: TestClient, bench: Bench, inline: InlinePool):
+    stored, made = (f"/v1/jobs/{make(small_graph(names=True), 'int32')[0]}" for make in (bench.solved, bench.prepared))
+    asked = {"sources": '"e""f","b,c"', "targets": "a"}
+    assert client.get(f"{made}/rows", params=asked).json() == client.get(f"{stored}/rows", params=asked).json()
+    want, found = client.get(f"{stored}/results").json(), client.get(f"{made}/results").json()
+    same = {"shape", "dtype", "unreachable", "unit", "directed", "graph", "sources", "targets", "compression", "tiles"}
+    assert {name: found[name] for name in same} == {name: want[name] for name in same}
+    assert (want["result"], found["result"], found["algorithm"]) == ("matrix", "prepared", "prepared")
+    assert found["links"].keys() - want["links"].keys() == {"prepared"}
+    body = problem(client.get(f"{made}/histogram"), 422, "invalid-request")
+    assert "name a source" in body["detail"]
+    problem(client.get(f"{stored}/prepared/zarr.json"), 404, "not-found")
+
+
+def test_keys_of_the_store_are_those_of_a_matrix(client: TestClient, bench: Bench, inline: InlinePool):
+    graph = chain(200)
+    made = f"/v1/jobs/{bench.prepared(graph, 'int32')[0]}/zarr"
+    stored, _ = bench.solved(graph, "int32")
+    folder = bench.settings.store(stored)
+    for i in range(4):
+        want, found = (folder / f"distances/c/{i}/0").read_bytes(), client.get(f"{made}/distances/c/{i}/0")
+        assert (found.status_code, found.content) == (200, want)
+        assert found.headers["content-type"] == "application/octet-stream"
+        tail = client.get(f"{made}/distances/c/{i}/0", headers={"range": "bytes=8-15,-4"})
+        assert tail.status_code == 206
+        assert want[8:16] in tail.content
+        assert want[-4:] in tail.content
+    assert client.get(f"{made}/distances/zarr.json").json()["shape"] == [200, 200]
+    assert client.get(f"{made}/source/c/0").content == client.get(f"{made}/vertex/c/0").content
+    for key in ("distances/c/4/0", "distances/c/0/1", "distances/c/00/0", "tables/forward/c/0", "graph/indptr/c/0"):
+        problem(client.get(f"{made}/{key}"), 404, "not-found")
+
+
+def test_a_chunk_is_computed_once_and_only_where_it_is_wanted(client: TestClient, bench: Bench, inline: InlinePool):
+    job, _ = bench.prepared(chain(200), "int32")
+    url = f"/v1/jobs/{job}/zarr/distances/c/1/0"
+    head = client.head(url)
+    assert (head.status_code, head.content, int(head.headers["content-length"])) == (200, b"", 64 * 200 * 4 + 4)
+    same = client.get(url, headers={"if-none-match": head.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    problem(client.get(url, headers={"range": "bytes=999999-"}), 416, "range-not-satisfiable")
+    assert inline.asked == []
+    whole = client.get(url)
+    assert whole.headers["etag"] == head.headers["etag"] != client.head(url.replace("/1/0", "/2/0")).headers["etag"]
+    part = client.get(url, headers={"range": "bytes=4-7", "if-range": head.headers["etag"]})
+    assert (part.status_code, part.content) == (206, whole.content[4:8])
+    assert len(inline.asked) == 1
+    other, _ = bench.prepared(chain(201), "int32")
+    assert client.head(url.replace(job, other)).headers["etag"] != head.headers["etag"]
+
+
+def test_the_prepared_folder_itself_is_served(client: TestClient, bench: Bench, settings: Settings):
+    job, _ = bench.prepared(small_graph(), "int32")
+    for path in settings.store(job).rglob("*"):
+        if path.is_file():
+            found = client.get(f"/v1/jobs/{job}/prepared/{path.relative_to(settings.store(job)).as_posix()}")
+            assert found.content == path.read_bytes()
+    for key in ("", "distances/zarr.json", "..%2f..%2fapsp.db", "%2e%2e/%2e%2e/apsp.db"):
+        problem(client.get(f"/v1/jobs/{job}/prepared/{key}"), 404, "not-found")
+
+
+@pytest.mark.parametrize("how", ["changed", "cut", "gone"])
+def test_a_damaged_table_is_named_and_nothing_is_answered_from_it(
+    client: TestClient, bench: Bench, inline: InlinePool, settings: Settings, how: str
+):
+    job, _ = bench.prepared(small_graph(), "int32")
+    table = settings.store(job) / "tables/forward/c/0"
+    data = bytearray(table.read_bytes())
+    data[0] ^= 1
+    if how == "gone":
+        table.unlink()
+    else:
+        table.write_bytes(data if how == "changed" else data[:-1])
+    base = f"/v1/jobs/{job}"
+    for path in (f"distance?{U}", "rows?sources=10", "columns?targets=10", f"path?{U}", "nearest?source=10",
+                 "zarr/distances/c/0/0", "sample", "eccentricities"):  # fmt: skip
+        body = problem(client.get(f"{base}/{path}"), 500, "storage-failed")
+        assert "tables/forward/c/0" in body["detail"]
+        assert str(settings.data_dir) not in body["detail"]
+    assert client.get(f"{base}/results").status_code == 200
+
+
+def test_tables_larger_than_memory_are_refused_with_the_numbers(
+    client: TestClient, bench: Bench, inline: InlinePool, monkeypatch: pytest.MonkeyPatch
+):
+    job, _ = bench.prepared(small_graph(), "int32")
+    monkeypatch.setattr(prepared_matrix, "available_memory", lambda: 5)
+    for path in (f"distance?{U}", "zarr/distances/c/0/0"):
+        details = problem(client.get(f"/v1/jobs/{job}/{path}"), 507, "does-not-fit")["details"]
+        assert (details["resource"], details["available"]) == ("memory", 5)
+        assert details["needed"] > 5
+
+
+def test_a_caller_who_has_computed_much_waits(client: TestClient, bench: Bench, inline: InlinePool):
+    job, _ = bench.prepared(chain(200), "int32")
+    base, budget = f"/v1/jobs/{job}", client.app.state.service.answering.budget
+    assert client.get(f"{base}/zarr/distances/c/0/0").status_code == 200
+    budget.charge(None, budget.limit + 30)
+    for path in ("distance?source=0&target=1", "rows?sources=0&targets=1", "zarr/distances/c/1/0"):
+        answer = client.get(f"{base}/{path}")
+        body = problem(answer, 429, "too-much-computing")
+        assert body["details"] == {"limit": 120, "setting": "APSP_MAX_COMPUTING_SECONDS"}
+        assert 10 <= int(answer.headers["retry-after"]) <= 16
+    for free in ("results", "summary", "zarr/zarr.json", "zarr/distances/c/0/0", "prepared/zarr.json"):
+        assert client.get(f"{base}/{free}").status_code == 200, free
+    assert client.app.state.service.answering.budget._buckets.keys() == {None}
+
+
+def test_a_result_that_is_gone_is_not_answered_from_memory(
+    client: TestClient, bench: Bench, inline: InlinePool, settings: Settings
+):
+    deleted, _ = bench.prepared(small_graph(names=True), "int32")
+    assert client.get(f"/v1/jobs/{deleted}/distance?source=a&target=d").status_code == 200
+    assert client.delete(f"/v1/jobs/{deleted}").status_code == 204
+    problem(client.get(f"/v1/jobs/{deleted}/distance?source=a&target=d"), 410, "gone")
+    job, _ = bench.prepared(small_graph(), "int32")
+    assert client.get(f"/v1/jobs/{job}/distance?{U}").status_code == 200
+    shutil.rmtree(settings.store(job))
+    body = problem(client.get(f"/v1/jobs/{job}/distance?{U}"), 409, "result-not-ready")
+    assert "solved again" in body["detail"]
+    assert client.get(f"/v1/jobs/{job}").json()["state"] == "accepted"
+
+
+_ASK = """
+import sys
+from fastapi.testclient import TestClient
+from service.app import create_app
+from service.settings import Settings
+
+if __name__ == "__main__":
+    app = create_app(Settings.load())
+    base, client = f"/v1/jobs/{sys.argv[1]}", TestClient(app)
+    assert client.get(f"{base}/distance?source=10&target=30").json()["distance"] == 3
+    assert client.get(f"{base}/rows?sources=40").json()["distances"] == [[1, 2, 4, 0]]
+    assert client.get(f"{base}/path?source=40&target=30").json()["length"] == 4
+    assert len(client.get(f"{base}/zarr/distances/c/0/0").content) == 4 * 4 * 4 + 4
+    answering = app.state.service.answering
+    assert len(answering.pool._children) == 1
+    assert answering.budget._buckets[None][0] < answering.budget.limit
+    app.state.service.stop_workers()
+    print(sorted(name for name in ("numba", "engine.api.prepared_matrix") if name in sys.modules))
+"""
+
+
+def test_only_helper_processes_compute(bench: Bench, settings: Settings, tmp_path: Path):
+    job, _ = bench.prepared(small_graph(), "int32")
+    script = tmp_path / "ask.py"
+    script.write_text(_ASK)
+    environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script, job], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

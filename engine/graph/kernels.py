@@ -162,10 +162,14 @@ class CompiledKernel:
     Args:
         function: the kernel's Python function.
         options: those of ``numba.njit``.
+
+    Attributes:
+        found: the forms that were found compiled, by their types as the list of kernels writes them.
     """
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         self.function = function
+        self.found: set[str] = set()
         self.name = (function.__module__, function.__qualname__)
         self.dispatcher = numba.njit(**options)(function)
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}

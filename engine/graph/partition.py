@@ -11,6 +11,7 @@ and Kumar 1998); vertices are then merged into parts while that lowers the cost.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 from engine.model.progress import NotCompiledError, only_ready
+from engine.planning import cost_dijkstra
+from engine.planning.constants import ENTRY_SECONDS, LATTICE
 from storage.graph.cleaning import FEW_ARCS
 
 if TYPE_CHECKING:
@@ -34,12 +37,12 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made where the rest of the solve is predicted to take at least this many times as long.
-WORTHWHILE: Final = 10.0
+#: A trial partition is made where it may save at least this many times its own seconds: the rest of the solve is
+#: predicted to take so much longer than a sweep takes at least.
+WORTHWHILE: Final = 20.0
 #: The same for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
 #: separators are likely small.
 LONG_WORTHWHILE: Final = 2.5
-LATTICE: Final = 0.5
 #: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
 DEVICE_WORTHWHILE: Final = 1.0
 #: Seconds that looking for articulation vertices takes for each vertex and arc, and the share of the rest of the solve
@@ -185,7 +188,7 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     This takes about 5 microseconds a vertex and arc, and 20 bytes for each entry of the borders of single vertices.
 
     Args:
-        profile: the graph, which keeps its dissection.
+        profile: the graph, which keeps its dissection and its parts.
         grain: costs that decide how large parts become.
         most: most entries of the borders of all single vertices.
 
@@ -195,13 +198,16 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     found = profile.dissection(most)
     if found is None:
         return None
+    if grain in profile.found_parts:
+        return profile.found_parts[grain]
     from engine.graph._elimination import arrange, merge
 
     rank, begin, border, parent = found
     inside = grain.inside / max(1, profile.graph.n)
     last = merge(parent, np.diff(begin), grain.width, grain.entry, grain.part, inside)
     position, *parts = arrange(parent, last, begin, border)
-    return Parts(position[rank], *parts)
+    profile.found_parts[grain] = Parts(position[rank], *parts)
+    return profile.found_parts[grain]
 
 
 def dissect(graph: Graph, most: int) -> Dissection | None:
@@ -263,17 +269,43 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     """
     if problem.max_hops is not None or problem.parts is not None:
         return problem
-    work = _work(plan)
+    work, saved = _work(plan), _saved(problem, plan, machine)
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    if work < _worthwhile(profile, problem, plan, work / max(took, 1e-9)) * took:
+    if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
     try:
         with _patience(work):
-            return with_parts(profile, problem, _most_entries(problem, plan, machine))
+            return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
         why = f"what finds parts was never compiled here, and all of {plan.algorithm} takes {work:.2g} s"
         return replace(problem, no_parts=why)
+
+
+def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+    """Find how many arcs a sparse graph is across, where that may decide whether it is partitioned.
+
+    Searches by weights take longer on lattices, which have small separators besides.  So such a graph is partitioned
+    before searches are tried, whose rows would be lost.
+
+    Args:
+        profile: the graph.
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: rates and memory.
+
+    Returns:
+        ``problem`` with the arcs across; ``problem`` itself where they were not looked for.
+    """
+    if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
+        return problem
+    took = TRIAL_SECONDS * (problem.n + problem.arcs)
+    longest = replace(
+        problem, across=math.ceil(LATTICE * problem.n**0.5)
+    )  # of all lattices, searches take longest there
+    if _saved(problem, plan, machine, passes=cost_dijkstra.lattice_passes(longest)) < LONG_WORTHWHILE * took:
+        return problem
+    return replace(problem, across=profile.hops_across)
 
 
 def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
@@ -305,7 +337,7 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
             left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
             if work * (1 - left) < BRIDGED_SECONDS * size:
                 return problem
-            return with_parts(profile, problem, _most_entries(problem, plan, machine))
+            return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
         return problem
 
@@ -334,6 +366,24 @@ def _work(plan: Plan) -> float:
     return sum(phase.seconds for phase in plan.phases if phase.name != "write")
 
 
+def is_lattice(problem: Problem) -> bool:
+    """Whether a graph is known to be as long as a lattice."""
+    return problem.across >= max(1, LATTICE * problem.n**0.5)
+
+
+def _saved(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) -> float:
+    """Return the most seconds that parts can save: no sweep takes less than what each entry of the matrix takes.
+
+    Args:
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: the machine.
+        passes: times as long as predicted that searches may take.
+    """
+    least = problem.rows * problem.n * ENTRY_SECONDS / machine.threads if plan.device == "cpu" else 0.0
+    return passes * _work(plan) - least
+
+
 def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
     """Return the entries of borders above which sweeping is slower than ``plan``, or finding them takes the memory."""
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
@@ -345,18 +395,19 @@ def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: floa
     """Return how many times as long as a trial the rest must take; ``found`` is how many times as long it takes."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
-    if LONG_WORTHWHILE <= found < WORTHWHILE and profile.hops_across >= LATTICE * problem.n**0.5:
+    if LONG_WORTHWHILE <= found < WORTHWHILE and is_lattice(replace(problem, across=profile.hops_across)):
         return LONG_WORTHWHILE
     return WORTHWHILE
 
 
-def with_parts(profile: GraphProfile, problem: Problem, most: int) -> Problem:
+def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bool = True) -> Problem:
     """Partition a graph.
 
     Args:
         profile: the graph.
         problem: its facts.
         most: most entries of the borders of all single vertices.
+        device: whether parts that suit a GPU are wanted, too.
 
     Returns:
         ``problem`` with the facts of its parts, or with the reason why there are none.
@@ -365,7 +416,7 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int) -> Problem:
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
         return replace(problem, no_parts=f"the separators are large: the borders of all vertices pass {most} entries")
-    coarse = find_parts(profile, DEVICE_GRAIN, most)
-    assert coarse is not None  # the same order, so the same borders of single vertices
+    coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the same order, so the same borders
     took = time.perf_counter() - began
-    return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse.facts(DEVICE_GRAIN, took))
+    coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)
+    return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse_facts)

@@ -32,11 +32,13 @@ class GraphProfile:
         reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None where the weights
             are the graph's own.
         known: rows that were found while planning; None where there are none.
+        found_parts: the parts that were found, by their grain.
     """
 
     def __init__(self, graph: Graph, reduced_by: Potentials | None = None) -> None:
         self.graph, self.reduced_by = graph, reduced_by
         self.known: KnownRows | None = None
+        self.found_parts: dict[Grain, Parts] = {}
         self._dissected: tuple[int, Dissection | None] = (-1, None)
 
     @classmethod

@@ -43,7 +43,8 @@ class Statistics:
         mean_degree: mean number of arcs out of a vertex.
         largest_degree: largest number of arcs out of a vertex.
         degree_deviation: standard deviation of the number of arcs out of a vertex.
-        hops_across: arcs of some shortest path; the diameter in arcs is at least this, and seldom much more.
+        hops_across: arcs of some shortest path; the diameter in arcs is at least this, and seldom much more.  None for
+            short solves of which no decision hung on it.
         parts: facts of a trial partition; None where none was made.
         no_parts: why no trial partition was made.
     """
@@ -54,7 +55,7 @@ class Statistics:
     mean_degree: float
     largest_degree: int
     degree_deviation: float
-    hops_across: int
+    hops_across: int | None
     parts: PartsFacts | None = None
     no_parts: str = ""
 
@@ -79,6 +80,7 @@ class Problem:
         targets: number of targets; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
         hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 where that was not searched.
+        across: arcs of some shortest path, as ``Statistics.hops_across``; 0 where that was not searched.
         decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.model.decimals``).
         parts: facts of a trial partition; None without one.
         device_parts: facts of the same partition in parts that suit a GPU; None without one.
@@ -102,6 +104,7 @@ class Problem:
     targets: int | None = None
     cutoff: float | None = None
     hops: int = 0
+    across: int = 0
     decimal: bool = False
     parts: PartsFacts | None = None
     device_parts: PartsFacts | None = None

@@ -163,7 +163,7 @@ class _Draft:
         return tried, _uncut(plan, tried) if tried.parts is None else self.choose(tried, machine, trials)
 
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Return problem and plan with the parts of a lattice, where they are worth finding before searches are tried."""
+        """Return problem and plan with the parts of a lattice, which are found before searches where that pays."""
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem:
             return problem, plan

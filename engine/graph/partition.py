@@ -368,7 +368,7 @@ def _work(plan: Plan) -> float:
 
 def is_lattice(problem: Problem) -> bool:
     """Whether a graph is known to be as long as a lattice."""
-    return problem.across >= max(1, LATTICE * problem.n**0.5)
+    return bool(problem.across >= max(1, LATTICE * math.sqrt(problem.n)))
 
 
 def _saved(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) -> float:

@@ -10,10 +10,10 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``solve_many`` does many graphs at once.  ``warm`` compiles ahead what the first
-solve on a machine would wait for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and
-``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything is imported when it is first used;
-``import apsp`` itself takes no time.
+the graph that answer as a store does, ``near_pairs`` the distances up to a cutoff, ``solve_many`` does many graphs at
+once.  ``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
+``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
+is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from apsp import errors as errors
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
+    from engine.api.near import near_pairs as near_pairs
     from engine.api.prepared import prepare as prepare
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
     from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from storage.graph.graph import Graph as Graph
     from storage.graph.graph import build_graph as build_graph
     from storage.matrix.reader import Matrix as Matrix
+    from storage.pairs.near_pairs import NearPairs as NearPairs
+    from storage.pairs.saving import save_pairs as save_pairs
     from storage.readers import ReadLimits as ReadLimits
     from storage.readers import read_graph as read_graph
 
@@ -54,6 +57,7 @@ __all__ = [
     "Graph",
     "Matrix",
     "Monitor",
+    "NearPairs",
     "Options",
     "Outcome",
     "Plan",
@@ -64,10 +68,12 @@ __all__ = [
     "build_graph",
     "csgraph",
     "errors",
+    "near_pairs",
     "open",
     "plan",
     "prepare",
     "read_graph",
+    "save_pairs",
     "solve",
     "solve_many",
     "solve_to_store",
@@ -82,6 +88,7 @@ _HOMES = {
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
     "Monitor": "engine.model.progress",
+    "NearPairs": "storage.pairs.near_pairs",
     "Options": "engine.model.problem",
     "Outcome": "engine.api.solve",
     "Plan": "engine.model.plan",
@@ -89,9 +96,11 @@ _HOMES = {
     "Router": "engine.api.routes",
     "build_graph": "storage.graph.graph",
     "PreparedMatrix": "engine.api.prepared_matrix",
+    "near_pairs": "engine.api.near",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",
+    "save_pairs": "storage.pairs.saving",
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",
     "verify": "engine.api.verify:verify_store",

@@ -147,6 +147,15 @@ def _doors() -> None:
             door.dijkstra(matrix, indices=[1, 2], min_only=True, return_predecessors=True)
 
 
+def _near() -> None:
+    from engine.api.near import near_pairs
+    from engine.model.problem import Options
+
+    for kind in ("whole", "heavy", "fractions"):
+        for directed in (True, False):
+            near_pairs(make_graph(kind, directed=directed), Options(cutoff=100, threads=1), nearest=3)
+
+
 def uses() -> dict[str, Callable[[], None]]:
     """Return what needs kernels, and a function that needs them all."""
     found: dict[str, Callable[[], None]] = {"plan": _planning}
@@ -162,7 +171,7 @@ def uses() -> dict[str, Callable[[], None]]:
         found[f"counted {dtype}"] = partial(_counted, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
-    return {**found, "doors": _doors}
+    return {**found, "doors": _doors, "near": _near}
 
 
 def record(use: str) -> None:

@@ -1,1 +1,1 @@
-"""The REST service and the command line: knows HTTP, jobs and processes."""
+"""The REST service and the command line: HTTP, jobs and processes."""

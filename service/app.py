@@ -100,7 +100,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
 
 
 def _service(settings: Settings) -> Service:
-    """Open what the routes share; no process is started."""
+    """Open the objects that the routes share, without starting a process."""
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
     nice = settings.runner_nice // 2

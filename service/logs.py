@@ -48,7 +48,7 @@ def harmless(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people: each record begins a line, and no text that it holds can look like another record.
+    """Formats records for people: each begins a line, and no text inside a record can look like another record.
 
     The lines of a traceback are indented.
     """
@@ -71,7 +71,7 @@ class TextFormatter(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line; members that are None are left out."""
+    """One object per line; members that are None are left out."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -95,12 +95,12 @@ class _Json(logging.Formatter):
 
 
 class _Text(TextFormatter):
-    """For a person at a terminal."""
+    """Formats records for a person at a terminal."""
 
     def __init__(self, process: str) -> None:
         super().__init__(f"%(asctime)s {process} %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the first line of a record, with the ids behind it."""
+        """Return the first line of a record, followed by the ids of request and job."""
         ids = [f"{name}={value}" for name, value in (("request", REQUEST_ID.get()), ("job", JOB_ID.get())) if value]
         return harmless(" ".join([super().formatMessage(record), *ids]))

@@ -1,7 +1,7 @@
-"""The options of a solve, declared once: the command line, the API, the client and the pages are made of them.
+"""Declares the options of a solve once; the command line, the API, the client and the pages take them from here.
 
-``engine.model.problem.Options`` is what the engine takes: there, vertices are indices and sizes are bytes.  The
-names of algorithms come from ``engine.model.algorithms``, which the client does without.
+``engine.model.problem.Options`` is what the engine takes: there, vertices are indices and sizes are bytes.  The names
+of algorithms come from ``engine.model.algorithms``; the client works without them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class JobOptions(SolveOptions, total=False):
 
 
 class ClientOptions(ReadingOptions, JobOptions, total=False):
-    """What the methods ``solve`` and ``submit`` of a client take beside the graph."""
+    """The arguments of a client's methods ``solve`` and ``submit``, besides the graph."""
 
     name: Annotated[
         str | None,
@@ -129,12 +129,28 @@ class PrepareOptions(TypedDict, total=False):
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 
 
+class NearOptions(TypedDict, total=False):
+    """The options of ``apsp near``."""
+
+    cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
+    nearest: Annotated[
+        int | None, Option("Only so many targets of each source, the nearest ones.", metavar="K", least=1)
+    ]
+    sources: Annotated[
+        Vertices,
+        Option("Only these sources: names with commas, @FILE or FILE of one name a line, -.", metavar="LIST|FILE|-"),
+    ]
+    targets: Annotated[Vertices, Option("Only these targets, named likewise.", metavar="LIST|FILE|-")]
+    memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
+    threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+
+
 def split_names(texts: Iterable[str], field: str) -> list[str]:
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
     comma.
 
-    Blanks around names and empty places are dropped.  Raises InvalidRequest, naming ``field``, if no name is left or
-    the quotes do not match.
+    Blanks around names and empty names are dropped.  Raises InvalidRequest, naming ``field``, if no name is left or the
+    quotes do not match.
     """
     try:
         rows = list(csv.reader(texts, strict=True, skipinitialspace=True))

@@ -27,6 +27,7 @@ from service.http.protocol import HEADER_BYTES, PatientProtocol
 from service.jobs.folders import check_store, keep_private, prepare
 from service.jobs.metrics import Metrics
 from service.jobs.retention import Retention
+from service.runner.gpus import with_shares
 from service.runner.supervisor import Supervisor
 from service.settings import Settings
 from service.state import Service
@@ -46,7 +47,7 @@ def serve(settings: Settings) -> None:
         InvalidRequest: the address cannot be listened on.
         Conflict: another service works on the same data directory.
     """
-    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
+    settings = with_shares(settings.model_copy(update={"data_dir": settings.data_dir.absolute()}))
     logs.configure("api", settings.log_format)
     keep_private(settings.data_dir)
     raise_open_files()
@@ -125,7 +126,8 @@ class _Announcing(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(AcceptErrorHandler())
         await super().startup(sockets)
         if self.started:
-            print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
+            ways = f"a page for browsers; API documentation: {self._address}/docs"
+            print(f"apsp listens on {self._address} ({ways})", flush=True)
             if self._key is not None:
                 print(f"key, shown this once: {self._key}", flush=True)
             self._print_login_link()
@@ -142,7 +144,7 @@ class _Announcing(uvicorn.Server):
 
 
 def _get_ready() -> None:
-    """Import what the first query of a result needs, while the service already listens."""
+    """Import the modules that the first query of a result needs, while the service already listens."""
     try:
         for name in ("service.jobs.results", "service.views.representations", "engine.api.routes"):
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Reads the settings of the service once, typed: from arguments, then from ``APSP_*``, then from the defaults."""
+"""Reads the settings of the service once, with types: from arguments, else from ``APSP_*``, else the defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Settings(BaseModel):
-    """One field, one environment variable: ``max_cells`` is ``APSP_MAX_CELLS``.  Sizes may be written ``4GiB``."""
+    """The settings.  Each field has an environment variable: ``max_cells`` is ``APSP_MAX_CELLS``.  Sizes may be written
+    ``4GiB``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,12 +50,14 @@ class Settings(BaseModel):
     database_url: str | None = Field(None, description="postgresql://... or sqlite:///FILE; a file there if not set.")
     database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
     node: str | None = Field(None, max_length=60, description="Name of this machine among the runners' machines.")
-    runners: str = Field("auto", description="Runners of this node: auto, none, or devices: cpu, cuda0,cuda1, cuda0-3.")
+    runners: str = Field(
+        "auto", description="Runners of this node: auto, none, or devices: cpu; cpu,cpu; cuda0,cuda1; cuda0-3."
+    )
     gpus_per_runner: Count = Field(1, description="GPUs of each runner of auto; a job takes as many of them as pay.")
     readers: Count = Field(2, description="Processes that read uploaded graphs.")
     planners: Count = Field(2, description="Processes that plan jobs.")
-    read_seconds: float = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size,")
-    min_read_rate: Size = Field(512 * 2**10, description="and a second more for so many bytes of it, as sent.")
+    read_seconds: float = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size.")
+    min_read_rate: Size = Field(512 * 2**10, description="Bytes of an upload for each second more.")
     plan_seconds: float = Field(600.0, gt=0, description="Seconds that planning a job may take.")
     task_memory: Size | None = Field(
         None, description="Bytes of memory that reading or planning may take; 3/4 of what is free if not set."
@@ -77,7 +81,7 @@ class Settings(BaseModel):
     max_connections: Count = Field(10_000, description="Open connections; fewer if the system allows fewer files.")
     max_uploads: Count = Field(4, description="Uploads of one key at the same time.")
     max_body_silence: Count = Field(30, description="Seconds without a byte after which a body is given up.")
-    min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring, after that time.")
+    min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring after that many seconds.")
     auth: bool = Field(True, description="Whether keys are asked for; if not, only the loopback is listened on.")
     first_key: bool = Field(False, description="Make and print a first key, whatever address is listened on.")
     proxies: str = Field("127.0.0.1", description="Addresses and networks of proxies that say who asks, with commas.")
@@ -94,8 +98,8 @@ class Settings(BaseModel):
     max_attempts: Count = Field(3, description="Attempts at a job whose runner was lost; then it fails.")
     lease_seconds: float = Field(60.0, gt=0, description="A runner that gives no sign for so long has lost its job.")
     heartbeat_seconds: float = Field(5.0, gt=0, description="Seconds between two signs of life of a runner.")
-    cancel_term_seconds: float = Field(5.0, gt=0, description="After so long a cancelled job's runner gets SIGTERM,")
-    cancel_kill_seconds: float = Field(10.0, gt=0, description="and after so much longer SIGKILL.")
+    cancel_term_seconds: float = Field(5.0, gt=0, description="After so long a cancelled job's runner gets SIGTERM.")
+    cancel_kill_seconds: float = Field(10.0, gt=0, description="After so much longer it gets SIGKILL.")
     probe_seconds: float = Field(60.0, gt=0, description="A GPU whose probe takes longer is out of service.")
     retain_seconds: float | None = Field(None, gt=0, description="Results are removed when so old; never if not set.")
     retain_bytes: Size | None = Field(None, description="The oldest results beyond this sum are removed.")
@@ -124,7 +128,7 @@ class Settings(BaseModel):
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-        """Settings from ``arguments`` (None means not given), else from ``environ``, else the defaults.
+        """Return settings from ``arguments`` (None means not given), else from ``environ``, else the defaults.
 
         Raises:
             InvalidRequest: a value is invalid; the message names the setting and the value.
@@ -153,7 +157,7 @@ class Settings(BaseModel):
 
     @property
     def node_name(self) -> str:
-        """This machine's name, fit for a file name."""
+        """The name of this machine, in a form that can be part of a file name."""
         return re.sub(r"[^A-Za-z0-9_.\-]", "-", self.node or socket.gethostname())[:60]
 
     def slot(self, device: str) -> str:

@@ -1,4 +1,4 @@
-"""Holds what the routes of one API process share."""
+"""The objects that the routes of one API process share."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Results:
 
     Each store holds one file descriptor, so ``matrix_cache`` bounds their number.  A store that was dropped is closed
     when the last request that uses it ends.  A store on a disk that any process has deleted is noticed at the next
-    query.  A store in an object store could still answer from memory after it was deleted, so it is used without
-    a look at the job's record for ``TRUSTED_SECONDS`` only.
+    query.  A store in an object store could still answer from memory after it was deleted, so the job's record is
+    checked again after ``TRUSTED_SECONDS``.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -81,7 +81,7 @@ class Results:
         return None
 
     def get(self, job_id: str, owner: str | None) -> ResultReader:
-        """Open the result of a job whose record was just read and says that there is one."""
+        """Open the result of a job; the caller has just read its record, which says that there is a result."""
         from service.jobs.results import ResultReader
 
         with self._lock:
@@ -257,14 +257,14 @@ Shared = Annotated[Service, Depends(_service)]
 
 @dataclass(frozen=True)
 class Asker:
-    """A caller, and the service that is asked."""
+    """A caller together with the service."""
 
     service: Service
     caller: Caller
 
     @property
     def owner(self) -> str | None:
-        """The owner whose graphs and jobs lists show; None for those of all."""
+        """The owner whose graphs and jobs are listed; None for all owners."""
         return None if self.caller.may("admin") else self.caller.owner
 
     def job(self, job_id: str) -> JobRecord:
@@ -280,7 +280,7 @@ async def _asker(service: Shared, caller: Known) -> Asker:
     return Asker(service, caller)
 
 
-#: who asks; the routes' way to the service and to what the caller may see
+#: the dependency by which routes get the caller and the service
 KnownAsker = Annotated[Asker, Depends(_asker)]
 
 

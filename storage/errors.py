@@ -60,15 +60,15 @@ class LimitExceeded(InvalidRequest):
         self.limit, self.requested, self.setting = limit, requested, setting
 
     def details(self) -> dict[str, object]:
-        """Limit, request and the name of the setting that holds the limit."""
+        """Return the limit, what was asked, and the name of the setting that holds the limit."""
         return {"limit": self.limit, "requested": self.requested, "setting": self.setting}
 
 
 class DoesNotFit(ApspError):
     """The job needs more memory or disk than there is; nothing has been started.
 
-    ``candidates`` are the algorithms that planning had considered by then, with their numbers.  ``remedies`` are
-    budgets with which the same job would be planned, as JSON types.
+    ``candidates`` are the algorithms that planning had considered before it refused, with their numbers.  ``remedies``
+    are budgets with which the same job would be planned, as JSON types.
     """
 
     kind = "does-not-fit"

@@ -18,20 +18,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Option:
-    """What interfaces say about an option.
+    """The declaration of an option, from which interfaces make their parameters and descriptions.
 
     Attributes:
         help: its description, in the help of the command line and, unless ``in_api`` says otherwise, of the API.
-        default: its value where nothing is said.
-        flags: how the command line writes it; made of the name if empty.
+        default: the value of an option that is not given.
+        flags: its spellings on the command line; made from the name if empty.
         metavar: placeholder of its value on the command line.
         least, most: bounds of a number, both allowed.
-        longest: the most characters that the API takes of a text.
-        in_api: the API's description where ``help`` describes what only the command line can do.
-        label: its label on a form; options without one are not on forms.
+        longest: the most characters of a text that the API accepts.
+        in_api: the description in the API, if ``help`` describes something that only the command line can do.
+        label: its label on a form; options without a label are left out of forms.
         in_form: its description on a form.
-        hint: what an empty field of a form means.
-        titles: what a form calls the choices.
+        hint: text that says what an empty field of a form means.
+        titles: the names of the choices on a form.
     """
 
     help: str
@@ -100,7 +100,9 @@ def declared(options: type) -> dict[str, tuple[Any, Option]]:
 
 
 def lists_options(function: F) -> F:
-    """Give a function that takes ``**options: Unpack[...]`` a signature with each option, for help and tools."""
+    """Decorator: replace ``**options: Unpack[...]`` in a function's visible signature by the options, for help and
+    tools.
+    """
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:

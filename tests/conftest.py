@@ -12,7 +12,7 @@ import pytest
 from tests.postgres import Postgres, close_postgres, open_postgres
 from tests.s3 import S3Server, close_s3, open_s3
 
-pytest_plugins = ["tests.leftovers"]
+pytest_plugins = ["tests.leftovers", "tests.told"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

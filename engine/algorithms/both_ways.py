@@ -1,8 +1,8 @@
-"""The tables of a prepared graph: lengths from all vertices to the parts above them, and those back.
+"""Computes the tables of a prepared graph: lengths from all vertices to the parts above them, and from there back.
 
-Both come from one elimination, which finds the lengths from each part to its border and those from the border to it.
-``engine.algorithms.part_lengths`` extends the former to all parts above; here the latter are extended, transposed, in
-the same order: the tables of the reversed graph.
+Both come from one elimination, which finds the lengths from each part to its border and from the border to the part.
+``engine.algorithms.part_lengths`` extends the lengths to the border to all parts above.  This module extends the
+lengths from the border in the same order, transposed: these are the tables of the reversed graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def find_tables(
 ) -> tuple[Array, Array | None]:
     """Find the tables of both directions.
 
-    With negative arcs, entries that are no distances are settled, so that the sum of two tells what is unreachable.
+    With negative arcs, entries that are no distances are set to exactly *unreachable*, so that the sum of two entries
+    shows whether a pair is unreachable.
 
     Args:
         backend: relaxes and closes blocks.
@@ -40,8 +41,8 @@ def find_tables(
         monitor: receives the progress, in updates.
 
     Returns:
-        The tables of all parts one after the other, as ``Lengths.flat``, of the graph and of the reversed graph; None
-        instead of the second where the graph is undirected and both are the same.
+        The tables of all parts, as in ``Lengths.flat``, of the graph and of the reversed graph; the second is None if
+        the graph is undirected, as both are then the same.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -50,7 +51,7 @@ def find_tables(
     backward = None
     if graph.directed:
         backward = _reversed(backend, parts, forward, kind, nonnegative=nonnegative, monitor=monitor)
-    if not nonnegative:  # without negative arcs longer distances are allowed than settling leaves
+    if not nonnegative:  # without negative arcs, settling would remove large distances that are right
         settle(forward.flat)
         if backward is not None:
             settle(backward)
@@ -85,7 +86,7 @@ def _reversed(
             if own.size * len(border) <= SMALL:
                 backend.relax(own, down, beyond, nonnegative=nonnegative)
                 monitor.step(int(updates[i]))
-            else:  # reports its own progress, so that a request to stop is noticed inside of a large part
+            else:  # the product reports its own progress, so that a request to stop is noticed inside a large part
                 multiply(backend, own, down, beyond, nonnegative=nonnegative, monitor=monitor)
         else:
             monitor.step(int(updates[i]))

@@ -1,4 +1,4 @@
-"""What one run of an algorithm works on: from planning to the last row it is passed along as one object."""
+"""Everything that one solve works on, in one object that is passed from planning to the last row."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class SolveContext:
 
     Attributes:
         profile: the graph and its facts.
-        plan: what is to be done.
-        options: the user's options, for what the plan does not say.
+        plan: the plan to carry out.
+        options: the user's options; needed for what the plan does not contain.
         rectangle: the rows and columns of the result.
         sink: receives the rows.
         monitor: receives the progress, and is asked whether to stop.

@@ -24,7 +24,8 @@ from engine.rows.pipeline import RowPipeline, place_of
 BATCH_SECONDS: Final = 0.3
 #: Seconds that a batch may take if that is needed to keep all threads busy.
 BUSY_SECONDS: Final = 2.0
-#: Entries of the first batch, before a rate is known: all of a small matrix, so that neighbours are searched together.
+#: Entries of the first batch, before a rate is known.  A small matrix is a single batch, so neighbours are searched
+#: together.
 FIRST_ENTRIES: Final = 2**21
 #: Entries that the first batch may have so that all threads are busy.
 BUSY_ENTRIES: Final = 2**25
@@ -102,7 +103,7 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
     if not plan.from_targets or wanted.targets is None:
         known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None
         run(backend, replace(search, known=known if known is not None and known.dtype == dtype else None))
-        profile.known = None  # its memory is counted for the time of planning only
+        profile.known = None  # freed, because planning counted its memory for the time of planning only
         return
     found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)
     backwards = reverse(own) if profile.graph.directed else own
@@ -112,11 +113,11 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
 
 
 def run(backend: Backend, search: RowSearch) -> None:
-    """Search the distances from some sources, of which at most two batches are held in memory.
+    """Search the distances from some sources; at most two batches of rows are held in memory.
 
     Args:
         backend: makes the searches.
-        search: the rows, and where they go; row i of the sink holds those from the i-th source.
+        search: the rows, and their sink; row i of the sink holds the distances from the i-th source.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.

@@ -1,9 +1,9 @@
 """Steps 1 and 2 of ``engine.algorithms.partitioned`` for small parts, in compiled code: threads take whole parts.
 
-A part has some dozens of vertices, so its products take microseconds, less than it takes to ask for them one by one;
-and parts that do not lie above each other are independent.  Parts are taken level by level: bottom up to eliminate
-them, top down to extend their lengths.  Each part makes the sums that the verbs of a backend would make, so the lengths
-are the same to the last bit, whoever computes them.
+A small part has some dozens of vertices, so each of its products takes microseconds, less than a call from Python; and
+parts of which neither lies above the other are independent.  So threads take parts level by level: bottom up to
+eliminate them, top down to extend their lengths.  The same sums are made in the same order as by the operations of a
+backend, so the lengths are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from engine.model.dtypes import WorkType
 
 Indices = npt.NDArray[np.int64]
 
-#: Most updates of a part that one thread eliminates: a millisecond or two.
+#: Most updates to eliminate a small part; one thread takes a millisecond or two for them.
 PART_UPDATES: Final = 2**26
-#: Most vertices of such a part and its border: each thread has work space for the square of that.
+#: Most vertices of a small part and its border together: each thread has work space for the square of this number.
 PART_SIDE: Final = 1024
-#: Updates of a batch of parts for each thread: a request to stop is noticed between batches.
+#: A batch of parts has at most this number of updates per thread; a request to stop is noticed between batches.
 BATCH_UPDATES: Final = 2**30
-#: Updates that each thread of a batch has at least.
+#: Least number of updates of a batch for each of its threads; smaller batches use fewer threads.
 EACH: Final = 2**21
 #: Items for each thread when lengths are extended, and the fewest updates of an item.
 ITEMS: Final = 3
@@ -41,7 +41,7 @@ ITEM_UPDATES: Final = 2**20
 
 @njit(nogil=True, cache=True)
 def _relax(c, a, b, shape, by_bits, buffers):  # type: ignore[no-untyped-def]
-    """Relax C by A and B, each a flat array, the index of its first entry and the entries from row to row."""
+    """Relax C by A and B.  Each is a tuple: a flat array, the index of the block's first entry, and the row stride."""
     rows, columns, depth = shape
     widest = ITEM_BYTES // c[0].itemsize
     for j in range(0, columns, widest):
@@ -54,7 +54,7 @@ def _relax(c, a, b, shape, by_bits, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _copy(out, block, rows, columns):  # type: ignore[no-untyped-def]
-    """Copy a block (flat array, first entry, entries from row to row) to another one."""
+    """Copy a block to another one; each is a tuple (flat array, index of the first entry, row stride)."""
     for i in range(rows):
         into, source = out[1] + i * out[2], block[1] + i * block[2]
         out[0][into : into + columns] = block[0][source : source + columns]
@@ -70,7 +70,7 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Relax all of a block by one half of it, ``at`` to ``at + size``, that is closed."""
+    """Relax a whole block by that half of it, ``at`` to ``at + size``, that is closed already."""
     d, start, stride = block
     at, size, to, rest = spans
     _, _, by_bits, directed = form
@@ -90,7 +90,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
     for i in range(rest):
         place = other[1] + i * (stride + 1)
         d[place] = max(d[place], 0)
-        for j in range(0 if directed else i):  # of a symmetric block, what is above the diagonal counts
+        for j in range(0 if directed else i):  # a symmetric block is defined by its entries above the diagonal
             d[other[1] + i * stride + j] = d[other[1] + j * stride + i]
 
 
@@ -98,7 +98,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
 def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
     """Close a block in the order of ``engine.algorithms.floyd_warshall.recursive``; ``spare`` holds panels."""
     d, stride = block[0], block[2]
-    stack = np.empty((64, 3), np.int64)  # blocks under way: first entry, vertices, halves that are closed
+    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, halves that are closed
     stack[0, 0], stack[0, 1], stack[0, 2], top = block[1], n, 0, 0
     while top >= 0:
         start, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]
@@ -123,7 +123,7 @@ def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _place(position, start, stop, border):  # type: ignore[no-untyped-def]
-    """Return the row of a front for a position: those of the part come first, then its border."""
+    """Return the row of a front for a position: the rows of the part come first, then those of its border."""
     if position < stop:
         return position - start
     return stop - start + np.searchsorted(border, position)
@@ -192,7 +192,7 @@ def _eliminate_part(i, tree, arcs, results, spaces, form, buffers):  # type: ign
 
 @njit(nogil=True, cache=True)
 def _eliminate_items(worker, counter, items, walk, spaces, form, packs):  # type: ignore[no-untyped-def]
-    """Take parts from ``counter`` and eliminate them; ``walk`` holds the parts, the arcs, and what is found."""
+    """Take parts from ``counter`` and eliminate them; ``walk`` holds the parts, the arcs, and the results."""
     buffers = (packs[0][worker], packs[1][worker], packs[2][worker], packs[3][worker])
     while True:
         item = fetch_add(counter.ctypes.data, 1)
@@ -204,7 +204,9 @@ def _eliminate_items(worker, counter, items, walk, spaces, form, packs):  # type
 
 @njit(nogil=True, cache=True)
 def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: ignore[no-untyped-def]
-    """Take spans of columns of parts from ``counter``, and find the lengths from the part to the parts above there."""
+    """Take items (a part and a span of columns) from ``counter``, and find the lengths from the part to these
+    columns.
+    """
     starts, ends, borders, owner = walk[0]
     flat, upward, lengths_at, table, wide = walk[1]
     far, by_bits = form
@@ -219,7 +221,7 @@ def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: i
         for b in range(depth):
             position = borders[ends[i] + b]
             k = owner[position]
-            unknown = max(0, min(columns, wide[i] - size - wide[k] - first))  # columns of parts below that one
+            unknown = max(0, min(columns, wide[i] - size - wide[k] - first))  # number of columns of parts below part k
             source = table[k] + (position - starts[k]) * wide[k] + first + unknown - (wide[i] - size - wide[k])
             beyond[b * columns : b * columns + unknown] = far
             beyond[b * columns + unknown : (b + 1) * columns] = flat[source : source + columns - unknown]
@@ -231,12 +233,12 @@ def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: i
 
 
 class SmallParts:
-    """Those parts of a graph that are small together with all parts below them.
+    """The small parts of a graph: those below which all parts are small, too.
 
     Args:
-        backend: its threads do the work.
+        backend: the backend whose threads do the work.
         parts: the parts.
-        small: which of them are meant, shape (parts,); with a part it holds all parts below.
+        small: whether each part is small, shape (parts,); all parts below a small part are small.
         kind: the working type.
         nonnegative: promises that no arc is negative.
         directed: whether lengths differ in the two directions.
@@ -279,12 +281,12 @@ class SmallParts:
         return flat[at[i] : at[i] + shape[0] * shape[1]].reshape(shape)
 
     def eliminate(self, flat: Array, arcs: tuple[Array, ...]) -> Iterator[int]:
-        """Make step 1, and fill the first columns of the tables.
+        """Run step 1, and fill the first columns of the tables.
 
         Args:
             flat: the tables of all parts, one after the other.
-            arcs: the positions of tails and heads and the weights, sorted by the part that is eliminated first, and
-                where the arcs of each part begin.
+            arcs: positions of tails, positions of heads, and weights, sorted by that part of each arc's ends that is
+                eliminated first; and where the arcs of each part begin.
 
         Yields:
             The updates of a batch that is done.
@@ -311,7 +313,7 @@ class SmallParts:
                 yield done
 
     def extend(self, flat: Array) -> Iterator[int]:
-        """Make step 2, after it is made for all other parts.
+        """Run step 2, after it has been run for all other parts.
 
         Args:
             flat: the tables of all parts.
@@ -337,7 +339,7 @@ class SmallParts:
         self._backend.share_items(kernel, self._kind.dtype, items, *arguments, most=most)
 
     def _spans(self, some: Indices, updates: int) -> Indices:
-        """Cut the columns of some parts into items: rows of part, first column, last column."""
+        """Cut the columns of some parts into items: an array with a row (part, first column, last column) for each."""
         unit = TILE_VECTORS * VECTOR_BYTES // self._kind.itemsize
         widest = ITEM_BYTES // self._kind.itemsize
         least = max(ITEM_UPDATES, updates // (ITEMS * self._backend.threads)) if self._backend.threads > 1 else updates
@@ -349,12 +351,12 @@ class SmallParts:
         return np.array(spans, np.int64)
 
     def _batches(self, level: Indices, updates: Indices) -> Iterator[Indices]:
-        """Cut a level into batches of at most BATCH_UPDATES updates a thread, one part at least."""
+        """Cut a level into batches of one or more parts, and of at most BATCH_UPDATES updates per thread."""
         number = np.cumsum(updates[level]) // (BATCH_UPDATES * self._backend.threads)
         return iter(np.split(level, np.flatnonzero(np.diff(number)) + 1)) if len(level) else iter(())
 
     def _heights(self) -> Indices:
-        """Return how many parts lie below each part, one above the other."""
+        """Return the height of each part in the tree: the longest chain of parts below it."""
         height = np.zeros(self._parts.count, np.int64)
         for i, above in enumerate(self._parts.parents.tolist()):
             if above >= 0:
@@ -362,7 +364,7 @@ class SmallParts:
         return height
 
     def _deeps(self) -> Indices:
-        """Return how many parts lie above each part, one above the other."""
+        """Return the depth of each part in the tree: the number of parts above it."""
         deep = np.zeros(self._parts.count, np.int64)
         parents = self._parts.parents
         for i in range(self._parts.count - 1, -1, -1):
@@ -371,7 +373,9 @@ class SmallParts:
         return deep
 
     def _below(self) -> tuple[Indices, Indices]:
-        """Return the children of all parts, one part after the other, and where those of each part begin."""
+        """Return the children of all parts, one part after the other, and the index at which each part's children
+        begin.
+        """
         parents = self._parts.parents
         order = np.argsort(parents, kind="stable")
         return order, np.searchsorted(parents[order], np.arange(self._parts.count + 1))
@@ -386,7 +390,7 @@ def _levels(height: Indices, among: npt.NDArray[np.bool_]) -> Iterator[Indices]:
 
 
 def small_parts(parts: Parts) -> npt.NDArray[np.bool_]:
-    """Return the parts within PART_UPDATES and PART_SIDE below which all parts are within them, too."""
+    """Return which parts keep to PART_UPDATES and PART_SIDE and have only parts below them that do so, too."""
     small = (parts.updates()[0] <= PART_UPDATES) & (parts.sizes + parts.depths <= PART_SIDE)
     for i, above in enumerate(parts.parents.tolist()):
         if above >= 0 and not small[i]:

@@ -1,15 +1,15 @@
 """Floyd-Warshall in two orders over a backend's relax and close, in place.
 
 *Recursive* (Kleene 1956; Park, Penner and Prasanna, "Optimizing graph algorithms for improved cache performance",
-2004): halves of halves, so that nearly all updates are large products.  *Blocked* (Venkataraman, Sahni and
-Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and remainder, the
-order in which a matrix can be streamed.
+2004): the matrix is halved again and again, so that nearly all updates are in large products.  *Blocked* (Venkataraman,
+Sahni and Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and
+remainder, the order in which a matrix can be streamed.
 
-Floats with negative arcs need weights reduced by potentials: where many cycles have a length of (nearly) zero, rounding
-makes some of them negative, and walks through many of those fall without bound, as with any negative cycle.
+Floats with negative arcs need weights reduced by potentials: if many cycles have a length of (nearly) zero, rounding
+makes some of these lengths negative, and lengths then fall without bound, as with any negative cycle.
 
-A panel is relaxed with a copy of itself, a stripe at a time, so that the sums of floats do not depend on the order of
-the threads.  Undirected graphs need half of the work: entries below the diagonal are transposed, not computed.
+A panel is relaxed by a copy of itself, one stripe at a time, so that sums of floats do not depend on the order in which
+threads run.  Undirected graphs need half of the work: entries below the diagonal are transposed, not computed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def blocked(
 
 
 class _Solve:
-    """One run: the matrix, and the products that both orders are made of.  A span is a range of vertices."""
+    """One run: the matrix, and the products of which both orders consist.  A span is a range of vertices."""
 
     def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor
@@ -123,12 +123,12 @@ class _Solve:
         self.mirror(other)
 
     def mirror(self, span: Span) -> None:
-        """Copy the entries above the diagonal of a block to below it."""
+        """Copy the entries above the diagonal of a block to their mirror places below it."""
         block = self._block(span, span)
         self._backend.transpose(block, block, lower=True)
 
     def close_panel(self, pivot: Span) -> None:
-        """Close a pivot block, and relax the rows and columns through it; of a symmetric matrix, those above the
+        """Close a pivot block, and relax its rows and columns; in a symmetric matrix, only entries above the
         diagonal.
         """
         before, after = self._others(pivot)
@@ -154,7 +154,9 @@ class _Solve:
             clamp_diagonal(self._block(rows, rows))
 
     def _rest_symmetric(self, pivot: Span) -> None:
-        """Relax the rest where only entries above the diagonal are kept right: the panel is made of both arms."""
+        """Relax the rest of a symmetric matrix above the diagonal; the panel consists of a row and a column of
+        blocks.
+        """
         before, after = self._others(pivot)
         n, width = len(self._d), pivot[1] - pivot[0]
         tall, wide = np.empty((n, width), self._d.dtype), np.empty((width, n), self._d.dtype)
@@ -180,7 +182,7 @@ class _Solve:
             self._multiply(panel, self._copy(panel), self._block(pivot, pivot))
 
     def _copy(self, panel: Array) -> Array:
-        """A copy that lives until the next one is made: fresh memory each time would cost more than the copying."""
+        """Return a copy that lives until the next call: allocating memory each time would take longer than copying."""
         if self._stripe.size < panel.size:
             self._stripe = np.empty(0, panel.dtype)
             self._stripe = np.empty(panel.size, panel.dtype)

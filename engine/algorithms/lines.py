@@ -1,14 +1,15 @@
 """Distances from the tables of a prepared graph: pairs and blocks by merging lines, without any search.
 
-The *line* of a vertex is a row of its part's table: lengths to the vertices of its part and of all parts above.  A
-shortest path passes through the highest part that it visits, which lies above both of its ends, so a distance is the
-least sum over what two lines have in common (a hierarchical two-hop labelling: Ouyang et al., "When Hierarchy Meets
-2-Hop-Labeling", 2018).  Rows of a table end with the columns of the highest parts, so that is as many last entries of
-both.
+The *line* of a vertex is its row in the table of its part: lengths to the vertices of its part and of all parts above.
+The highest part that a shortest path visits lies above both of its ends.  So a distance is the least sum of two
+lengths, one from each line, over the columns that both lines have (a hierarchical two-hop labelling: Ouyang et al.,
+"When Hierarchy Meets 2-Hop-Labeling", 2018).  Columns of the highest parts come last in each table, so these are
+equally many last entries of both lines.
 
 Kernels take ``lines``: ``tree``, the parent of each part and the width of its table; ``tables``, the forward and the
-backward tables, flat; ``ends``, the largest distance and *unreachable*; and ``sources`` and ``targets``, for each row
-and column of the matrix its part, and where the line of its vertex ends in the forward or the backward tables.
+backward tables, flat; ``ends``, the largest distance and *unreachable*; and ``sources`` and ``targets``: for each row
+and each column of the matrix the part of its vertex, and where the vertex's line ends in the forward or the backward
+tables.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from engine.graph.kernels import njit
 Array = npt.NDArray[np.generic]
 
 
-# minima of floats become vectors only where no NaN can be met; no table holds one, and sums stay as they are
+# the compiler vectorises minima of floats only if told that there is no NaN; tables have none, and sums stay exact
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Return the least of ``count`` sums, from ``forward[a]`` and ``backward[b]`` on, and ``sentinel``."""
+    """Return the least of ``sentinel`` and the sums forward[a + i] + backward[b + i] for i < ``count``."""
     best = sentinel
     for i in range(count):
         best = min(best, type(sentinel)(forward[a + i] + backward[b + i]))
@@ -33,7 +34,7 @@ def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _entry(tree, tables, ends, source, source_end, target, target_end):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Return the distance between the vertices of two lines: their parts, and where the lines end."""
+    """Return the distance between two vertices, each given by its part and by the place where its line ends."""
     parents, wide = tree
     limit, sentinel = ends
     while source != target:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-#: Products of at most this number of updates do not report to the monitor: most parts are small and many.
+#: Products of at most this number of updates do not report to the monitor, because there are many small parts.
 SMALL: Final = 2**24
 
 
@@ -78,10 +78,10 @@ class _Step:
     def eliminate(
         self, tables: list[Array], small: npt.NDArray[np.bool_], compiled: SmallParts
     ) -> tuple[dict[int, Array], list[Array]]:
-        """Make step 1 for the parts that are not small, and fill the first columns of their tables.
+        """Run step 1 for the parts that are not small, and fill the first columns of their tables.
 
         Returns:
-            The lengths from those parts to their borders, and the lengths from their borders to all parts.
+            The lengths from these parts to their borders; and, for every part, the lengths from its border to the part.
         """
         from engine.graph._elimination import join
 
@@ -115,7 +115,7 @@ class _Step:
         return upward, across
 
     def extend(self, tables: list[Array], upward: dict[int, Array]) -> None:
-        """Make step 2 in place for the parts of ``upward``: fill the columns of their tables for the parts above."""
+        """Run step 2 in place for the parts in ``upward``: fill the columns of their tables for the parts above."""
         parts, updates = self.parts, self.parts.updates()[1]
         owner = parts.owner()
         for i in sorted(upward, reverse=True):
@@ -181,7 +181,10 @@ class _OnePart(Monitor):
 
 
 class _Arcs:
-    """The arcs of a graph, sorted by the part of their ends that is eliminated first."""
+    """The arcs of a graph, grouped by part.
+
+    The ends of an arc may lie in two parts; the arc belongs to the one that is eliminated first.
+    """
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
         self._parts, self._kind = parts, kind
@@ -191,7 +194,7 @@ class _Arcs:
         order = np.argsort(first, kind="stable")
         self._tails, self._heads = tails[order], heads[order]
         weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
-        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
+        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit the type
             weights = np.minimum(weights, int(kind.unreachable))
         self._weights = weights.astype(kind.dtype)
         self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
@@ -202,7 +205,7 @@ class _Arcs:
         return self._tails, self._heads, self._weights, self._begin
 
     def front(self, i: int) -> Array:
-        """Return the weights among part ``i`` and its border: 0 on the diagonal, unreachable where there is no arc."""
+        """Return the weights between the vertices of part ``i`` and its border: 0 on the diagonal, else unreachable."""
         side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
         front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
         front[np.arange(side), np.arange(side)] = 0
@@ -218,6 +221,6 @@ class _Arcs:
 
 
 def _runs(values: Array) -> list[tuple[int, int]]:
-    """Spans of equal values."""
+    """Return the spans of equal values, as (first, last + 1)."""
     cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     return list(itertools.pairwise(cuts))

@@ -1,18 +1,18 @@
 """All-pairs shortest paths over small separators: nested parts that are joined only through their borders.
 
-The boundary algorithm (Djidjev, Thulasidasan, Chapuis, Andonov and Lavenier, "Efficient multi-GPU computation of
-all-pairs shortest paths", 2014) with its recursion carried to the end, as in supernodal Floyd-Warshall (Sao, Kannan,
-Gera and Vuduc, "A supernodal all-pairs shortest path algorithm", 2020), and with rows that come out one batch after the
-other, as in PHAST (Delling, Goldberg, Nowatzyk and Werneck 2011).  Three steps, all of them relax and close:
+This is the boundary algorithm (Djidjev, Thulasidasan, Chapuis, Andonov and Lavenier, "Efficient multi-GPU computation
+of all-pairs shortest paths", 2014) with full recursion, as in supernodal Floyd-Warshall (Sao, Kannan, Gera and Vuduc,
+"A supernodal all-pairs shortest path algorithm", 2020).  It computes rows one batch after the other, as PHAST does
+(Delling, Goldberg, Nowatzyk and Werneck 2011).  Three steps, all of which consist of relax and close:
 
-1. From the first part to the last: close the part, carry it to its border, and join the vertices of the border by the
-   paths through it, which belong to the part above then.
-2. From the last part to the first: how far it is from each vertex of the part to all parts above.
-3. For some sources at a time, from the last part to the first: D[sources, part] is what step 2 knew, or
-   D[sources, border] (x) the lengths from the border to the part.
+1. From the first part to the last: close the part, find the lengths to and from its border, and add the paths through
+   the part to the lengths between the vertices of the border.  Those lengths belong to the part above. 2. From the last
+   part to the first: find the lengths from each vertex of the part to all parts above. 3. For some sources at a time,
+   from the last part to the first: D[sources, part] is the minimum of what step 2 found and of D[sources, border] (x)
+   the lengths from the border to the part.
 
-Step 3 makes n times the updates of one row, a border for each vertex: some tens of n^2 where separators are small.
-Steps 1 and 2 are small beside it.  The matrix itself is never held.
+In step 3 each of the n rows takes, for each vertex, as many updates as the border of its part has vertices: some tens
+of n^2 in all if separators are small.  Steps 1 and 2 take far less.  The matrix is never held in memory as a whole.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 def _partition(context: SolveContext, grain: Grain) -> tuple[Parts, GraphProfile]:
-    """Return the parts, and the graph in the form in which products relax it.
+    """Return the parts, and the graph with the weights that products relax.
 
     Raises:
-        NegativeCycle: looked for only where weights are reduced by potentials.
+        NegativeCycle: this is checked only if weights are reduced by potentials.
         Cancelled: the monitor asked to stop.
     """
     profile, monitor = context.profile, context.monitor
@@ -64,7 +64,7 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
         backend: relaxes and closes blocks.
 
     Raises:
-        NegativeCycle: before any row is written; looked for only where weights are reduced by potentials.
+        NegativeCycle: before any row is written; this is checked only if weights are reduced by potentials.
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     parts, relaxed = _partition(context, CPU_GRAIN)
@@ -78,7 +78,7 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
 
 
 def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
-    """Make steps 1 and 2 for sweeps of any rows on the processors.
+    """Run steps 1 and 2 for sweeps of any rows on the processors.
 
     Args:
         backend: relaxes and closes blocks.
@@ -98,7 +98,7 @@ def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: W
 
 
 def run_on_device(context: SolveContext) -> Summary:
-    """Find whole rows of distances on the GPU, which gets ready while the processors prepare.
+    """Find whole rows of distances on the GPU, which is initialised while the processors run steps 1 and 2.
 
     Raises:
         DoesNotFit: less device memory was free than when the plan was made.
@@ -134,7 +134,7 @@ class PreparedParts:
         lengths: lengths inside parts and to the parts above.
         kind: the working type.
         nonnegative: no arc is negative.
-        potentials: shape (n,), by which the lengths are reduced; None where they are distances.
+        potentials: shape (n,), the potentials by which the lengths are reduced; None if they are not reduced.
     """
 
     parts: Parts
@@ -145,7 +145,7 @@ class PreparedParts:
 
 
 def prepare(relaxed: GraphProfile, kind: WorkType, threads: int, monitor: Monitor) -> PreparedParts:
-    """Make steps 1 and 2 on the processors, for sweeps on a GPU.
+    """Run steps 1 and 2 on the processors, for sweeps on a GPU.
 
     Args:
         relaxed: the graph; floats of both signs must be reduced by potentials before.
@@ -174,7 +174,7 @@ def rows_on_device(  # noqa: PLR0917
     monitor: Monitor,
     threads: int,
 ) -> None:
-    """Make step 3 on the GPU for the rows of some sources.
+    """Run step 3 on the GPU for the rows of some sources.
 
     Args:
         ready: the results of steps 1 and 2.

@@ -1,4 +1,4 @@
-"""Min-plus products in pieces, of which Floyd-Warshall and repeated squaring consist."""
+"""Computes min-plus products in pieces; Floyd-Warshall and repeated squaring consist of such products."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 
-#: Most updates between two calls of the monitor, for each thread, times the bytes of an entry: 0.04 s with the widest
-#: vectors, half a second with the narrowest.
+#: Most (updates x bytes of an entry) per thread between two calls of the monitor: 0.04 s with the widest vectors, half
+#: a second with the narrowest.
 PIECE: Final = 2**34
 #: Columns and depth of a piece; PIECE then determines its rows.
 SIDE: Final = 2048
@@ -52,13 +52,14 @@ def multiply(
 def clamp_diagonal(block: Array) -> None:
     """Set a diagonal that rounding has carried below zero back to zero, in place.
 
-    Without negative cycles it is zero.  If it stayed below zero, every later product would subtract it again.
+    Without negative cycles the true value is zero.  An entry that stayed below zero would be added by every later
+    product.
     """
     diagonal = np.lib.stride_tricks.as_strided(block, (min(block.shape),), (sum(block.strides),))
     np.maximum(diagonal, diagonal.dtype.type(0), out=diagonal)
 
 
 def settle_all(d: Array) -> None:
-    """Apply :func:`engine.model.dtypes.settle` in bands of rows, without a mask as large as the matrix."""
+    """Apply :func:`engine.model.dtypes.settle` band by band, so that no mask as large as the matrix is needed."""
     for i, j in cut((0, len(d)), GRAIN):
         settle(d[i:j])

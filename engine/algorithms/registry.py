@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
-    """The weight matrix, and the graph whose weights it holds, reduced where products need that (decision 006).
+    """Return the weight matrix, and the graph with these weights, reduced if products need that (decision 006).
 
-    The matrix is the array of the sink itself where all distances go into an array of the same type.
+    If the sink is an array of the same type for all distances, the matrix is that array.
     """
     relaxed = context.profile.for_products(context.kind, context.monitor, context.plan.max_hops)
     place = place_of(context.sink, context.kind.dtype) if context.rectangle.sources is None else None
@@ -51,7 +51,7 @@ def _squaring(context: SolveContext, backend: Backend) -> None:
     write_rows(closed, context.sink, context.monitor, backend.threads)
 
 
-#: What runs each algorithm of ``engine.model.algorithms`` on the processors.
+#: The function that runs each algorithm of ``engine.model.algorithms`` on the processors.
 ON_PROCESSORS: Final[dict[str, Callable[[SolveContext, CpuBackend], None]]] = {
     "dijkstra": dijkstra.solve,
     "johnson": johnson.solve,

@@ -1,8 +1,9 @@
 """Min-plus powers of the weight matrix, for shortest paths with a limit on their arcs.
 
 With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs, and powers past n - 1
-are all equal.  Powers are multiplied together by the bits of K, or, where few rows are wanted, the rows are multiplied
-by W again and again; the way with fewer updates is taken.  If a power equals the previous one, it is the last.
+are all equal.  There are two ways: squaring, and multiplying the squares that the bits of K select; or, for few rows,
+multiplying these rows by W again and again.  The way with fewer updates is taken.  It ends early at a power that equals
+the previous one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def power(
     """Find the lengths of the shortest paths of at most ``hops`` arcs.
 
     Args:
-        backend: multiplies.
+        backend: computes the products.
         d: arc weights, shape (n, n), zero on the diagonal; overwritten.
         hops: at least 1; None for no limit.
         rows: the sources wanted; None for all.
@@ -58,10 +59,10 @@ def power(
 
 
 class _CpuProducts:
-    """Products on a backend for :mod:`engine.devices.powers`, over the memory of two matrices that take turns.
+    """Products on a backend for :mod:`engine.devices.powers`; each product overwrites the older of two matrices.
 
     Args:
-        backend: multiplies.
+        backend: computes the products.
         nonnegative: as in ``floyd_warshall.recursive``.
         symmetric: as in ``floyd_warshall.recursive``.
         monitor: receives the updates.
@@ -81,11 +82,11 @@ class _CpuProducts:
         self._spare: Array
 
     def reserve(self, spare: Array) -> None:
-        """Use memory of the shape of the largest product."""
+        """Provide the spare matrix; it has the shape of the largest product."""
         self._spare = spare
 
     def wanted(self, power: Array, *, last: bool) -> Array:
-        """Return the wanted rows; a copy unless all are wanted at last."""
+        """Return the wanted rows; as a copy, unless this is the last power and all rows are wanted."""
         if self._rows is not None:
             return power[self._rows]
         return power if last else power.copy()
@@ -116,7 +117,7 @@ class _CpuProducts:
         return product
 
     def same(self, one: Array, other: Array) -> bool:
-        """Return whether two matrices are equal, without a mask of their size."""
+        """Return whether two matrices are equal; compares bands of rows, so that the mask stays small."""
         return all(np.array_equal(one[i:j], other[i:j]) for i, j in cut((0, len(one)), GRAIN))
 
     def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:

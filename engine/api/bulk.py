@@ -1,4 +1,5 @@
-"""Solves many graphs at once: they are planned together, small ones side by side or in stacks, and fail one by one.
+"""Solves many graphs at once.  They are planned together; small ones are solved side by side or in stacks; a graph that
+fails does not affect the others.
 
 Every graph gives the same matrix as when it is solved alone: integers bit for bit, floats within rounding.
 """
@@ -44,10 +45,10 @@ from storage.matrix.reader import MatrixSpec, create_matrix
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
 
-#: From this number of predicted seconds on, processes are used, which take a second or two to start.  Threads share one
-#: interpreter, in which most of the time of a small store is spent.
+#: From this number of predicted seconds on, processes are used, which take a second or two to start.  Writing a small
+#: store takes mostly interpreter time, and threads share one interpreter.
 PROCESSES: Final = 8.0
-#: Graphs that are submitted ahead for each worker.
+#: Graphs per worker that are submitted before they can be solved.
 AHEAD: Final = 4
 
 
@@ -75,7 +76,7 @@ class BulkResult:
     Attributes:
         index: the graph's place in the bulk.
         plan: the plan that was followed.
-        summary: facts about the matrix.
+        summary: statistics of the matrix.
         failure: why there is no result.
     """
 
@@ -86,7 +87,7 @@ class BulkResult:
 
 
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
-    """Group the graphs; graphs without a possible plan, or with a negative cycle, are refused one by one.
+    """Group the graphs; each graph that has no possible plan, or a negative cycle, is refused by itself.
 
     A GPU is searched for if the options demand one, or if the CPU would take longer than a GPU takes to start.
 
@@ -107,7 +108,7 @@ def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: boo
             rows, targets = (None if side is None else len(side) for side in (wanted.sources, wanted.targets))
             problem = describe(inner, rows=rows, targets=targets, max_hops=options.max_hops)
             if problem.negative:
-                _ = inner.potentials  # names a negative cycle
+                _ = inner.potentials  # raises NegativeCycle
             problems[index] = problem
         except ApspError as error:
             refused[index] = error
@@ -142,7 +143,8 @@ def run(
         monitor: receives the progress, in graphs.
 
     Raises:
-        Cancelled: the monitor asked to stop; running graphs are finished first, the others leave nothing.
+        Cancelled: the monitor asked to stop; graphs that are being solved are finished first, and the others are not
+            begun.
     """
     monitor, stores = monitor or Monitor(), stores or StoreOptions()
     monitor.begin("solve", len(entries), "graphs")
@@ -179,7 +181,7 @@ Solved = tuple[Plan, dict[str, object]]
 
 @contextmanager
 def workers(count: int, seconds: float) -> Iterator[Executor]:
-    """Provide ``count`` threads, or processes where the predicted ``seconds`` are worth their start."""
+    """Context manager: provide ``count`` threads, or processes if the predicted ``seconds`` justify starting them."""
     pool: Executor
     if count > 1 and seconds > PROCESSES:
         context = multiprocessing.get_context("spawn")
@@ -239,7 +241,9 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
-    """Return errors as failures, because exceptions with constructors of their own cannot be pickled."""
+    """Call ``function``, and return errors as failures, because exceptions with their own constructors cannot be
+    pickled.
+    """
     try:
         return function(*arguments)
     except Exception as error:
@@ -333,14 +337,14 @@ def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tupl
     for matrix, graph in zip(matrices, graphs, strict=True):
         if (
             not graph.directed and not kind.integer
-        ):  # thread blocks run concurrently, so the last bits of the halves may differ
+        ):  # thread blocks run concurrently, so the two halves of a symmetric matrix may differ in their last bits
             below = np.tril_indices(graph.n, -1)
             matrix[below] = matrix.T[below]
     return matrices, potentials
 
 
 def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: StoreOptions) -> Solved:
-    """Write summary and store of a matrix that the device has closed."""
+    """Make the summary of a matrix that the device has closed, and write its store."""
     graph, kind = entry.graph, WORK_TYPES[plan.dtype]
     if entry.target is None:
         rows = SummarySink(NullSink(graph.n), np.arange(graph.n), graph.n, integral=graph.integral)

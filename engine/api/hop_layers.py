@@ -1,8 +1,8 @@
-"""Finds shortest paths with a limit on their arcs, one at a time, within a memory budget.
+"""Finds shortest paths with a limit on the number of arcs, one path at a time, within a memory budget.
 
 Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is traced from the last layer back to
-the first, so every layer is needed once, but not all at the same time.  If they do not fit, some layers are kept and
-those between are computed again, part by part (checkpoints, as in reverse differentiation).
+the first, so every layer is needed once, but not all at the same time.  If not all layers fit in memory, some are kept,
+and those between two kept layers are computed again when they are needed (checkpoints, as in reverse differentiation).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from storage.errors import DoesNotFit
 
 
 class Layers:
-    """Paths over the layers of one graph.
+    """Finds paths over the layers of one graph.
 
     Args:
         reference: searches of the graph.
         n: vertices.
-        memory: bytes for layers that are kept.
+        memory: bytes that kept layers may take.
     """
 
     def __init__(self, reference: Reference, n: int, memory: int) -> None:
@@ -42,7 +42,7 @@ class Layers:
             The vertices from source to target; None where there is no path.
 
         Raises:
-            DoesNotFit: the path has so many arcs that even a few kept layers pass the budget.
+            DoesNotFit: the path has so many arcs that even the fewest layers that must be kept exceed the budget.
         """
         first = layer = self._reference.start(source)
         kept, last, changed = [layer], 0, 0
@@ -83,7 +83,9 @@ class Layers:
         )
 
     def _back(self, layer: Floats, steps: int, path: list[int], capacity: int) -> None:
-        """Lengthen ``path`` back to ``layer``, over the ``steps`` layers after it; at most ``capacity`` are kept."""
+        """Extend ``path`` backwards to ``layer`` through the ``steps`` layers after it; keep at most ``capacity``
+        layers.
+        """
         if steps < capacity:
             self._walk([layer, *self._following(layer, steps, 1)], path)
             return
@@ -94,7 +96,7 @@ class Layers:
             self._back(here, min(stride, steps - stride * len(kept)), path, capacity - len(kept))
 
     def _following(self, layer: Floats, steps: int, stride: int) -> list[Floats]:
-        """Every ``stride``-th of the ``steps`` layers after ``layer``."""
+        """Return every ``stride``-th of the ``steps`` layers after ``layer``."""
         found = []
         for k in range(1, steps + 1):
             layer = self._reference.step(layer)
@@ -103,7 +105,7 @@ class Layers:
         return found
 
     def _walk(self, layers: list[Floats], path: list[int]) -> None:
-        """Lengthen ``path`` back from the last of neighbouring layers to the first."""
+        """Extend ``path`` backwards from the last of consecutive layers to the first."""
         into = self._reference.into
         for k in range(len(layers) - 1, 0, -1):
             v = path[-1]
@@ -120,7 +122,7 @@ def _reach(capacity: int) -> int:
 
 
 def _simple(path: list[int]) -> list[int]:
-    """Return ``path`` without cycles; only rounding can have made them seem short."""
+    """Return ``path`` without cycles; a path has cycles only if rounding has made them seem to shorten it."""
     found: list[int] = []
     places: dict[int, int] = {}
     for vertex in path:

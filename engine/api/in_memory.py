@@ -1,4 +1,4 @@
-"""All distances of a graph as an array in memory, where that has room."""
+"""Solves a graph into an array in memory, if it fits."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _WIDEST = 8
 def solve(
     graph: Graph, options: Options | None = None, *, monitor: Monitor | None = None
 ) -> tuple[npt.NDArray[np.floating], Outcome]:
-    """Plan and solve into an array in memory; what does not fit there goes into a store.
+    """Plan and solve into an array in memory; for matrices that do not fit use ``solve_to_store``.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``.
-        options: what is asked; None for all distances, with all that this machine has.  Its ``memory`` is for the array
-            and the work together.
-        monitor: is told of progress, and asked whether to stop.
+        options: the options; None for all distances, with all of this machine's resources.  Their ``memory`` is the
+            budget for the array and the work together.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
         The distances, shape (sources, targets), in the order of ``options`` or else of ``graph.labels``, in the unit of
-        the weights, +inf where there is no path: float64 for whole weights, which are exact, else the plan's type.
-        With them the plan that was followed, the seconds of each phase, and a summary.
+        the weights, +inf where there is no path: float64 for whole weights, which are exact, else the plan's type. Also
+        the outcome: the plan that was followed, the seconds of each phase, and a summary.
 
     Raises:
         DoesNotFit: the array and the work need more memory than there is.
@@ -57,9 +57,9 @@ def solve(
 
 
 def _beside_the_array(graph: Graph, options: Options) -> int | None:
-    """Bytes of memory that the array leaves for the work; DoesNotFit if that is none."""
+    """Return the bytes of memory that the array leaves for the work; raise DoesNotFit if it leaves none."""
     if options.memory is not None and options.memory < 1:
-        return options.memory  # planning refuses it
+        return options.memory  # planning refuses such a budget
     rows, columns = (graph.n if side is None else len(side) for side in (options.sources, options.targets))
     size, there = rows * columns * _WIDEST, survey(memory=options.memory).memory
     if size >= there:

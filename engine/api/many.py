@@ -1,4 +1,4 @@
-"""Many graphs at once, in one call: ``engine.api.bulk`` for those who hold all their graphs."""
+"""Solves many graphs in one call: a simple interface to ``engine.api.bulk`` for graphs that are all in memory."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def solve_many(
     compression: str = "none",
     monitor: Monitor | None = None,
 ) -> list[BulkResult]:
-    """Solve many graphs, small ones side by side or in stacks on a GPU; one that fails takes no other with it.
+    """Solve many graphs, small ones side by side or in stacks on a GPU; a graph that fails does not affect the others.
 
     Args:
         graphs: each as from ``read_graph`` or ``build_graph``.
-        options: those of every graph, without ``sources``, ``targets``, ``cutoff`` and workers.
-        out: the folder of each graph's store, in their order; None for summaries alone.
-        overwrite: replace stores that are there.
-        compression: of the tiles, ``none`` or ``zstd``.
-        monitor: is told how many graphs are done, and asked whether to stop.
+        options: the options of every graph; ``sources``, ``targets``, ``cutoff`` and workers are refused.
+        out: the folder of each graph's store, in the order of the graphs; None for summaries alone.
+        overwrite: replace existing stores.
+        compression: the compression of tiles, ``none`` or ``zstd``.
+        monitor: receives the number of finished graphs, and is asked whether to stop.
 
     Returns:
-        For each graph, in their order, its plan and the summary of its distances, or its ``failure``: kind and message.
+        For each graph, in order, its plan and the summary of its distances, or its ``failure``: kind and message.
 
     Raises:
-        InvalidRequest: options that suit no graph, or places that do not go with the graphs.
-        Cancelled: the monitor asked to stop; stores that are sealed stay.
+        InvalidRequest: the options suit no graph, or ``out`` does not name one folder for each graph.
+        Cancelled: the monitor asked to stop; sealed stores remain.
     """
     options, targets = options or Options(), _targets(len(graphs), out)
     entries = {i: Entry(graph, target) for i, (graph, target) in enumerate(zip(graphs, targets, strict=True))}
@@ -50,7 +50,7 @@ def solve_many(
 
 
 def _targets(count: int, out: Sequence[str | PathLike[str]] | None) -> list[Path] | list[None]:
-    """Where each store goes.  InvalidRequest: not one folder for each graph."""
+    """Return the folder of each store; raise InvalidRequest if ``out`` does not name one folder for each graph."""
     if out is None:
         return [None] * count
     if isinstance(out, str | PathLike) or len(out) != count:

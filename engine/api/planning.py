@@ -1,4 +1,4 @@
-"""Plans a solve: facts of the graph, facts of the machine or the workers, trials, and the choice that they lead to."""
+"""Plans a solve: analyses the graph, surveys the machine or the workers, runs trials, and chooses the plan."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing, used_by
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
-from engine.graph.analysis import describe, statistics
+from engine.graph.analysis import describe, statistics, with_shape
 from engine.graph.kernels import PLAIN, is_loaded
-from engine.graph.partition import ENTRY_BYTES, is_lattice, with_bridges, with_parts, with_shape, with_trial
+from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.algorithms import ALGORITHMS
@@ -22,6 +22,7 @@ from engine.model.progress import COMPILING, Monitor, PhaseClock, told_of_compil
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
+from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest
@@ -40,22 +41,22 @@ def make_plan(
 ) -> Plan:
     """Plan a solve, and refuse it before any work is done if it cannot succeed.
 
-    Kernels of planning that are not compiled are compiled before it begins, in the phase ``compile``.
+    Kernels that planning needs are compiled first, if they are not compiled yet, in the phase ``compile``.
 
     Args:
-        graph: the graph, or its profile, which keeps what planning finds for the solve.
+        graph: the graph, or its profile, in which planning keeps what the solve can use.
         options: the user's options.
         out: path of the store; None where the result stays in memory.
         resume: continue from the checkpoint at ``out``, if there is one.
-        monitor: is told of that phase, and asked whether to stop.
+        monitor: receives the phase ``compile``, and is asked whether to stop.
 
     Raises:
         Cancelled: the monitor asked to stop.
-        Conflict: the options contradict that checkpoint.
+        Conflict: the options contradict the checkpoint.
         InvalidRequest: the options contradict the graph, or no type holds the distances.
         NegativeCycle: the graph has a negative cycle, which the error names.
         DoesNotFit: memory or disk is too small.
-        SolveFailed: no worker answers, where workers are to solve.
+        SolveFailed: workers are to solve, and none answers.
     """
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
@@ -63,25 +64,36 @@ def make_plan(
     with told_of_compiling(clock):
         if _walks(profile.graph):
             compile_for(missing(used_by(PLANNING)), clock)
-        if clock.seconds:  # it has waited for kernels; what follows is not their time
+        if (
+            clock.seconds
+        ):  # planning has waited for kernels; end that phase, so that later seconds are not counted as theirs
             clock.begin("plan", 0, "")
         try:
             plan = _plan(profile, bound_to(found, options), out, found)
         except DoesNotFit as refusal:
-            raise offered(refusal, profile, options, out) from None
+            raise _with_ways_out(refusal, profile, options, out) from None
     return bind_plan(_with_fixed(plan, stored=out is not None), profile.graph, options)
 
 
+def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
+    """Return the refusal with what answers the same question without a matrix, if anything does."""
+    if options.cutoff is None:
+        return offered(refusal, profile, options, out)
+    from engine.api.near import near_offered  # its kernels are not needed to plan
+
+    return near_offered(refusal, profile, options)
+
+
 def _walks(graph: Graph) -> bool:
-    """Return whether planning waits for kernels: it looks for a bound of whole weights, and Python is slower."""
+    """Return whether planning needs compiled kernels: for a bound on whole weights, if plain Python would be slower."""
     return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
 
 
 def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
-    """Return the plan with what a solve takes besides its work, which is the same for all candidates but for kernels.
+    """Return the plan with the costs added that, except for kernels, are the same for all candidates.
 
     Args:
-        plan: the plan of the work.
+        plan: the plan without these costs.
         stored: whether the matrix goes into a store.
     """
     waiting = needed(plan)
@@ -96,7 +108,7 @@ def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
 
 
 def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:
-    """Plan for ``options`` that suit the checkpoint ``found``."""
+    """Make the plan; ``options`` already agree with the checkpoint ``found``."""
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
     problem = _problem(profile, rectangle, options, found)
     kind, _ = choose_type(problem, options.dtype)
@@ -114,19 +126,19 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
     draft = _Draft(profile, rectangle, options, out, store)
     plan = draft.choose(problem, machine)
     if problem.negative:
-        _ = profile.potentials  # names a negative cycle
+        _ = profile.potentials  # raises NegativeCycle
     if machine.workers is not None:
         plan = replace(plan, threads=machine.workers.threads)
     else:
         problem, plan = draft.refine(problem, machine, plan)
     if plan.device != "cpu" or not ALGORITHMS[plan.algorithm].searches:
-        profile.known = None  # no search will use the rows that trials have found
+        profile.known = None  # free the rows that trials have found, as no search will use them
     return replace(plan, statistics=statistics(profile, problem, plan.seconds))
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """What stays the same while a plan is made and made again, as more is known of the graph and the machine."""
+    """The inputs that stay the same while a plan is refined step by step, as more is measured."""
 
     profile: GraphProfile
     rectangle: Rectangle
@@ -135,11 +147,13 @@ class _Draft:
     store: int
 
     def choose(self, problem: Problem, machine: Machine, trials: Trials | None = None) -> Plan:
-        """Return the plan that the present facts lead to."""
+        """Return the plan that the planner chooses from what is known so far."""
         return choose(problem, machine, self.options, store=self.store, trials=trials)
 
     def refine(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Return the problem and the plan after looking for bridges, timing searches and products, and a partition."""
+        """Refine the plan by looking for bridges, timing searches and products, and a trial partition; return problem
+        and plan.
+        """
         profile, options = self.profile, self.options
         bridged = with_bridges(profile, problem, plan, machine) if options.algorithm == "auto" else problem
         if bridged is not problem:
@@ -149,12 +163,12 @@ class _Draft:
         device, out = options.device, self.out
         measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
         if measured is not machine or trials is not None:
-            # measuring took memory, too; it had room beside the plan, so it is no reason to refuse that
+            # measuring has taken memory that the plan can use again, so survey the memory anew
             now = survey(out=out, memory=options.memory, threads=options.threads)
             most = machine.resident + machine.memory - plan.memory
             machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
             plan = self.choose(problem, machine, trials)
-        # where an algorithm was asked for, parts decide nothing, and looking for them may take longer than the solve
+        # if an algorithm was asked for, a partition changes nothing, and making one may take longer than the solve
         if options.algorithm != "auto":
             return replace(problem, no_parts=f"{options.algorithm} was asked for"), plan
         if problem.parts is not None:
@@ -206,7 +220,7 @@ def over_workers(options: Options) -> bool:
 
 
 def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, found: Checkpoint | None) -> Problem:
-    """Return what planning needs to know of the graph before it knows the machine."""
+    """Return what planning needs to know about the graph, before the machine is surveyed."""
     rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
     problem = describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     hops = profile.hops if problem.unit else 0
@@ -217,7 +231,7 @@ def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, foun
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
-    """The machine; a GPU is looked for if it was asked for, or if the CPU takes longer than a GPU takes to start."""
+    """Return the machine; look for a GPU if it was asked for, or if the CPU takes longer than a GPU takes to start."""
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     if options.device not in ("auto", "cuda"):
         return machine
@@ -238,6 +252,8 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
 
 
 def _store_bytes(graph: Graph, tiles: int) -> int:
-    """Disk that a store takes: tiles, arcs, three sets of labels, and what the file system adds to each file."""
+    """Return the bytes of disk for a store: tiles, arcs, three sets of labels, and the file system's overhead per
+    file.
+    """
     arcs = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes
     return int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20

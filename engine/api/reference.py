@@ -1,8 +1,8 @@
-"""Independent searches of distances from the graph alone, in float64, by code that no solve uses.
+"""Searches distances in the graph alone, in float64, by code that no solve uses.
 
-Routes and ``apsp verify`` check the stored matrix against these searches, so they share nothing with the algorithms
-that make matrices: they are SciPy's Dijkstra, or rounds of Bellman and Ford in NumPy where arcs are negative or hops
-are limited.  Whole numbers are exact below 2^53.
+Routes and ``apsp verify`` check the stored matrix against these searches, so the searches share no code with the
+algorithms that make matrices: they use SciPy's Dijkstra, or, if arcs are negative or hops are limited, rounds of
+Bellman and Ford in NumPy.  Whole numbers are exact below 2^53.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class Reference:
         return np.asarray(dijkstra(self._forward, indices=source, limit=limit))
 
     def trees(self, sources: npt.NDArray[np.int64]) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Return lengths, shape (k, n), and the most arcs of a path, shape (k,), of a graph without negative arcs."""
+        """Return the lengths from k sources, shape (k, n), and the most arcs of a shortest path from each, shape (k,).
+
+        No arc may be negative.
+        """
         lengths, before = dijkstra(self._forward, indices=sources, return_predecessors=True)
         return lengths, np.array([_depth(row) for row in before], np.int64)
 
@@ -95,7 +98,9 @@ class Reference:
 
     @cached_property
     def _rounds(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-        """The vertices with arcs into them, where their arcs begin, and the arcs' tails and weights."""
+        """Return the vertices that have arcs into them, where the arcs of each begin, and the tails and weights of
+        these arcs.
+        """
         into = self.into
         heads = np.flatnonzero(np.diff(into.indptr))
         return heads, into.indptr[heads], into.indices, into.data.astype(np.float64)
@@ -105,7 +110,7 @@ def _depth(before: npt.NDArray[np.int32]) -> int:
     """Return the depth of a tree in arcs; ``before`` holds the parent of each vertex (negative: none)."""
     ahead = np.where(before < 0, np.arange(len(before)), before)
     arcs = (before >= 0).astype(np.int64)
-    while True:  # each pass doubles the number of arcs looked at
+    while True:  # each pass doubles the number of arcs that each step jumps over
         further = arcs + arcs[ahead]
         if np.array_equal(further, arcs):
             return int(arcs.max(initial=0))

@@ -1,9 +1,9 @@
 """Routes from distances alone: no predecessor matrix is kept.
 
 From row D[u, .] the walk goes back from v over *tight* arcs, those with D[u, w] + weight(w, v) = D[u, v].  Arcs of
-length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set.
-Its path counts only if the sum of the path's weights is the stored distance.  Otherwise, and where the store has no
-whole row, one search on the stored graph replaces the row.  Hop limits need layers (``engine.api.hop_layers``).
+length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set. Its
+path is accepted only if the sum of the path's weights is the stored distance.  Otherwise, or if the store has no whole
+row, the row is computed by one search on the stored graph.  Hop limits need layers (``engine.api.hop_layers``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = npt.NDArray[np.generic]
 
 #: Bytes of the layers that are kept for a route with a hop limit.
 LAYERS_BYTES: Final = 256 << 20
-#: How far from tight an arc may be in a stored row of floats, in units of rounding; they are tried in this order.
+#: Tolerances, in units of rounding, within which an arc of a stored row of floats counts as tight; tried in this order.
 _LOOSE: Final = (1, 4, 16, 64, 256, 1024)
 
 
@@ -66,12 +66,12 @@ class Router:
     def route(self, source: int, target: int) -> Route | None:
         """Find a shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
 
-        Its length is the stored distance, exactly for whole numbers, else to within the rounding of its own sum (see
-        :func:`rounding`).  Reads one row of the matrix, or one entry where that does not do.  With a hop limit, the
-        path has at most that many arcs.
+        The length of the path is the stored distance: exactly for whole numbers, else to within the rounding error of
+        its sum (see :func:`rounding`).  This reads one row of the matrix, or one entry if the store has no whole rows.
+        With a hop limit, the path has at most that many arcs.
 
         Raises:
-            NotFound: ``source`` or ``target`` is not among the solved ones.
+            NotFound: ``source`` is not among the solved sources, or ``target`` not among the targets.
             StorageFailed: no path has the stored distance.
             DoesNotFit: a path of that many arcs cannot be traced within the budget for layers.
         """
@@ -110,12 +110,14 @@ class Router:
             yield from self._walk(self._matrix.row(source), source, target)
         length = float(stored)
         limit = max(0.0, length)
-        if stored.dtype.kind == "f":  # the stored length is rounded, by no more than its arcs allow
+        if stored.dtype.kind == "f":  # the stored length is rounded; the number of arcs bounds the error
             limit += rounding(self._graph.n, abs(length), stored.dtype)
         yield from self._walk(self._reference.distances(source, limit), source, target)
 
     def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
-        """Yield vertices of paths of at most ``hops`` arcs: the first that is short enough, then the shortest."""
+        """Yield the vertices of paths of at most ``hops`` arcs: the first that is as short as stored, then the
+        shortest.
+        """
         layers = Layers(self._reference, self._graph.n, self._memory)
         length = float(stored)
 
@@ -134,7 +136,9 @@ class Router:
         return graph.weights[at].item()  # type: ignore[no-any-return]
 
     def _walk(self, row: Array, source: int, target: int) -> Iterator[list[int]]:
-        """Yield the vertices of a path over tight arcs of a row; the tolerance of floats grows until there is one."""
+        """Yield the vertices of a path over tight arcs of a row; for floats, increase the tolerance until there is a
+        path.
+        """
         floats = row.dtype.kind == "f"
         unit = float(np.finfo(row.dtype.name).eps) if floats else 0.0
         wide = row.astype(np.float64 if floats else np.int64)
@@ -145,7 +149,9 @@ class Router:
                 return
 
     def _tight(self, row: Array, head: int, tolerance: float) -> Iterator[int]:
-        """Iterate over tails of tight arcs into ``head``, tightest first; ``tolerance`` is relative to the summands."""
+        """Iterate over the tails of tight arcs into ``head``, tightest first; ``tolerance`` is relative to the numbers
+        added.
+        """
         into: Any = self._reference.into
         arcs = slice(into.indptr[head], into.indptr[head + 1])
         tails, weights, end = into.indices[arcs], into.data[arcs], row[head]

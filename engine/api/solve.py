@@ -1,4 +1,4 @@
-"""The door of the engine: plan a solve, run it into a sink or a store, and say what was found."""
+"""The entry of the engine: runs a plan into a sink or a store, and returns its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["EXECUTORS", "Outcome", "StoreOptions", "make_plan", "solve", "solve_
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished solve: the plan that was followed, wall seconds of each phase, and facts about the matrix."""
+    """A finished solve: the plan that was followed, wall seconds of each phase, and a summary of the matrix."""
 
     plan: Plan
     seconds: dict[str, float]
@@ -41,11 +41,11 @@ class StoreOptions(TypedDict, total=False):
 
     Attributes:
         overwrite: replace a store at the path, and a checkpoint that may not be resumed.
-        resume: go on from the checkpoint of the same matrix, if there is one.
-        compression: of the tiles, ``none`` or ``zstd``.
-        address: where the store goes instead, in an object store (``s3://``); the path is then only where it is worked
-            on, and what is committed is sent there, too.
-        claim: number of the claim on that address (see ``open_working``).
+        resume: continue from the checkpoint of the same matrix, if there is one.
+        compression: the compression of tiles, ``none`` or ``zstd``.
+        address: an address in an object store (``s3://``) for the store; the path is then only a working folder, and
+            commits are sent to the address, too.
+        claim: number of the claim on the address (see ``open_working``).
     """
 
     overwrite: bool
@@ -61,7 +61,7 @@ def _over_workers(context: StoredSolve) -> dict[str, object]:
     return run(context)
 
 
-#: How each kind of execution solves into a working store, and returns the summary of all rows.
+#: For each kind of execution, the function that solves into a working store and returns the summary of all rows.
 EXECUTORS: Final[dict[str, Callable[[StoredSolve], dict[str, object]]]] = {
     "whole": in_memory.run_whole,
     "by-rows": in_memory.run_by_rows,
@@ -82,12 +82,12 @@ def solve(
     """Execute a plan; the sink is neither sealed nor closed.
 
     Args:
-        graph: the graph, or its profile, which keeps what planning has found.
+        graph: the graph, or its profile, which has what planning computed.
         plan: from :func:`make_plan`.
         options: the options of the plan.
         sink: receives the rows.
         monitor: receives the progress.
-        facts: gather the summary; without it the outcome's summary may be empty, and no row is read a second time.
+        facts: whether to gather the summary; if not, it may be empty, and no row is read a second time for it.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -114,21 +114,21 @@ def solve_to_store(
 ) -> Outcome:
     """Plan (unless given), solve into a new store at ``path`` and seal it.
 
-    Long solves commit how far they are.  If one fails or is stopped, what was committed stays beside ``path``; a solve
-    that has committed nothing leaves nothing.
+    Long solves commit their progress.  If such a solve fails or is stopped, the last commit remains in a folder next to
+    ``path``; a solve that has committed nothing leaves nothing.
 
     Args:
-        graph: the graph, or its profile, which keeps what planning has found.
+        graph: the graph, or its profile, which has what planning computed.
         options: the options of the solve.
-        path: where the store goes.
-        plan: as from :func:`make_plan`; a plan that cannot go on from the checkpoint is made anew.
-        monitor: told of progress, asked whether to stop.
+        path: the folder of the store.
+        plan: a plan from :func:`make_plan`; if it cannot continue from the checkpoint, a new plan is made.
+        monitor: receives progress, and is asked whether to stop.
         store: options of the store.
 
     Raises:
-        Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
-            ``overwrite`` was, or it is of something else.
-        Cancelled: the monitor asked to stop; what was done is committed if it was much.
+        Conflict: ``path`` exists, without ``overwrite``; or there is a checkpoint, without ``resume`` or ``overwrite``;
+            or the checkpoint is that of another matrix.
+        Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
         Others: as in :func:`make_plan` and :func:`solve`.
     """
     resume = store.get("resume", False)

@@ -1,7 +1,7 @@
-"""Verifies that a store holds the distances of its graph, by checksums of files and by new searches of rows.
+"""Verifies that a store holds the distances of its graph, by checksums of files and by searching some rows again.
 
-Checksums detect damage, but not a matrix that was computed wrongly and then sealed.  So some sources are searched again
-in the store's graph, by code that no solve uses (``engine.api.reference``), and their rows are compared.
+Checksums detect damage, but not a matrix that was computed wrongly and then sealed.  So the rows of some sources are
+compared with new searches in the store's graph, by code that no solve uses (``engine.api.reference``).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from storage.matrix.sealed import SealedResult
 
 Indices = npt.NDArray[np.int64]
 
-#: Work of the searches that are made by default, about half a second; the unit is an arc or vertex of a round of
-#: Bellman and Ford.
+#: Work of the searches that are made by default, about half a second.  One unit is the work for an arc or vertex in a
+#: round of Bellman and Ford.
 FREE_WORK: Final = 60_000_000
-#: Work of a search by SciPy's Dijkstra in the same unit, for each arc and vertex.
+#: Work of a search by SciPy's Dijkstra for each arc and vertex, in the unit of ``FREE_WORK``.
 _SEARCH: Final = 16
-#: Entries that are searched at a time, all vertices of some sources.
+#: Number of entries, of whole rows, that are searched at a time.
 _AT_A_TIME: Final = 1 << 21
 
 
@@ -53,16 +53,17 @@ def verify_store(
 
     Args:
         path: a folder, or an address in an object store.
-        sample: number of sources, spread evenly over the rows; None for as many as take about half a second, which is
-            none where one takes longer.
+        sample: number of sources, spread evenly over the rows; None for as many as take about half a second, none if a
+            single search takes longer.
         monitor: receives the progress, in rows.
 
     Returns:
-        The number of sources, and the number of them that were searched again and agree.
+        The number of sources, and how many of them were searched again and agree.
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: naming the first tile or file that is damaged, or the first entry that differs from the graph's.
+        StorageFailed: a tile or file is damaged, or an entry differs from the new search; the message names the first
+            one.
         Cancelled: the monitor asked to stop.
     """
     with open_result(path) as matrix:
@@ -81,7 +82,7 @@ def verify_rows(
         monitor: as in :func:`verify_store`.
 
     Raises:
-        StorageFailed: naming the first entry that differs from the graph's.
+        StorageFailed: an entry differs from the new search; the message names the first one.
         Cancelled: the monitor asked to stop.
     """
     monitor = monitor or Monitor()
@@ -114,7 +115,7 @@ class _Again:
         self._hops: int | None = matrix.attributes.get("max_hops")
         cutoff = matrix.attributes["cutoff"]
         self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
-        self._depth = 0.0  # how far a label has to be lowered below 0, somewhere; rounding may be that large
+        self._depth = 0.0  # the largest absolute value of a negative label, which determines the rounding
         self._search: Callable[[Indices], tuple[Floats, Indices]] = self._reference.trees
         rounds = _SEARCH
         if self._reference.negative:
@@ -134,7 +135,7 @@ class _Again:
         """Compare the rows of ``sources`` with a new search.
 
         Raises:
-            StorageFailed: naming the first entry that is not the distance.
+            StorageFailed: an entry is not the distance; the message names the first one.
         """
         matrix = self._matrix
         lengths, arcs = self._search(sources)
@@ -153,7 +154,9 @@ class _Again:
             raise self._differs(int(sources[i]), int(matrix.targets[j]), stored[i, j], float(lengths[i, j]))
 
     def _compare_pairs(self, sources: Indices, rows: npt.NDArray[Any]) -> None:
-        """Compare what a prepared graph answers for pairs, from two tables, with its rows, which it may sweep."""
+        """Compare a prepared graph's answers for pairs, from two lines of its tables, with its rows, which may come
+        from sweeps.
+        """
         matrix = self._matrix
         for source, row in zip(sources.tolist(), rows, strict=True):
             pairs = matrix.entries(np.full(len(row), source), matrix.targets)
@@ -177,10 +180,11 @@ class _Again:
         )
 
     def _allowed(self, lengths: Floats, arcs: Indices) -> Floats:
-        """Return how far float entries may be off by rounding, in the shape of ``lengths``.
+        """Return the largest rounding errors that float entries may have, in the shape of ``lengths``.
 
-        The stored sum may belong to another path that is equally short except for rounding, so the path of most arcs in
-        the row counts.  Where arcs cancel, the size of the cancelling terms determines the rounding.
+        The stored sum may be that of another path, equally short except for rounding, so the bound uses the most arcs
+        of any path in the row.  If negative arcs cancel positive ones, the size of the terms that cancel determines the
+        rounding.
         """
         magnitude = np.abs(np.where(np.isfinite(lengths), lengths, 0))
         if self._reference.negative:

@@ -1,8 +1,9 @@
-"""Compiles the kernels that solves on processors use, ahead of the first solve."""
+"""Compiles the kernels that solves use, ahead of the first solve."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from engine.execution.compiling import compile_kernels
 from engine.execution.kernel_list import ListedKernel, listed_kernels, missing
@@ -10,44 +11,67 @@ from engine.graph.kernels import OWN_CACHE
 from engine.model.progress import COMPILING, Monitor
 from storage.errors import InvalidRequest, SolveFailed
 
+#: Whose kernels can be compiled ahead.
+DEVICES: Final = ("cpu", "cuda")
+
 
 @dataclass(frozen=True)
 class Warmed:
-    """What :func:`warm` found and did.
+    """The result of :func:`warm`.
 
     Attributes:
-        kernels: forms of kernels that solves use; 0 where numba keeps them its own way, and compiles each on first use.
-        compiled: those that were compiled now.
+        kernels: number of compiled forms that solves use; 0 if numba's own cache is in use, which compiles each on
+            first use.
+        compiled: how many of them this call compiled.
+        shipped: modules of kernels for the GPU that were found as machine code for it; 0 if no GPU was asked for.
+        gpu_compiled: modules that were not found so, and that NVRTC has compiled, now or earlier, into cupy's cache.
     """
 
     kernels: int
     compiled: int
+    shipped: int = 0
+    gpu_compiled: int = 0
 
 
-def warm(*, processes: int | None = None, nice: int = 0, monitor: Monitor | None = None) -> Warmed:
-    """Compile every kernel for processors that is not compiled yet, and keep it for all processes of this machine.
+def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", monitor: Monitor | None = None) -> Warmed:
+    """Compile every kernel that is not compiled yet, and store it for all processes of this machine.
 
-    It takes some minutes of processor time once, and a second where there is nothing to do.  Without it, a solve
-    compiles what it needs.
+    This takes some minutes of processor time once, and a second if all kernels are compiled.  Without it, each solve
+    compiles the kernels that it needs.
 
     Args:
-        processes: how many compile at once; None for what processors and memory allow.
+        processes: number of processes that compile for processors; None for as many as processors and memory allow.
         nice: added to the niceness of these processes.
-        monitor: is told of progress, and asked whether to stop.
+        device: ``cpu`` for the kernels of processors; ``cuda`` for those of the first GPU, too.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        How many forms of kernels solves use, and how many of them were compiled now.
+        The number of compiled forms that solves use, and how many of them this call compiled; the same of the GPU's.
 
     Raises:
-        Cancelled: the monitor asked to stop; what was compiled is kept.
-        InvalidRequest: less than one process.
-        SolveFailed: some kernels could not be compiled or kept; the error names the first one, and why.
+        Cancelled: the monitor asked to stop; finished kernels are kept.
+        InvalidRequest: less than one process, no such device, or no GPU that can be used.
+        SolveFailed: some kernels could not be compiled or stored; the message names the first one, and why.
     """
     if processes is not None and processes < 1:
         raise InvalidRequest(f"processes must be at least 1, found {processes}", field="processes")
+    if device not in DEVICES:
+        raise InvalidRequest(f"device must be {' or '.join(DEVICES)}, found {device!r}", field="device")
+    if device == "cpu":
+        return _for_processors(processes, nice, monitor or Monitor())
+    from engine.devices.cuda.context import ensure_kernels, open_device
+
+    open_device()  # refused before minutes of work
+    found = _for_processors(processes, nice, monitor or Monitor())
+    shipped, compiled = ensure_kernels(monitor=monitor)
+    return replace(found, shipped=shipped, gpu_compiled=compiled)
+
+
+def _for_processors(processes: int | None, nice: int, watched: Monitor) -> Warmed:
+    """Do the same for the kernels of processors."""
     if not OWN_CACHE:
         return Warmed(0, 0)
-    watched, errors = monitor or Monitor(), list[str]()
+    errors = list[str]()
     waiting = missing(listed_kernels())
 
     def told(listed: ListedKernel, error: str) -> None:

@@ -1,1 +1,1 @@
-"""Devices: the machine code under the algorithms, for processors and for GPUs."""
+"""The code that computes on processors and on GPUs; algorithms call it."""

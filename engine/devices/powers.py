@@ -1,8 +1,8 @@
-"""Min-plus powers of a weight matrix: which products are made, for whatever multiplies.
+"""Computes min-plus powers of a weight matrix, for any device that multiplies: decides which products are made.
 
-With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs.  Powers are multiplied
-together by the bits of K, or the wanted rows are multiplied by W again and again.  A power that equals the one before
-it is the last: all further ones are equal.
+With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs.  Either W is squared
+again and again, and the squares that the bits of K select are multiplied; or the wanted rows are multiplied by W again
+and again.  If a power equals the previous one, all further powers are equal, so it is the last.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ M = TypeVar("M")
 
 
 class PowerProducts(Protocol[M]):
-    """The products of one device, and its memory.  A result stays as it is, unless a method says otherwise."""
+    """The products of one device.  Later calls leave results unchanged, unless the docstring of a method says
+    otherwise.
+    """
 
     def wanted(self, power: M, *, last: bool) -> M:
-        """Return the wanted rows of a power; ``last``: no product follows, so they may share its memory."""
+        """Return the wanted rows of a power; if ``last``, no product follows, so they may be a view of the power."""
         ...
 
     def times(self, rows: M, power: M) -> M:
@@ -24,11 +26,13 @@ class PowerProducts(Protocol[M]):
         ...
 
     def square(self, power: M) -> M:
-        """Return the square of a power; the memory of the power before ``power`` may be overwritten."""
+        """Return the square of ``power``; this may overwrite the power from which ``power`` was squared."""
         ...
 
     def longer(self, rows: M, weights: M) -> M:
-        """Return rows of one arc more; the memory of the rows before ``rows`` may be overwritten."""
+        """Return the lengths of ``rows`` with one arc more; this may overwrite the rows from which ``rows`` were
+        made.
+        """
         ...
 
     def same(self, one: M, other: M) -> bool:
@@ -40,7 +44,7 @@ def by_squares(products: PowerProducts[M], weights: M, hops: int) -> M:
     """Square the weights again and again, and multiply the squares of the bits of ``hops`` together.
 
     Args:
-        products: multiplies.
+        products: computes the products.
         weights: the weight matrix, shape (n, n).
         hops: the exponent, at least 1.
 
@@ -64,7 +68,7 @@ def by_rows(products: PowerProducts[M], weights: M, hops: int) -> M:
     """Multiply the wanted rows by the weights, with one arc more each time.
 
     Args:
-        products: multiplies.
+        products: computes the products.
         weights: the weight matrix, shape (n, n).
         hops: the exponent, at least 1.
 

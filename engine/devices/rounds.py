@@ -1,15 +1,15 @@
-"""Blocked Floyd-Warshall's order of work, for whatever holds the tiles.
+"""The order of work in blocked Floyd-Warshall, whatever holds the tiles.
 
-Round k closes the pivot block C of vertices k and relaxes the rows and columns through it, which makes *panel k*; all
-the rest is then relaxed by that panel.  What panel k + 1 is made of depends on round k only through its own *strips* of
-the rest.  With *look-ahead* the strips are therefore relaxed first and panel k + 1 is closed in round k, so that nobody
-waits for it in the next round:
+Round k closes its pivot block C and relaxes the rows and columns of C, which makes *panel k*; all the rest is then
+relaxed by that panel.  Before panel k + 1 can be closed, only its own *strips* of the rest must be relaxed in round k.
+With *look-ahead*, these strips are relaxed first and panel k + 1 is closed in round k, so that nothing waits for it in
+the next round:
 
-- a device that queues its work is given the rest before that panel, which is then closed beside it (one GPU);
-- a device that others wait for closes the panel first (streams);
-- processors that would close the panel themselves anyway gain nothing, and close it in its own round.
+- one GPU, which queues its work, gets the rest first and then the panel, and does both at the same time;
+- a device for which others wait closes the panel first (streams);
+- processors that do all the work themselves gain nothing from look-ahead, and close each panel in its own round.
 
-Everything here is a generator or a number, so that each holder of tiles keeps its own ways of copying and waiting.
+This module only yields steps and numbers, so that each caller copies and waits in its own way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 
 class Action(Enum):
-    """What a step does with panel k, or by it."""
+    """What a step does with a panel."""
 
     CLOSE = "close the pivot block, and relax the rows and columns through it"
     USE = "bring the closed panel to where it is used"
@@ -42,7 +42,7 @@ class RoundOrder:
 
     Attributes:
         count: number of rounds.
-        ahead: whether panels are closed a round before their own.
+        ahead: whether panels are closed one round ahead.
         queued: whether the rest of a round is queued before the next panel is closed.
         first: the round to begin with; above 0 when resuming.
     """
@@ -64,9 +64,10 @@ class RoundOrder:
             yield k, [*own, RoundStep(Action.USE, k), *strips, *last]
 
     def groups(self, k: int) -> list[int]:
-        """Return the groups of stripes that the rest of round ``k`` is made of, those of the next panel first.
+        """Return the groups of stripes that form the rest of round ``k``, the group of the next panel first.
 
-        The group of panel ``k`` is closed already, and that of a panel which is closed ahead is relaxed there.
+        The group of panel ``k`` is left out because it is closed, and so is the group of a panel that is closed ahead,
+        because closing relaxes it first.
         """
         ahead = int(self.ahead)
         groups = sorted(range(self.count), key=lambda group: panels_until(group, k + 1 + ahead, self.count))
@@ -74,9 +75,10 @@ class RoundOrder:
 
 
 def panels_until(group: int, panel: int, count: int) -> int:
-    """Return how many panels are closed from ``panel`` on before that of ``group``; closed ones come last.
+    """Return how many panels, from ``panel`` on, are closed before the panel of ``group``; groups of closed panels come
+    last.
 
-    Stripes are relaxed in this order, so that those of the next panels are ready when these are closed.
+    Stripes are relaxed in this order, so that the stripes of a panel are ready when it is to be closed.
 
     Args:
         group: a group of stripes, by the number of its panel.

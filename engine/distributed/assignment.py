@@ -25,9 +25,9 @@ class Stripe:
     """The driver's state of a stripe.
 
     Attributes:
-        level: the last round that it has reached, wherever it is.
+        level: the last round that it has reached, on a worker or in the store.
         stored: the last round that its tiles in the store have reached.
-        upper: whether only its part on or right of the diagonal is right in the store.
+        upper: whether the store has only its part on or right of the diagonal.
         owner: the worker that holds it or will hold it; empty for none.
         held: whether the owner holds it already.
         ticket: the task that computes on it; None for none.
@@ -51,11 +51,11 @@ class AssignedWorker:
 
     Attributes:
         info: what the worker has said about itself.
-        rate: updates a second.
+        rate: updates per second.
         capacity: the number of stripes that it can keep.
         tickets: its tasks that have not ended.
         saving: its task that saves stripes; None for none.
-        recent: updates and seconds of its last tasks, older ones weighted less.
+        recent: sums of updates and of seconds over its last tasks, in which older tasks have less weight.
     """
 
     info: WorkerInfo
@@ -66,7 +66,7 @@ class AssignedWorker:
     recent: tuple[float, float] = (0.0, 0.0)
 
     def learn(self, updates: int, seconds: float, least: float) -> None:
-        """Update the rate by a task that has ended.
+        """Update the rate with a task that has ended.
 
         Args:
             updates: updates that the task made.
@@ -84,14 +84,14 @@ def stripes_at(levels: npt.NDArray[np.int64], *, upper: bool = False) -> list[St
 
     Args:
         levels: the last round that each stripe has reached in the store, shape (stripes,); -1 for none.
-        upper: whether only what lies on or right of the diagonal of the store counts.
+        upper: whether the store has only the entries on or right of the diagonal.
     """
     return [Stripe(level, level, upper and level >= 0) for level in levels.tolist()]
 
 
 def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> None:
-    """Give every stripe that no worker holds an owner, so that all workers need about the same time for what they then
-    own.
+    """Give every stripe that no worker holds an owner, so that all workers take about the same time for their
+    stripes.
     """
     if not workers:
         return
@@ -109,7 +109,7 @@ def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWork
 
 
 def rebalance(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> Iterator[tuple[int, str]]:
-    """Yield stripes, and the worker that each should move to, for workers that own less than their share.
+    """Yield stripes, and the worker that each should move to, so that workers that own less than their share get more.
 
     It is called after a commit, when moving a stripe costs no more than reading it from the store.
     """

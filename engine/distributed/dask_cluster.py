@@ -24,7 +24,7 @@ log = logging.getLogger("apsp.engine")
 
 #: Seconds after which a silent connection is given up; Dask refuses values below about ten.
 SILENCE: Final = "15s"
-#: Limit in seconds to reach the scheduler, and for the first worker to say who it is.
+#: Limit in seconds to reach the scheduler, and for the first worker to send its ``WorkerInfo``.
 REACH: Final = 30.0
 #: Seconds between two requests for the list of workers, if no event asks for one earlier.
 LOOK: Final = 2.0
@@ -32,7 +32,7 @@ LOOK: Final = 2.0
 
 @dataclass(eq=False)
 class Ticket:
-    """A task that was submitted to ``worker``; ``purpose`` is the driver's own note of what it is for."""
+    """A task that was submitted to ``worker``; ``purpose`` is the driver's own note about it."""
 
     worker: str
     purpose: Any
@@ -43,7 +43,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """A task has ended with a result, or with an error that the program did not foresee."""
+    """A task has ended with a result, or with an unexpected error."""
 
     ticket: Ticket
     result: Any
@@ -131,13 +131,13 @@ class Cluster:
         """Submit a function call to a worker.
 
         Args:
-            purpose: the driver's own note, kept in the ticket.
+            purpose: the driver's own note about the task, kept in the ticket.
             worker: the address of the worker.
-            call: the function; it travels by name.
+            call: the function; it is sent by its name.
             given: its arguments.
-            device: ``cpu`` or ``cuda``, the resource that the call takes a share of while it runs; None for none.
+            device: the resource, ``cpu`` or ``cuda``, of which the call occupies a share while it runs; None for none.
             share: that share, at most 1.
-            urgent: whether the call comes before all calls that are not urgent.
+            urgent: whether the call runs before all calls that are not urgent.
 
         Returns:
             The ticket that the event of the task's end will carry.
@@ -239,7 +239,7 @@ class Cluster:
             self._asked.pop(worker, None)
             for ticket in [t for t in self._open if t.worker == worker]:
                 self.drop(ticket)
-        for ticket in [t for t in self._open if t.ended]:  # the worker is still there, so the task is done again
+        for ticket in [t for t in self._open if t.ended]:  # the worker is still there, so the task is repeated
             self._open.pop(ticket, None)
             self._events.put(TaskEnded(ticket, TaskFailure("Lost", "the task was cancelled"), None))
         for worker in workers:
@@ -248,7 +248,7 @@ class Cluster:
                 self._asked[worker] = self.submit(_WORKER_INFO, worker, sessions.worker_info, device=None)
 
     def _admit(self, done: TaskEnded) -> Event | None:
-        """Return the event of a worker that has said who it is; refuse one that runs another version."""
+        """Return the event for a worker that has sent its ``WorkerInfo``; refuse a worker that runs another version."""
         worker, info = done.ticket.worker, done.result
         self._asked.pop(worker, None)
         if worker not in self._known:
@@ -267,7 +267,7 @@ class Cluster:
         return WorkerJoined(worker, info)
 
     def settled(self) -> bool:
-        """Whether there are workers and all of them have said who they are."""
+        """Whether there are workers, and all of them have sent their ``WorkerInfo``."""
         return bool(self._known) and not self._asked
 
     def _lost(self) -> SolveFailed:
@@ -278,5 +278,5 @@ _WORKER_INFO: Final = object()
 
 
 def resource(device: str) -> str:
-    """Return the Dask resource that a worker on ``device`` has one of."""
+    """Return the name of the Dask resource of which each worker on ``device`` has one."""
     return {"cuda": "GPU", "cpu": "CPU"}[device]

@@ -2,12 +2,12 @@
 stripe.
 
 No task waits for a whole round.  A stripe may be relaxed by panel k as soon as that panel is closed; panel k + 1 may be
-closed as soon as its stripe has been relaxed by panel k, which its worker does first.  Neighbouring stripes are held by
-one worker, which closes one panel after the other while the earlier ones are on their way to the other workers.
-Stripes stay with their workers; panels go through the store, and are kept there until all stripes in the store have
-passed them.  A stripe that is lost with its worker is therefore read from the store, or made from the arcs, by another
-worker, and relaxed by the panels since then; meanwhile the other workers continue until they need the panel of that
-stripe.
+closed as soon as its stripe has been relaxed by panel k, so a worker relaxes that stripe first.  One worker holds
+neighbouring stripes, and closes their panels one after the other while earlier panels are sent to the other workers.
+Stripes stay with their workers.  Panels are sent through the store, and remain there until all stripes in the store
+have been relaxed by them.  So if a worker is lost, another one reads its stripes from the store, or makes them from the
+arcs, and relaxes them by the panels of later rounds; meanwhile the other workers continue until they need the panel of
+such a stripe.
 
 Every entry is at all times the length of some walk and only falls, so a task may run twice, over old entries and new
 ones (see ``engine.model.tier``).
@@ -38,7 +38,7 @@ from storage.matrix.exchange import TileFile, remove_panel
 
 #: Share of the time that commits may take; the interval between them is stretched to keep it.
 COST: Final = 0.05
-#: Bytes a second at which the first commit is predicted to be written, and the limit in seconds for the last commit
+#: Bytes per second at which the first commit is predicted to be written, and the limit in seconds for the last commit
 #: after the solve has been asked to stop.
 SAVED: Final = 4e8
 LAST: Final = 12.0
@@ -51,7 +51,7 @@ class DenseDriver(Driver):
 
     Args:
         cluster: the connection to the workers; workers may join and leave.
-        workers: the workers that are there.
+        workers: the present workers.
         job: what the workers need to know about the solve.
         journal: writes the records.
         summary: gathers the facts of finished rows.
@@ -73,7 +73,7 @@ class DenseDriver(Driver):
         self._summary, self._pace = summary, job.pace
         self._tiling, self._n, self._last = job.tiling, job.n, job.tiling.rounds(job.n) - 1
         self._stripes, floor = stripes, min(stripe.level for stripe in stripes)
-        # the last panel in the store, the last that a worker has closed, the one being closed, and its worker
+        # the last panel in the store; the last panel that a worker has closed; the panel being closed, and its worker
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, AssignedWorker] = {}
@@ -98,9 +98,9 @@ class DenseDriver(Driver):
         """Run the rounds until all rows are in the store.
 
         Raises:
-            Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
+            Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
             BelowZero: the graph has a negative cycle.
-            SolveFailed: the scheduler or all workers are lost; the last commit stays.
+            SolveFailed: the scheduler or all workers are lost; the last commit remains.
             StorageFailed: a worker or the driver could not read or write.
         """
         self._monitor.begin("relax", self._left, "updates")
@@ -137,7 +137,7 @@ class DenseDriver(Driver):
         assign_stripes(self._stripes, self._workers)
 
     def _worker_left(self, name: str) -> None:
-        """Take back all stripes of a worker that has left; they are as they are in the store."""
+        """Take back all stripes of a worker that has left, and reset them to their state in the store."""
         if self._workers.pop(name, None) is None:
             return
         self._count_loss(name)
@@ -147,7 +147,7 @@ class DenseDriver(Driver):
                 if not stripe.finished:
                     self._left += (stripe.level - stripe.stored) * self._updates(number)
                     stripe.level = stripe.stored
-        if self._leader == name:  # the stripe may have another owner by now
+        if self._leader == name:  # the panel's stripe may have another owner by now
             self._leading, self._led = -1, self._closed
         assign_stripes(self._stripes, self._workers)
 
@@ -163,7 +163,7 @@ class DenseDriver(Driver):
     def _feed(self, name: str) -> None:
         worker, k = self._workers[name], self._led + 1
         if k <= self._last and self._stripes[k].owner == name and self._may_lead(name, k):
-            self._hand(name, "lead", [k], k)  # before all waiting tasks: in the end all workers wait for panels
+            self._hand(name, "lead", [k], k)  # before all waiting tasks: every worker needs this panel
         most = self._pace.ahead
         while sum(t.purpose.action != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
             self._hand(name, *task)
@@ -192,15 +192,15 @@ class DenseDriver(Driver):
         return None
 
     def _may_lead(self, name: str, k: int) -> bool:
-        """Whether panel ``k`` may be closed now: ahead of time, but not so far ahead that the panel would lie unused.
+        """Return whether panel ``k`` may be closed now: ahead of its round, but not so far ahead that it would stay
+        unused.
 
-        One panel is closed at a time, and only after the one before it: that one is closed by the same worker, or is in
-        the store.
+        One panel is closed at a time, and only after the previous one was closed by the same worker or is in the store.
         """
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != k and s.held), default=self._last)
-        # the worker keeps few panels: it must not drop one that is not in the store yet
+        # a worker's cache holds few panels, and must not drop one that is not in the store yet
         return self._stripes[k].ticket is None and k <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
@@ -224,7 +224,7 @@ class DenseDriver(Driver):
             level,
             {k: self._panels[k] for k in range(low + 1, level + 1) if k in self._panels},
             {i: self._whereabouts(i) for i in absent},
-            # a stripe that is being saved is released by a later task
+            # do not release a stripe that is being saved; a later task will
             frozenset(i for i in self._streamed(name) & set(stripes) if self._stripes[i].saving is None)
             if action != "finish"
             else frozenset(),
@@ -260,7 +260,7 @@ class DenseDriver(Driver):
             stripe.ticket = None if stripe.ticket is done.ticket else stripe.ticket
             stripe.saving = None if stripe.saving is done.ticket else stripe.saving
         result = result_of(done)
-        if result is None:  # cancelled by another client: what the worker holds is not known
+        if result is None:  # another client cancelled it: which stripes the worker holds is not known
             for i in purpose.request.stripes:
                 self._stripes[i].held &= self._stripes[i].owner != name
             result = TaskResult()
@@ -270,7 +270,7 @@ class DenseDriver(Driver):
     def _after_lead(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
         self._leading = -1
-        # the panel was not closed, or the one before it was lost
+        # the panel was not closed, or the previous panel was lost
         if request.level not in result.levels or request.level != self._led + 1:
             self._led = self._closed
             return
@@ -293,11 +293,11 @@ class DenseDriver(Driver):
                 self._submit(other, "fetch", TaskRequest(level=k, panels={k: result.panel}), device=None, urgent=True)
 
     def _ignore(self, name: str, request: TaskRequest, result: TaskResult) -> None:
-        """Do nothing: a fetched panel only saves time, and a forgotten stripe has another owner."""
+        """Do nothing: whether a panel was fetched or a stripe forgotten changes nothing for the driver."""
 
     def _after_save(self, name: str, request: TaskRequest, result: TaskResult) -> None:  # noqa: ARG002
         for i, files in result.files.items():
-            # a stripe released or finished meanwhile is newer: late files are deleted with the exchange folder
+            # skip a stripe with newer files from a release or finish; late files are deleted with the exchange folder
             if not self._stripes[i].finished and result.levels[i] >= self._stripes[i].stored:
                 self._adopt(i, result.levels[i], files)
         self._missed(result)
@@ -305,7 +305,7 @@ class DenseDriver(Driver):
     def _after_finish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
         if result.files and self._job.reduced:
-            self._journal.forget()  # no round can resume from rows without potentials
+            self._journal.forget()  # finished rows are not reduced, so rounds could not resume from them
         for i, files in result.files.items():
             self._writer.adopt(self._exchange_dir, files)
             self._stripes[i].finished, self._stripes[i].held = True, False
@@ -329,12 +329,12 @@ class DenseDriver(Driver):
             worker.learn(result.updates, result.seconds, self._pace.task)
 
     def _tell(self) -> None:
-        """Report updates beyond those already reported: updates that are repeated for a lost worker count once."""
+        """Report new updates to the monitor; updates that are repeated because a worker was lost count only once."""
         self._monitor.advance(max(0, self._least - self._left))
         self._least = min(self._least, self._left)
 
     def _missed(self, result: TaskResult) -> None:
-        """Reset stripes that a worker turned out not to hold to their state in the store."""
+        """Reset stripes to their state in the store if a worker reported that it does not hold them."""
         for i in result.missing:
             if self._stripes[i].finished:
                 continue
@@ -355,8 +355,8 @@ class DenseDriver(Driver):
             self._begin_commit()
 
     def _crowded(self) -> bool:
-        """Whether panels, which stay in the store until a commit, take more than a quarter of the matrix's bytes and
-        more than the free space.
+        """Return whether a commit is needed because panels, which remain in the store until then, take too much disk
+        space.
         """
         taken = len(self._panels) * self._tiling.width * self._n * self._writer.dtype.itemsize
         return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._exchange_dir).free
@@ -383,17 +383,17 @@ class DenseDriver(Driver):
         stripe.stored, stripe.upper = max(level, stripe.stored), False
 
     def _commit(self) -> None:
-        """Write a record of all that has been saved, remove passed panels, and rebalance."""
+        """Write a record of all stripes that are saved, remove panels that no stripe needs any more, and rebalance."""
         self._committing = False
         self._took, self._saved = time.monotonic() - self._began, time.monotonic()
-        if any(s.upper for s in self._stripes):  # the record cannot tell which stripes are whole, so the last one stays
+        if any(s.upper for s in self._stripes):  # a record cannot mix whole and half stripes: keep the previous one
             return
         if self._job.reduced and any(s.finished for s in self._stripes):
             return
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
             self._journal.commit(progress_of(levels, self._tiling))
-        # a panel beyond a gap, which arrived out of order, still has to be counted as closed
+        # panels that arrived out of order, after one that is missing, are still to be counted as closed
         floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for k in [t for t in self._panels if t <= floor]:
             remove_panel(self._exchange_dir / self._panels.pop(k))
@@ -401,7 +401,7 @@ class DenseDriver(Driver):
             self._move(number, other)
 
     def _stop(self) -> None:
-        """End the running tasks after a cancellation, and commit once more if the time limit allows."""
+        """After a cancellation, end the running tasks, and commit once more if the time limit allows."""
         self._halt()
         reduced = self._job.reduced and any(s.finished for s in self._stripes)
         if not self._journal.worth() or reduced or self._took > LAST:
@@ -433,7 +433,7 @@ class DenseDriver(Driver):
         return last - first
 
     def _updates(self, stripe: int) -> int:
-        """Updates of a stripe in one round; the last round may be narrower."""
+        """Return the updates of a stripe in a round of full width; the last round may be narrower."""
         return stripe_entries(self._tiling, stripe, self._n) * min(self._tiling.width, self._n)
 
     def _bytes(self) -> int:

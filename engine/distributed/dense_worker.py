@@ -1,9 +1,9 @@
 """A worker's side of a solve in rounds: the stripes that it holds, the panels in its cache, and its tasks.
 
-Every task brings stripes to a round, from wherever they are: held here, in the store, or only in the arcs.  A task may
-run twice, here or elsewhere, over old and new entries, with the same result; nothing that it writes counts before the
-driver has adopted it.  Tasks may overlap, but not on one stripe: on a GPU the products of one task follow those of
-another.
+Every task brings stripes to a round.  A stripe may be held here already; else it is read from the store or made from
+the arcs.  A task may run twice, here or on another worker, over old or new entries, with the same result; files that it
+writes count only when the driver has adopted them.  Tasks may overlap, but not on one stripe; on a GPU their products
+are queued one after the other.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DenseWorker:
         self._exchange_dir = Path(job.exchange_dir)
         self._grid = TileGrid(job.shape, job.tile)
         self.matrix = self._guest()
-        # for calls of the device's methods from `use` to `mark`; for reading what all tasks share
+        # one lock for calls of the device's methods from `use` to `mark`, one for loading data that all tasks share
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._hands = min(max(IO_THREADS[0], threads // 2), IO_THREADS[1])
         self._pool = ThreadPoolExecutor(self._hands, "apsp-guest")
@@ -68,7 +68,7 @@ class DenseWorker:
         self._potentials: npt.NDArray[np.float64] | None = None
         self._device: WorkerDevice | None = None
         self._levels: dict[int, int] = {}
-        self._lives: Counter[int] = Counter()  # how often a stripe was dropped
+        self._lives: Counter[int] = Counter()  # how often each stripe was dropped
         self._panels = PanelCache(job.pace.early + 1)  # the panel in use and those closed early
         self._making, self._locks = threading.Lock(), StripeLocks()
         self._looked, self._stopped = 0.0, False
@@ -103,7 +103,9 @@ class DenseWorker:
             return TaskResult(levels, tuple(missing), updates, seconds, files)
 
     def lead(self, request: TaskRequest) -> TaskResult:
-        """Close panel ``request.level`` from the stripe of that number, which may lag by one round or more."""
+        """Close panel ``request.level`` from the stripe of that number; first relax the stripe by panels that it
+        lacks.
+        """
         with self._locks.hold(request.stripes):
             began, k = time.monotonic(), request.level
             missing = self._bring(request)
@@ -111,9 +113,9 @@ class DenseWorker:
                 return TaskResult(missing=tuple(missing))
             needed = range(self._levels[k] + 1, k)
             if any(j not in request.panels and j not in self._panels for j in needed):
-                if k in request.stored:  # the driver does not know that it is held here
+                if k in request.stored:  # the driver believes that the stripe is not held here
                     self._forget(k)
-                return TaskResult()  # a panel was closed by this worker's last session and never reached the store
+                return TaskResult()  # an earlier session of this worker closed a panel that never reached the store
             updates = self._catch_up([k], replace(request, level=k - 1), urgent=True)
             if k not in self._panels:  # closing a panel twice does no harm
                 self._close(k)
@@ -125,7 +127,7 @@ class DenseWorker:
             return TaskResult({k: level}, (), updates, seconds, files)
 
     def publish(self, request: TaskRequest) -> TaskResult:
-        """Write a panel that was closed here to the exchange folder for the other workers; write none if it is not
+        """Write a panel that was closed here to the exchange folder for the other workers; do nothing if it is not
         here.
         """
         with self._locks.hold():
@@ -138,20 +140,20 @@ class DenseWorker:
 
     def fetch(self, request: TaskRequest) -> TaskResult:
         """Read a panel into the cache before it is needed."""
-        # a commit may have removed it meanwhile; a task that still needs it will raise the error
+        # a commit may have removed the file; a task that still needs the panel will raise the error
         with self._locks.hold(), suppress(StorageFailed):
             self._panel(request.level, request)
         return TaskResult()
 
     def save(self, request: TaskRequest) -> TaskResult:
-        """Write stripes while they may change; what is written has reached at least the reported round."""
+        """Write stripes, which may change meanwhile; the files have reached at least the reported round."""
         levels, files = {}, {}
         with self._locks.hold():
             for s in request.stripes:
-                with suppress(KeyError):  # a computing task may drop it at any time
+                with suppress(KeyError):  # a task that computes may drop the stripe at any time
                     life, level = self._lives[s], self._levels[s]
                     found = self._save(s)
-                    if self._lives[s] == life:  # else the copy may be older than the level
+                    if self._lives[s] == life:  # else it was dropped meanwhile: the copy may be older
                         files[s], levels[s] = found, level
         return TaskResult(levels, tuple(s for s in request.stripes if s not in levels), files=files)
 
@@ -211,7 +213,7 @@ class DenseWorker:
             return self._device
 
     def _bring(self, request: TaskRequest) -> list[int]:
-        """Load the stripes that are not held; return those of which the request does not say where they are stored."""
+        """Load the stripes that are not held; return those whose state in the store the request does not give."""
         self.check()
         missing = []
         for s in request.stripes:
@@ -221,7 +223,7 @@ class DenseWorker:
             if stored is None:
                 missing.append(s)
                 continue
-            self._forget(s)  # an older copy from an earlier time as owner
+            self._forget(s)  # an outdated copy from when this worker owned the stripe before
             self._get_device().hold(s, self._read(s, stored))
             self._levels[s] = stored.level
         return missing
@@ -254,7 +256,7 @@ class DenseWorker:
     def _put_together(self, first: int, last: int, rows: Array) -> None:
         """Fill the columns left of the diagonal, transposed from the stripes above."""
         band, width = self._grid.tile
-        others = self._guest()  # its own table of tiles, as another task may change the shared one
+        others = self._guest()  # this call needs its own table of tiles, as another task may change the shared one
 
         def transpose_tile(i: int, j: int) -> None:
             down, across = self._grid.slices(i, j)
@@ -348,7 +350,7 @@ class DenseWorker:
         ]
 
     def _finish(self, stripe: int) -> tuple[PartialSummary, tuple[TileFile, ...]]:
-        """Take off the potentials, gather the facts, and write the rows of a stripe."""
+        """Turn the reduced lengths of a stripe into distances, gather the facts of its rows, and write them."""
         first, last = self._tiling.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
         summary = Summary(vertices, self.job.n, integral=self.job.integral)
@@ -380,9 +382,7 @@ class DenseWorker:
             return self._graph
 
     def _heights(self) -> npt.NDArray[np.float64]:
-        """Return the potentials of a reduced job; they are also needed where all stripes came from the store and none
-        from the arcs.
-        """
+        """Return the potentials of a reduced job; workers whose stripes all came from the store need them, too."""
         if self._potentials is None:
             self._potentials = np.load(self._exchange_dir.parent / "potentials.npy")
         return self._potentials

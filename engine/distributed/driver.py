@@ -19,7 +19,7 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: Losses that the solve survives without a finished task in between, for each worker present.
+#: The solve fails after this many lost workers per present worker, if no task was finished in between.
 LOSSES: Final = 4
 #: Seconds that a solve without workers waits for one.
 PATIENCE: Final = 120.0
@@ -29,7 +29,7 @@ PAUSE: Final = 0.1
 
 @dataclass(frozen=True)
 class TaskPurpose:
-    """The driver's note of what a ticket is for: the action and its request."""
+    """The driver's note about a ticket: the action and its request."""
 
     action: str
     request: TaskRequest
@@ -57,11 +57,11 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def _join(self, name: str, info: WorkerInfo) -> None:
-        """Take in a worker with the device of this solve."""
+        """Add a worker that computes on the device of this solve."""
 
     @abc.abstractmethod
     def _worker_left(self, name: str) -> None:
-        """Take back what a worker had that has left."""
+        """Take back the work of a worker that has left."""
 
     @abc.abstractmethod
     def _done(self, done: TaskEnded) -> None:

@@ -11,8 +11,9 @@ from engine.distributed.messages import DriverStopped
 
 
 class StripeLocks:
-    """Lets one task at a time hold a stripe: a task that the driver has given up may still run when the next one
-    starts.
+    """Lets one task at a time hold a stripe.
+
+    This is needed because a task that the driver has given up may still run when the next one starts.
     """
 
     def __init__(self) -> None:
@@ -43,9 +44,7 @@ class StripeLocks:
                 self._change.notify_all()
 
     def own_seconds(self, began: float) -> float:
-        """Return the seconds since ``began`` in which no other task has ended: overlapping tasks each count their own
-        share.
-        """
+        """Return the seconds since ``began``, or since the last end of another task if that is later."""
         with self._change:
             now = time.monotonic()
             seconds, self._ended = now - max(began, self._ended), now

@@ -20,13 +20,13 @@ class DistributedJob:
     """One solve, as every worker sees it.
 
     Attributes:
-        run: its unique name.
+        run: the unique name of the run.
         code: digest of the driver's program; a worker with another digest refuses.
         store: folder of the store in the making; the same path on all nodes.
         exchange_dir: folder for new files; the same path on all nodes.
         plan: the plan of the solve.
         sides: vertex indices of rows and of columns of the result, each as bytes of int64; None for all vertices.
-        compression: of tiles.
+        compression: the compression of tiles.
         nonnegative: whether no entry is below zero, after any reduction by potentials.
         reduced: whether the weights are reduced by the potentials in ``potentials.npy`` beside the exchange folder.
         integral: whether all weights are whole numbers.
@@ -78,7 +78,8 @@ class StoredStripe:
     Attributes:
         level: the last round that it has reached at least; -1 if it is not stored and is made from the arcs.
         marks: sizes and checksums of its tiles.
-        upper: whether only entries on or right of the diagonal count; the others are transposed from the stripes above.
+        upper: whether the store has only entries on or right of the diagonal; the others are transposed from stripes
+            above.
     """
 
     level: int
@@ -88,13 +89,13 @@ class StoredStripe:
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """What one task is to do.
+    """The work of one task.
 
     Attributes:
-        stripes: the stripes, in this order.
+        stripes: the stripes to work on, in this order.
         level: the round to bring them to.
         panels: names of the files of closed panels that may be needed, by round.
-        stored: the state in the store of stripes that the driver believes this worker not to hold.
+        stored: the state in the store of those stripes that, as the driver believes, the worker does not hold.
         release: stripes to write and drop.
         rows: for a solve by rows, the first row of the result and the one after the last.
     """
@@ -113,7 +114,7 @@ class TaskResult:
 
     Attributes:
         levels: the last round that each stripe has reached here.
-        missing: stripes that are not held and of which the request did not say where they are stored.
+        missing: stripes that are not held and whose state in the store the request did not give.
         updates: updates made.
         seconds: seconds that they took.
         files: tiles written, by stripe.
@@ -132,7 +133,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker says about itself.
+    """A worker's description of itself.
 
     Attributes:
         code: digest of its program.
@@ -142,7 +143,7 @@ class WorkerInfo:
         process: its process id.
         threads: processors that it uses.
         memory: bytes for stripes and panels; of the GPU's memory if the worker has a GPU, else of host memory.
-        relax_rate: updates a second in each measured type.
+        relax_rate: updates per second in each measured type.
         host_memory: bytes of host memory, which a worker with a GPU uses for panels in transit.
     """
 
@@ -166,7 +167,9 @@ class TaskFailure:
 
 
 class DriverStopped(Exception):  # noqa: N818
-    """The driver has asked tasks to stop; stripes are between two rounds, which is a consistent state."""
+    """Raised in a task because the driver has asked tasks to stop; all stripes are in a consistent state, between two
+    rounds.
+    """
 
 
 @cache

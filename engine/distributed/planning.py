@@ -1,4 +1,4 @@
-"""Planning over workers: which workers there are, and what they can do."""
+"""Finds the workers for a plan, and what they can do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from engine.execution.survey import survey
 from engine.model.problem import Device, Machine, Options, Workers
 from storage.errors import InvalidRequest, SolveFailed
 
-#: After this many seconds without a new worker the present ones are taken to be all.
+#: After this many seconds without a new worker, no further workers are expected.
 QUIET: Final = 0.5
 
 
 def survey_workers(options: Options, out: Path | None) -> Machine:
-    """Return the machine that the workers of a scheduler are, all with the same kind of device.
+    """Return a ``Machine`` that stands for all workers of a scheduler, which have the same kind of device.
 
     Args:
         options: the options, which name the scheduler and limit this process's memory.
@@ -52,13 +52,13 @@ def address_of(options: Options) -> str:
 def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerInfo]:
     """Return the workers that can solve together: they run this program and have the same kind of device.
 
-    The function waits until no worker has joined for ``QUIET`` seconds or until ``enough`` are there; more may join
+    The function waits until no worker has joined for ``QUIET`` seconds, or until there are ``enough``; more may join
     later.
 
     Args:
         cluster: the connection to the workers.
         device: ``cpu``, ``cuda``, or ``auto`` for GPUs where there are any.
-        enough: the number of workers that ends the waiting; 0 if it is not known.
+        enough: the number of workers to wait for; 0 if it is not known.
 
     Raises:
         InvalidRequest: no worker has a suitable device.
@@ -91,7 +91,7 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerIn
 
 
 def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
-    """Return the sums and minima over all workers that the planner needs."""
+    """Return what the planner needs to know: sums and minima over all workers."""
     all_ = list(workers.values())
     kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(

@@ -15,9 +15,9 @@ def observe(summary: Summary, row: int, rows: Array, own: npt.NDArray[np.int64])
 
     Args:
         summary: gathers the facts.
-        row: the row of ``summary`` that ``rows[0]`` is.
+        row: the number that ``rows[0]`` has in ``summary``.
         rows: distances, shape (rows, n).
-        own: vertex index of each row of ``summary``, shape (its rows,).
+        own: vertex index of each row of ``summary``, shape (rows of ``summary``,).
     """
     from engine.devices.cpu.row_facts import count_rows, row_facts
 

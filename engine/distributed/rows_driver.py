@@ -30,7 +30,7 @@ MOST: Final = 2**30
 
 @dataclass
 class _Worker:
-    """The driver's state of a worker; ``rate`` is in rows a second."""
+    """The driver's state of a worker; ``rate`` is in rows per second."""
 
     rate: float
     tickets: list[Ticket] = field(default_factory=list)
@@ -46,7 +46,7 @@ class RowsDriver(Driver):
         journal: writes the records.
         summary: gathers the facts of finished rows.
         monitor: gets progress and is asked whether to stop.
-        done: rows that are in the store already and are only summed up.
+        done: number of rows that are in the store already; only their facts are gathered.
     """
 
     def __init__(  # noqa: PLR0917

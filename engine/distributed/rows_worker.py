@@ -36,7 +36,7 @@ LOOK = 0.2
 
 
 class RowsWorker:
-    """One worker's part in one job; what it prepares from the graph serves all its tasks.
+    """One worker's part in one job; it prepares the graph once, for all its tasks.
 
     Args:
         job: the solve.
@@ -108,7 +108,7 @@ class RowsWorker:
                 if in_parts:
                     parts = profile.parts(CPU_GRAIN)
                     self._sweeper = partitioned.sweeper_of(self._backend, profile, parts, self.kind, monitor)
-            # last, so that after a task that was stopped here the next one prepares everything again
+            # set last: if a task is stopped before this line, the next task prepares everything again
             self._profile = profile
         return self._profile
 

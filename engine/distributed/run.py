@@ -1,4 +1,4 @@
-"""A solve over the workers of a Dask scheduler: from the plan to the summary of all rows."""
+"""Solves over the workers of a Dask scheduler, and returns the summary of all rows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def run(context: StoredSolve) -> dict[str, object]:
         The summary of all rows.
 
     Raises:
-        Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
+        Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
         InvalidRequest: there is no scheduler, or no suitable worker.
         NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
-        SolveFailed: the scheduler or all workers are lost; the last commit stays.
+        SolveFailed: the scheduler or all workers are lost; the last commit remains.
         StorageFailed: a worker or this process could not read or write.
     """
     graph, plan, rectangle, journal = context.profile.graph, context.plan, context.rectangle, context.journal
@@ -50,13 +50,15 @@ def run(context: StoredSolve) -> dict[str, object]:
                 stripes = _take_up(job, journal)
                 DenseDriver(cluster, workers, job, journal, summary, context.monitor, stripes).run()
         except BelowZero:
-            _ = context.profile.potentials  # names the cycle
+            _ = context.profile.potentials  # raises NegativeCycle with the cycle
             raise
     return summary.summary(graph.labels)
 
 
 def _take_up(job: DistributedJob, journal: Journal) -> list[Stripe]:
-    """Return the stripes as the record has them, and make the record one that these rounds can go on from."""
+    """Return the stripes in the state that the record gives, and adapt the record so that these rounds can resume from
+    it.
+    """
     upper = bool((journal.writer.record() or {}).get("symmetric"))
     potentials = fingerprint(np.load(Path(job.exchange_dir).parent / "potentials.npy")) if job.reduced else None
     return stripes_at(take_up(journal, job.tiling, job.n, potentials=potentials, joined=True), upper=upper)

@@ -1,4 +1,4 @@
-"""What workers are asked to run.  Nothing here imports Dask; these functions travel by name."""
+"""The functions that drivers call on workers.  They are sent by name, and nothing here imports Dask."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ class WorkerSession(Protocol):
 
 @dataclass
 class _OpenSession:
-    """A session, the exchange folder of its job, the number of its running tasks, and when the last one began or
-    ended.
-    """
+    """A session, the exchange folder of its job, its number of running tasks, and when a task last began or ended."""
 
     exchange_dir: str
     session: WorkerSession
@@ -68,7 +66,7 @@ _sessions: dict[str, _OpenSession] = {}
 
 
 def worker_info() -> WorkerInfo:
-    """Return what this worker says about itself."""
+    """Return this worker's description of itself."""
     device = os.environ.get(DEVICE, "cpu")
     threads = int(os.environ.get(THREADS, "0")) or usable_processors()
     offered = int(os.environ.get(MEMORY, "0"))
@@ -89,7 +87,7 @@ def run_task(job: DistributedJob, action: str, request: TaskRequest) -> TaskResu
     Args:
         job: the solve.
         action: the name of the task.
-        request: what the task is to do.
+        request: the work of the task.
     """
     if code_digest() != job.code:
         return TaskFailure(
@@ -137,8 +135,9 @@ def _session_of(job: DistributedJob) -> Iterator[WorkerSession]:
 
 
 def _close_idle(now: float) -> None:
-    """Close sessions whose driver is gone: its folder does not exist, or no task came for ``IDLE`` seconds.  The caller
-    holds the lock.
+    """Close sessions whose driver is gone: the exchange folder was removed, or no task came for ``IDLE`` seconds.
+
+    The caller holds the lock.
     """
     for run, opened in list(_sessions.items()):
         if not opened.busy and (not Path(opened.exchange_dir).is_dir() or now - opened.used > IDLE):

@@ -1,4 +1,4 @@
-"""What a worker computes with: the stripes that it holds, the panel in use, and its own panels to close.
+"""The device on which a worker computes: it holds stripes, relaxes them by the panel in use, and closes panels.
 
 A stripe here is as high as a pivot block is wide, so panel k is made of stripe k.
 """
@@ -53,7 +53,7 @@ class WorkerDevice(Protocol):
         Args:
             k: the round of the panel in use.
             stripe: the stripe.
-            urgent: whether this product comes before earlier ones that are not urgent.
+            urgent: whether this product runs before earlier products that are not urgent.
         """
         ...
 
@@ -76,7 +76,7 @@ class WorkerDevice(Protocol):
         ...
 
     def buffer(self, height: int) -> Array:
-        """Return host memory of shape (``height``, n) for a panel or a stripe, of the kind that the device copies
+        """Return host memory, shape (``height``, n), for a panel or a stripe; of the kind that the device copies
         fastest.
         """
         ...
@@ -87,7 +87,7 @@ class WorkerDevice(Protocol):
 
 
 def streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
-    """Return the solve as streamers see it: one device, which closes every panel."""
+    """Return the solve in the form that streamers take: a run on one device, which closes every panel."""
     tiling = job.tiling
     tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
     leaders = [0] * tiling.rounds(job.n)
@@ -107,7 +107,7 @@ def _counted(amount: int) -> None:
 
 
 class _Here:
-    """The tier of stripes that stay where they are relaxed: the part of a tier that streamers use."""
+    """A tier for stripes that stay where they are relaxed; it has only those methods of a tier that streamers call."""
 
     def __init__(self, n: int, dtype: np.dtype[np.generic]) -> None:
         self.n, self.dtype = n, dtype
@@ -139,7 +139,7 @@ class CpuWorkerDevice:
         self._stripes.pop(stripe, None)
 
     def copy(self, stripe: int, first: int, out: Array) -> None:
-        """Copy rows of a stripe; each entry that changes meanwhile is the old one or the new one.
+        """Copy rows of a stripe; if an entry changes meanwhile, its copy is the old or the new value.
 
         Args:
             stripe: the stripe.
@@ -173,7 +173,7 @@ class CpuWorkerDevice:
 
     def close_panel(self, k: int, out: Array) -> None:
         """Close panel ``k`` in its buffer, then copy it to stripe ``k`` and to ``out``."""
-        self._used = -1  # the panel in use may be in that buffer
+        self._used = -1  # closing may have overwritten the panel in use
         self._streamer.lead(k, self._stripes.__getitem__, first=True)
         out[:] = self._stripes[k]
 

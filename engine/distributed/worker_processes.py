@@ -1,8 +1,8 @@
 """Starts the Dask workers of one node, one for each GPU or a given number on the processors, and restarts those that
 end.
 
-Dask's own nanny is not used: it may drop a worker that is just restarting and never start it again, and it does not
-know GPUs.
+Dask's own nanny is not used: it may lose a worker that is just restarting and never start it again, and it cannot
+assign GPUs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("apsp.engine")
 _PAUSE: Final = 0.2
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 15.0
-#: A worker that has run for this many seconds has started well, so its next restart waits the least.
+#: If a worker has run for this many seconds, its next restart waits only for the shortest time.
 _HEALTHY: Final = 30.0
 #: Seconds that workers get to end after SIGTERM.
 _GRACE: Final = 10.0
@@ -138,7 +138,7 @@ class WorkerProcesses:
     def _look(self, slot: _Slot, folder: str) -> None:
         now = time.monotonic()
         if slot.process is not None and (code := slot.process.poll()) is not None:
-            # status 0 counts, too: a worker ends with it when its scheduler is lost
+            # restart after status 0, too, with which a worker ends when its scheduler is lost
             slot.wait = _FIRST_WAIT if now - slot.born > _HEALTHY else min(2 * slot.wait, _LONGEST_WAIT)
             slot.process, slot.due = None, now + slot.wait
             log.warning("worker %s ended with status %d; it is started again in %.1f s", slot.name, code, slot.wait)

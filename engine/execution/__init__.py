@@ -1,1 +1,1 @@
-"""How a plan is carried out in this process, and what is measured of the machine beforehand."""
+"""Carries out plans in this process, and measures the machine beforehand."""

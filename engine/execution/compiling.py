@@ -1,7 +1,7 @@
-"""Compiles kernels ahead of the solves that need them, in processes of their own, which share the processors.
+"""Compiles kernels ahead of the solves that need them, in several processes at the same time.
 
-Run as ``python -m engine.execution.compiling`` it is one of these processes: it compiles the kernels whose lines
-come in on standard input, and answers each with a line, until the input ends.
+Run as ``python -m engine.execution.compiling`` this module is one of these processes: it reads lines that name kernels
+from standard input, compiles each kernel, and answers each line with a line, until the input ends.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from engine.model.system import available_memory, usable_processors
 
 #: Memory of a process that compiles.
 PROCESS_MEMORY: Final = 300 * 2**20
-#: More processes than this wait for the longest kernels.
+#: Most processes: with more, all would wait for the kernels that take longest.
 MOST: Final = 16
-#: Processes of their own are worth it where they take less than this share of the seconds of one; that one needs fewer
-#: kernels than are listed.
+#: Separate processes compile if they take less than this share of the seconds that the solving process would take;
+#: below 1, because that process compiles only the kernels that it calls, not all that are listed.
 WORTHWHILE: Final = 0.7
-#: Seconds in which such a process is ready.
+#: Seconds until such a process is ready.
 PROCESS_START: Final = 1.0
-#: Seconds between two looks whether to stop.
+#: Seconds between two checks whether to stop.
 LOOK: Final = 0.2
 
 Told = Callable[[ListedKernel, str], None]
@@ -45,13 +45,13 @@ def compile_kernels(
     told: Told = lambda _listed, _error: None,
     waiting: Callable[[], None] = lambda: None,
 ) -> None:
-    """Compile kernels in parallel, those that take longest first, and keep them for all processes of this machine.
+    """Compile kernels in parallel, those that take longest first, and store them for all processes of this machine.
 
-    What is interrupted is compiled anew; whole kernels are kept.
+    If this is interrupted, finished kernels are kept and unfinished ones are lost.
 
     Args:
-        kernels: what to compile; those that are compiled already are looked for again.
-        processes: how many at once; None for what processors and memory allow.
+        kernels: the kernels to compile; for those that are compiled already, only their files are looked for.
+        processes: number of processes; None for as many as processors and memory allow.
         nice: added to the niceness of the processes.
         told: called in this thread after each kernel, with the error, empty for none.
         waiting: called in this thread several times a second.
@@ -85,7 +85,7 @@ def _in_processes(kernels: Sequence[ListedKernel]) -> float:
 
 
 def _abreast(kernels: Sequence[ListedKernel]) -> int:
-    """Return how many processes compile ``kernels`` for a solve; 1 for its own, which compiles only what is called."""
+    """Return how many processes compile ``kernels`` for a solve; 1 if the solving process compiles what it calls."""
     count, alone = min(len(kernels), _processes()), sum(listed.seconds for listed in kernels)
     pays = count > 1 and bool(sys.executable) and _in_processes(kernels) < WORTHWHILE * alone
     return count if pays else 1
@@ -99,7 +99,7 @@ class _Worker:
     """A process that compiles, and the thread that gives it kernels.
 
     Args:
-        waiting: what is to be compiled.
+        waiting: the queue of kernels to compile.
         answers: takes each kernel with its error, empty for none.
         nice: added to the niceness of the process.
     """
@@ -108,7 +108,7 @@ class _Worker:
         self, waiting: SimpleQueue[ListedKernel], answers: SimpleQueue[tuple[ListedKernel, str]], nice: int
     ) -> None:
         self._waiting, self._answers = waiting, answers
-        # the packages where this process found them, before anything else of the same name
+        # this process's module search path, so that the other process imports the same packages
         paths = [str(Path(__file__).parents[2]), *(path for path in sys.path if path)]
         self._process = subprocess.Popen(  # noqa: S603 - this program
             [sys.executable, "-P", "-m", __name__, str(nice)],
@@ -163,13 +163,13 @@ def seconds_to_compile(kernels: Sequence[ListedKernel]) -> float:
 
 
 def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
-    """Compile ``kernels`` in a phase of its own where several processes are faster than this one.
+    """Compile ``kernels`` in a separate phase if several processes are faster than this one alone.
 
-    Otherwise each is compiled when it is called, which interrupts the phase that calls it.
+    Otherwise each kernel is compiled when it is first called, during the phase that calls it.
 
     Args:
-        kernels: what is not compiled.
-        clock: is told of the phase; its monitor can stop it.
+        kernels: the kernels that are not compiled.
+        clock: receives the phase; its monitor can stop it.
 
     Raises:
         Cancelled: the monitor asks to stop.
@@ -183,14 +183,14 @@ def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
 
 
 def main() -> None:
-    """Compile what standard input names."""
+    """Compile the kernels that standard input names."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(int(sys.argv[1]))
     for listed in _given():
         try:
             listed.compile()
             error = ""
-        except Exception as failure:  # the solve that needs it will tell
+        except Exception as failure:  # the solve that needs the kernel will raise the same error
             error = f"{type(failure).__name__}: {failure}".partition("\n")[0]
         print(json.dumps(error), flush=True)
 

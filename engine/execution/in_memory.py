@@ -1,4 +1,4 @@
-"""Solves whose rows come out of this process's memory or of its GPU's, for any algorithm that is not streamed."""
+"""Runs solves in this process's memory or in its GPU's, for any algorithm that is not streamed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.errors import Cancelled
 
 
 def run(context: SolveContext) -> dict[str, object]:
-    """Solve into the context's sink; returns the summary of all rows, empty where it is not wanted.
+    """Solve into the context's sink; returns the summary of all rows, empty if no summary is wanted.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -29,7 +29,7 @@ def run(context: SolveContext) -> dict[str, object]:
     summary, sink = None, context.sink
     if context.facts:
         sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
-    # searches on processors end where the rectangle does; all else sends whole rows
+    # searches on processors compute just the rectangle; all other algorithms send whole rows
     whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
     inner = replace(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)
     if on_device:
@@ -56,7 +56,9 @@ def run_whole(context: StoredSolve) -> dict[str, object]:
 
 
 def run_by_rows(context: StoredSolve) -> dict[str, object]:
-    """Solve into a working store row after row: go on after the rows of its record, and commit at intervals."""
+    """Solve into a working store row by row: continue after the rows that its record counts, and commit at
+    intervals.
+    """
     sink = RowCommits(context.journal)
     try:
         if sink.done == 0:

@@ -1,10 +1,9 @@
 """Solving in a GPU's memory: the host sends the arcs and receives facts and rows; it never holds the matrix.
 
-What runs here takes a context whose sink takes whole rows, and raises:
-    Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
-    NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
-    DoesNotFit: less device memory is free than when the plan was made.
-    SolveFailed: the device failed.
+Each function that runs an algorithm takes a context whose sink takes whole rows, and raises: Cancelled: the monitor
+    asked to stop; what the sink holds is then incomplete. NegativeCycle: the graph has a negative cycle, and the plan
+    was made without looking for one. DoesNotFit: less device memory is free than when the plan was made. SolveFailed:
+    the device failed.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ def run_dense(context: SolveContext) -> Summary:
 
 
 def _explain(profile: GraphProfile) -> None:
-    """Raise NegativeCycle, which names the cycle, after the GPU has found a vertex at less than zero from itself."""
+    """Raise NegativeCycle with the cycle, after the GPU has found a negative distance from a vertex to itself."""
     _ = profile.potentials
     raise SolveFailed("the GPU found a vertex at less than zero from itself, and the graph has no negative cycle")
 
 
-#: What runs each algorithm of ``engine.model.algorithms`` on a GPU.
+#: The function that runs each algorithm of ``engine.model.algorithms`` on a GPU.
 ON_DEVICE: Final[dict[str, Callable[[SolveContext], Summary]]] = {
     "recursive-floyd-warshall": run_dense,
     "blocked-floyd-warshall": run_dense,

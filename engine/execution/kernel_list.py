@@ -1,8 +1,10 @@
-"""The kernels for processors that solves use, with the types of their arguments: what can be compiled ahead.
+"""The list of kernels that solves on processors use, with the types of their arguments, so that they can be compiled
+ahead.
 
 ``kernels.jsonl`` beside this module holds a line for each form of a kernel: module, name, types, processor seconds of
 its compilation, and the uses that need it, such as ``dijkstra uint16``.  ``python -m benchmarks.kernel_list`` writes it
-from small solves, and a test compares.  A form that is not in the list is compiled when it is first called.
+from small solves, and a test checks that it is up to date.  A form that is not in the list is compiled when it is first
+called.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-#: Prefix of the layout of an array that may not be written.
+#: Prefix of the layout of a read-only array.
 READONLY: Final = "readonly "
-#: What every solve may need, whatever its algorithm: kernels of planning.
+#: The use of the kernels of planning, which any solve may need.
 PLANNING: Final = "plan"
 FILE: Final = Path(__file__).with_name("kernels.jsonl")
+#: The types of each kernel whose form was found compiled in this process.
+_FOUND: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,11 @@ class ListedKernel:
     """One form of a kernel.
 
     Attributes:
-        module: where it is defined.
-        name: its name there.
+        module: the module that defines the kernel.
+        name: the name of the kernel in that module.
         types: the types of its arguments as JSON text, see :func:`types_text`.
-        seconds: processor seconds that its compilation took where the list was written.
-        uses: what needs it: ``plan``, or an algorithm and a type, and perhaps what else is asked.
+        seconds: processor seconds that compiling it took when the list was written.
+        uses: the solves that need it: ``plan``, or an algorithm and a type, and perhaps further options.
     """
 
     module: str
@@ -55,7 +60,7 @@ class ListedKernel:
         )
 
     def is_ready(self) -> bool:
-        """Return whether the kernel is compiled, for this processor and from the present source.
+        """Return whether the kernel is compiled for this processor and from the current source.
 
         A form that was there once is not looked for again in this process: looking takes a tenth of a millisecond.
 
@@ -63,16 +68,17 @@ class ListedKernel:
             KeyError: there is no such kernel.
         """
         kernel = _kernel(self)
-        if self.types not in kernel.found and kernel.holds(signature_of(self.types)):
-            kernel.found.add(self.types)
-        return self.types in kernel.found
+        found = _FOUND.setdefault(kernel, set())
+        if self.types not in found and kernel.holds(signature_of(self.types)):
+            found.add(self.types)
+        return self.types in found
 
     def compile(self) -> None:
-        """Compile the kernel and keep it; nothing is run.
+        """Compile the kernel and store the result, without running it.
 
         Raises:
             KeyError: there is no such kernel.
-            Others: the types do not suit it.
+            Others: the types do not suit the kernel.
         """
         _kernel(self).dispatcher.compile(signature_of(self.types))
 
@@ -91,7 +97,7 @@ def listed_kernels() -> tuple[ListedKernel, ...]:
 
 
 def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
-    """Return those of ``kernels`` that are not compiled; none where numba keeps kernels its own way."""
+    """Return those of ``kernels`` that are not compiled; none if numba's own cache is in use."""
     from engine.graph.kernels import OWN_CACHE
 
     found = []
@@ -110,7 +116,8 @@ def used_by(*uses: str) -> list[ListedKernel]:
 
 
 def types_text(types: Iterable[Any]) -> str:
-    """Return numba's types of arguments as JSON: an array as ``C2 int64``, a tuple as a list, others by name.
+    """Return numba's types of arguments as JSON: an array becomes ``C2 int64``, a tuple a list, any other type its
+    name.
 
     Args:
         types: the types.
@@ -134,7 +141,7 @@ def _written(one: Any) -> object:
 
 
 def signature_of(text: str) -> tuple[Any, ...]:
-    """Return numba's types for what :func:`types_text` wrote."""
+    """Return numba's types from the text that :func:`types_text` returned."""
     return tuple(_read(one) for one in json.loads(text))
 
 

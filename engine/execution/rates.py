@@ -1,9 +1,9 @@
-"""Rates of this machine that hold from one solve to the next, measured and kept in the user's cache.
+"""Measures rates of this machine and stores them in the user's cache, for later solves.
 
 The seconds that streaming takes depend on the disk, the bus and host memory, and no table predicts these.  Measuring
 them takes a second or two, so only long jobs do it.  Other work on the machine makes a rate look worse and never
-better, so one measurement is not trusted for long: rates are measured ``TIMES`` times, at least ``APART`` seconds
-apart, and the best of each is used for a month.  A cache file that cannot be read, parsed or written is ignored.
+better, so a single measurement is not enough: rates are measured ``TIMES`` times, at least ``APART`` seconds apart, and
+the best value of each is used for a month.  A cache file that cannot be read, parsed or written is ignored.
 """
 
 from __future__ import annotations
@@ -107,9 +107,7 @@ class _Limit(Monitor):
 
 
 def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
-    """Return the bytes a second at which finished rows are summed up, written and made durable, and the number of rows
-    written.
-    """
+    """Return the bytes per second at which finished rows are summarised and written durably, and the number of rows."""
     rows = np.broadcast_to(np.arange(SIDE, dtype=np.float32), (SIDE, SIDE))
     sink = SummarySink(writer, np.arange(SIDE), SIDE, integral=False)
     sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it from the cache
@@ -121,9 +119,7 @@ def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
 
 
 def _stream_rates(writer: WorkingMatrix, count: int) -> Values:
-    """Return the bytes a second that are read and, at the same time, rewritten, and the processor seconds that takes a
-    byte.
-    """
+    """Return the bytes per second that are read and rewritten at the same time, and the processor seconds per byte."""
     band = writer.tile[0]
     began, work = time.perf_counter(), time.process_time()
 
@@ -184,8 +180,7 @@ def cache_file() -> Path:
 
 
 def _known(key: str, measure: Callable[[], Values]) -> Values:
-    """Return the best rates measured on this node under ``key`` in the last month, those that ``measure`` finds
-    included.
+    """Return the best rates measured on this node under ``key`` in the last month, including a new measurement.
 
     ``measure`` is called only if another measurement is due.  If it fails, the earlier rates are returned, {} if there
     are none.
@@ -200,7 +195,7 @@ def _known(key: str, measure: Callable[[], Values]) -> Values:
     before: Values = {} if kept is None else kept["values"]
     try:
         values = _best(before, measure())
-    except Exception as error:  # a driver may fail in many ways, and the tables are good enough
+    except Exception as error:  # a driver may fail in many ways, and predictions can do without measured rates
         log.warning("rates were not measured (%s: %s)", type(error).__name__, error)
         return dict(before)
     when, times = (now, 1) if kept is None else (kept["when"], kept["times"] + 1)
@@ -209,9 +204,7 @@ def _known(key: str, measure: Callable[[], Values]) -> Values:
 
 
 def _best(before: Values, now: Values) -> Values:
-    """Return the better of two measurements for each value: seconds and work are better if they are less, rates if they
-    are more.
-    """
+    """Return the better of two measurements of each value: the smaller one of seconds and work, the larger of rates."""
     less = [name for name in now if name.endswith(("_seconds", "_work"))]
     return {name: (min if name in less else max)(value, before.get(name, value)) for name, value in now.items()}
 

@@ -1,6 +1,6 @@
-"""Batched searches on a GPU: while a batch is searched, the rows of the batch before are copied to the sink.
+"""Batched searches on a GPU: while a batch is searched, the rows of the previous batch are copied to the sink.
 
-A batch that takes too many relaxations is given up; the processors search its sources and all later ones.
+If a batch takes too many relaxations, it is given up, and the processors search its sources and all later ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Indices = npt.NDArray[np.int64]
 
-#: What the planner calls the algorithms that run here.
+#: The names of the algorithms that run here.
 ALGORITHMS: Final = ("bellman-ford", "bfs", "johnson")
 
 
@@ -99,7 +99,7 @@ def _on_processors(context: SolveContext, arcs: Arcs, done: int, summary: Summar
 
 
 class _Below:
-    """A sink for the rows of ``sources``, which begin at row ``first`` of another sink."""
+    """A sink for the rows of ``sources``; it writes them to another sink, from row ``first`` on."""
 
     def __init__(self, sink: Sink, summary: Summary, sources: Indices, first: int) -> None:
         self.tile = sink.tile

@@ -1,4 +1,4 @@
-"""A solve in streamed rounds: from the plan to tiers and devices, then to rows and their summary."""
+"""Solves in streamed rounds: opens the tier and the devices, runs the rounds, and gathers the summary of the rows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def run(context: StoredSolve) -> dict[str, object]:
         The summary of all rows.
 
     Raises:
-        Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
+        Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
         NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
-        StorageFailed, SolveFailed, DoesNotFit: the store or a device failed; the last commit stays.
+        StorageFailed, SolveFailed, DoesNotFit: the store or a device failed; the last commit remains.
         ValueError: the plan does not stream.
     """
     graph, streaming = context.profile.graph, context.plan.streaming
@@ -57,7 +57,7 @@ def run(context: StoredSolve) -> dict[str, object]:
         with _devices(context.plan) as devices:
             follow(context, streaming, devices, collector)
     except BelowZero:
-        _ = context.profile.potentials  # names the cycle
+        _ = context.profile.potentials  # raises NegativeCycle with the cycle
         raise
     return collector.summary(graph.labels)
 
@@ -91,7 +91,7 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Sequence[Stream
             tier.level[:] = levels
             first = int(tier.level.min()) + 1
             _rounds(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, first=first)
-        if potentials is not None:  # no round can resume from rows without potentials
+        if potentials is not None:  # finished rows are not reduced, so rounds could not resume from them
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(ClosedRows(matrix, potentials=potentials), collector, monitor, plan.threads, before=whole)
@@ -106,7 +106,9 @@ def _rounds(
     nonnegative: bool,
     first: int,
 ) -> None:
-    """Run the rounds from round ``first`` on; if the solve is cancelled, commit work that is worth keeping."""
+    """Run the rounds from round ``first`` on; if the solve is cancelled, commit what took long enough to be worth
+    it.
+    """
     try:
         schedule.run(streaming, tier, devices, context.monitor, nonnegative=nonnegative, first_round=first)
     except Cancelled:
@@ -117,9 +119,7 @@ def _rounds(
 
 @contextlib.contextmanager
 def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
-    """Yield host memory and a function; where there are devices, the memory is page-locked once that function has
-    returned.
-    """
+    """Yield host memory, and a function to call before devices use it: when it returns, the memory is page-locked."""
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
         yield np.empty(shape, dtype), lambda: None
@@ -139,7 +139,7 @@ def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tu
 
 
 def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, levels: npt.NDArray[np.int64]) -> None:
-    """Fill the matrix with the stripes that the store has, and with the weights of ``graph`` for all others."""
+    """Fill the matrix: stripes that the store has are read, and all others are made from the weights of ``graph``."""
     writer, kind = context.journal.writer, context.kind
     context.monitor.begin("ingest", graph.n, "rows")
 
@@ -163,7 +163,7 @@ def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
     if plan.device == "cuda":
         from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 
-        # the plan's prediction is the limit: it is at most what was asked for
+        # use at most the number of GPUs that the plan counted with
         count = min(plan.devices, found_devices())
         yield [CudaStreamer(device, memory=plan.device_memory) for device in range(count)]
         return

@@ -1,4 +1,4 @@
-"""Facts about one graph: its vertex order, parts, potentials and selected vertices."""
+"""What the engine computes about a graph before it solves it: vertex order, parts, potentials, selected vertices."""
 
 from engine.model.system import use_level
 

@@ -29,7 +29,7 @@ def cluster_places(indptr: npt.NDArray[np.int64], heads: Ints, seeds: Ints, size
 
 @njit(nogil=True, cache=True)
 def _grow(indptr, heads, seeds, size, place):  # type: ignore[no-untyped-def]
-    # vertices by place; those from ``looked`` on are the queue of the current cluster
+    # the vertices in their new order; from ``looked`` on they are the queue of the current cluster
     order = np.empty(len(seeds), np.int32)
     placed, looked, full = 0, 0, size
     for seed in seeds:

@@ -1,8 +1,8 @@
-"""Kernels of symbolic elimination: which vertices are neighbours once others are eliminated.
+"""Kernels of symbolic elimination: which vertices become neighbours when vertices between them are eliminated.
 
-Eliminating a vertex joins all its remaining neighbours (with the lengths through it).  So the neighbours that a vertex
-has when it is eliminated, its *border*, are known before any length is (George and Liu, "Computer Solution of Large
-Sparse Positive Definite Systems", 1981).
+Eliminating a vertex adds arcs between all its remaining neighbours (with the lengths through it).  So the neighbours
+that a vertex has when it is eliminated, its *border*, depend on the pattern of the arcs alone, not on any length
+(George and Liu, "Computer Solution of Large Sparse Positive Definite Systems", 1981).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
         most: entries of all borders together above which the search stops.
 
     Returns:
-        For each step, where its border begins, shape (n + 1,); the borders as steps, in no order; the first step of
-        each border, shape (n,), which is the parent in the elimination tree, -1 for none; and whether all borders were
-        found.
+        Four values.  Where the border of each step begins, shape (n + 1,).  All borders, as the steps of their
+        vertices, unordered.  The lowest step in each border, shape (n,), which is the parent in the elimination tree;
+        -1 for none.  Whether all borders were found.
     """
     n = len(order)
     parent = np.full(n, -1, np.int32)
@@ -80,15 +80,15 @@ def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-
 
 @njit(nogil=True, cache=True)
 def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyped-def]
-    """Merge vertices into parts, children into parents, where that makes the sum of the costs smaller.
+    """Merge vertices into parts, children into their parents, where that makes the sum of the costs smaller.
 
     Args:
-        parent: shape (n,), of each vertex in the elimination tree.
+        parent: shape (n,), the parent of each vertex in the elimination tree.
         borders: shape (n,), the number of vertices of each border.
         width: columns that a product computes at once.
         entry: time to gather an entry of a border for a row, expressed in updates.
         part: time to begin a product, expressed in updates.
-        inside: time of an update that is made once, before any row, expressed in updates of one row.
+        inside: time of one of the updates that are made once, before any row; expressed in updates of one row.
 
     Returns:
         For each vertex the last vertex of its part, shape (n,).
@@ -121,7 +121,7 @@ def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
     """Number the vertices so that each part, and each part together with all parts below it, is one span.
 
     Args:
-        parent: shape (n,), of each vertex in the elimination tree.
+        parent: shape (n,), the parent of each vertex in the elimination tree.
         last: shape (n,), the last vertex of each vertex's part, from ``merge``.
         begin: where the border of each vertex begins, from ``eliminate``.
         border: the borders of the vertices, from ``eliminate``.
@@ -142,7 +142,7 @@ def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
             below[v] += size[v]
             if parent[v] >= 0:
                 below[last[parent[v]]] += below[v]
-    free = np.zeros(n, np.int64)  # where the next subtree under a part ends
+    free = np.zeros(n, np.int64)  # for each part, the position where the next subtree below it ends
     start = np.zeros(n, np.int64)
     end = n
     for v in range(n - 1, -1, -1):
@@ -207,9 +207,9 @@ def join(front, at, lengths):  # type: ignore[no-untyped-def]
 def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
     """Return the sum of the cubes of the sizes of all biconnected components.
 
-    A biconnected component, here a block, is a maximal set of vertices that stays connected without any one of them;
-    two blocks share at most one vertex.  One depth-first pass finds them (Hopcroft and Tarjan, "Efficient algorithms
-    for graph manipulation", 1973).
+    A biconnected component, here a block, is a maximal set of vertices that stays connected if any one of them is
+    removed; two blocks share at most one vertex.  One depth-first pass finds them (Hopcroft and Tarjan, "Efficient
+    algorithms for graph manipulation", 1973).
 
     Args:
         indptr: shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
@@ -245,7 +245,7 @@ def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
                 break
             above = path[deep - 1]
             low[above] = min(low[above], low[u])
-            if low[u] >= number[above]:  # only the vertex above joins what was found from u on to the rest
+            if low[u] >= number[above]:  # what was found from u on is joined to the rest only by the vertex above
                 size = 1.0
                 while True:
                     kept, size = kept - 1, size + 1

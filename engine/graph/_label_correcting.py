@@ -5,8 +5,8 @@ taken out of the tree of shortest walks (Tarjan 1981; *BFCT* in Cherkassky and G
 algorithms", Mathematical Programming 85, 1999).  It takes O(n m) at worst, and finds a negative cycle as soon as the
 cycle closes.
 
-The tree is stored as its preorder in a doubly linked list, with depths: the subtree of v is the run of deeper vertices
-after it.  The root is number n, an additional vertex before all others.
+The tree is stored as a doubly linked list of its vertices in preorder, with their depths: the subtree of v is v and the
+deeper vertices that follow it without a gap.  The root is an additional vertex, number n.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def mark_tails(indptr, heads, weights, h, slack, begin):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True, inline="always")
 def _lowers(tail, w, head, slack):  # type: ignore[no-untyped-def]
-    """Return whether an arc of weight ``w`` lowers the label of its head by more than ``slack`` times the sizes."""
+    """Return whether an arc of weight ``w`` lowers its head's label by more than ``slack`` times the absolute values
+    added.
+    """
     new = tail + w
     return new < head and (slack == 0 or new < head - slack * (abs(head) + abs(w)))
 
@@ -71,7 +73,9 @@ def _is_negative(weights, arc_into, parent, start, stop, closing, tolerance):  #
 
 @njit(nogil=True, cache=True)
 def _star(n):  # type: ignore[no-untyped-def]
-    """Return the tree where all vertices are children of the root: successor and predecessor in preorder, and depth."""
+    """Return the tree in which all vertices are children of the root, as successors and predecessors in preorder, and
+    depths.
+    """
     after = np.arange(1, n + 2).astype(np.int32)
     before = np.arange(-1, n).astype(np.int32)
     after[n], before[0] = 0, n
@@ -103,7 +107,7 @@ def _detach(v, u, after, before, depth):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def begin_labels(n, begin):  # type: ignore[no-untyped-def]
-    """Return the state from which :func:`correct_labels` goes on: the tree, and the queue with the vertices ``begin``.
+    """Return the state in which :func:`correct_labels` begins: the tree, and the queue with the vertices ``begin``.
 
     Args:
         n: vertices.
@@ -111,7 +115,8 @@ def begin_labels(n, begin):  # type: ignore[no-untyped-def]
 
     Returns:
         The tree as five arrays: parents and the arcs from them, shape (n,), and what :func:`_star` returns.  The queue
-        as three: its vertices, which vertices are in it, shape (n,) each, and the place of its first with its length.
+        as three: its vertices, shape (n,); whether each vertex is in it, shape (n,); and the place of its first vertex
+        with its length.
     """
     tree = (np.empty(n, np.int32), np.empty(n, np.int64), *_star(n))
     order = np.empty(n, np.int32)
@@ -129,11 +134,12 @@ def correct_labels(arcs, h, tree, queue, limits, most):  # type: ignore[no-untyp
     Args:
         arcs: the arcs (CSR): indptr, shape (n + 1,), heads and weights, shape (arcs,) each.
         h: shape (n,), the labels, lowered in place.
-        tree: of :func:`begin_labels`, changed in place.
-        queue: of :func:`begin_labels`, changed in place; it is empty when no arc can lower a label further.
+        tree: the tree that :func:`begin_labels` returned, changed in place.
+        queue: the queue that :func:`begin_labels` returned, changed in place; it is empty when no arc can lower a
+            label.
         limits: two numbers, 0 for integers.  The relative amount by which a label must fall, so that walks that differ
             only by rounding do not lower each other for ever; and the fraction of sum |w| by which a cycle must lie
-            below zero, for an arc that would close a cycle above that is ignored.
+            below zero: an arc that closes a cycle of greater weight is ignored.
         most: arcs to scan.
 
     Returns:

@@ -1,7 +1,7 @@
 """The kernels of ``engine.graph.hubs`` and ``engine.graph.ordering``: walks from a vertex, components, chains.
 
-Labels are lengths of walks, whole numbers, -1 where there is none yet.  A search ends at the first label above its
-limit, which is at most 2^53, so that no sum leaves int64.
+Labels are lengths of walks: whole numbers, -1 for a vertex that has none yet.  A search ends at the first label above
+its limit, which is at most 2^53, so that no sum overflows int64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def count_levels(indptr, heads, start):  # type: ignore[no-untyped-def]
-    """Count the arcs from a vertex to the farthest ones; the search ends as soon as it has found all vertices.
+    """Count the arcs from a vertex to the vertices farthest from it; the search ends once it has found all vertices.
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
@@ -21,7 +21,7 @@ def count_levels(indptr, heads, start):  # type: ignore[no-untyped-def]
         start: the vertex.
 
     Returns:
-        The arcs of a path of fewest arcs to the farthest vertices, and one of these.
+        The number of arcs of a shortest path (by arcs) to the farthest vertices, and one of these vertices.
     """
     n = len(indptr) - 1
     seen = np.zeros(n, np.bool_)
@@ -45,7 +45,7 @@ def count_levels(indptr, heads, start):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def grow_tree(indptr, heads, weights, hub, limit, labels):  # type: ignore[no-untyped-def]
-    """Label vertices along a tree of fewest arcs from ``hub``; the search ends as soon as all of them are in it.
+    """Label vertices along a breadth-first tree from ``hub``; the search ends as soon as all vertices are in the tree.
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
@@ -80,9 +80,9 @@ def grow_tree(indptr, heads, weights, hub, limit, labels):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def grow_back(indptr, heads, weights, hub, limit, labels, passes):  # type: ignore[no-untyped-def]
-    """Label vertices with lengths of some walks to ``hub``, each by the first of its arcs that leads to a label.
+    """Label vertices with lengths of walks to ``hub``, each by the first of its arcs that leads to a labelled vertex.
 
-    No reversed arcs are needed, and of a dense graph few arcs are looked at.
+    No reversed arcs are needed, and in a dense graph only a few of the arcs are read.
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
@@ -172,7 +172,7 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
-    """Turn all arcs round, in O(n + m).
+    """Reverse all arcs, in O(n + m).
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
@@ -200,7 +200,7 @@ def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
-    """Add to each arc the one that leads back, in O(n + m); those that were there are there twice.
+    """Add the reverse of each arc, in O(n + m); if both arcs of a pair exist already, each occurs twice in the result.
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
@@ -242,7 +242,7 @@ def walk_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # t
         labels: int64, shape (n,), receives the labels; -1 for vertices that no hub reaches.
 
     Returns:
-        Whether no label would pass the limit.
+        Whether all labels are within the limit.
     """
     labels[:] = -1
     queue = np.empty(len(labels), np.int32)
@@ -280,7 +280,7 @@ def search_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  #
         labels: int64, shape (n,), receives the labels; -1 for vertices that no hub reaches.
 
     Returns:
-        Whether no label would pass the limit.
+        Whether all labels are within the limit.
     """
     labels[:] = -1
     keys = np.empty(len(hubs) + len(heads), np.int64)
@@ -343,12 +343,13 @@ def longest_chain(indptr, heads, weights, component, order, through, limit):  # 
         weights: whole numbers, none negative, shape (arcs,).
         component: shape (n,), with ``order`` from :func:`strong_components`.
         order: shape (n,).
-        through: int64, shape (components,): what each component adds; below 0 for those that no chain may hold.
+        through: int64, shape (components,): the length that each component adds; negative for a component that no chain
+            may pass through.
         limit: the largest length.
 
     Returns:
-        The length: what the components of a chain add, and the longest arc from each to the next; -1 if it passes the
-        limit.
+        The length: the sum of what the components of a chain add and of the longest arc from each component to the
+        next; -1 if it is above the limit.
     """
     after = np.zeros(len(through), np.int64)
     longest = 0

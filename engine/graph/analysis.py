@@ -1,17 +1,22 @@
-"""Finds the facts about a graph that planning needs, above all a proven bound on the distances."""
+"""Computes what planning needs to know about a graph, above all a proven bound on the distances."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from engine.graph.bound import distance_bound
+from engine.graph.partition import LONG_WORTHWHILE, TRIAL_SECONDS, saved_by_parts
 from engine.graph.profile import GraphProfile
 from engine.model.decimals import in_units
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Problem, Statistics
+from engine.model.plan import Plan
+from engine.model.problem import Machine, Problem, Statistics
+from engine.planning.constants import LATTICE
+from engine.planning.cost_dijkstra import lattice_passes
 from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
@@ -30,10 +35,10 @@ def describe(
     max_hops: int | None = None,
     cutoff: float | None = None,
 ) -> Problem:
-    """Find the facts about ``graph`` that planning uses, in O(m) plus at most four searches for the bound by hubs.
+    """Return the ``Problem`` that a graph poses, in O(m) plus at most four searches for the bound by hubs.
 
     Args:
-        graph: the clean graph, or its profile, which keeps what is found.
+        graph: the clean graph, or its profile, which caches what is computed here.
         rows: number of sources; None for all vertices.
         targets: number of targets; None for all vertices.
         max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
@@ -42,7 +47,7 @@ def describe(
     profile = GraphProfile.of(graph)
     graph, (low, high) = profile.graph, profile.weight_range
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
-    # with floats of both signs potentials are needed, which are lengths of walks of any number of arcs
+    # floats of both signs need potentials, which are lengths of walks of any number of arcs: no limit on hops applies
     bound, proof = _bound(graph, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
@@ -88,10 +93,37 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
     )
 
 
+def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+    """Find how many arcs a sparse graph is across, where that may decide whether it is partitioned.
+
+    Searches by weights take longer on lattices, which have small separators besides.  So such a graph is partitioned
+    before searches are tried, whose rows would be lost.
+
+    Args:
+        profile: the graph.
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: rates and memory.
+
+    Returns:
+        ``problem`` with the arcs across; ``problem`` itself where they were not looked for.
+    """
+    if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
+        return problem
+    took = TRIAL_SECONDS * (problem.n + problem.arcs)
+    longest = replace(
+        problem, across=math.ceil(LATTICE * problem.n**0.5)
+    )  # of all lattices, searches take longest there
+    if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
+        return problem
+    return replace(problem, across=profile.hops_across)
+
+
 def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:
     """Return a bound on the distances that the result holds, and its proof.
 
-    Where no arc is negative, lengths beyond the cutoff need not fit the type: they may become unreachable on the way.
+    If no arc is negative, lengths beyond the cutoff need not fit the type, because algorithms may replace them by
+    *unreachable* at any time.
     """
     if cutoff is None or signed or cutoff > LARGEST_EXACT:
         return distance_bound(graph, hops)
@@ -104,7 +136,7 @@ def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool
 
 
 def _smallest(graph: Graph, low: float) -> float:
-    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers.
+    """Return the smallest absolute weight that is not zero; 0 if all weights are zero, and for whole numbers.
 
     Args:
         graph: the graph.

@@ -1,4 +1,4 @@
-"""A proven bound on the distances of a graph, which decides the type that holds them."""
+"""Finds a proven bound on the distances of a graph, from which their type is selected."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from engine.graph.hubs import hub_bound
 from engine.model.dtypes import WORK_TYPES
 from storage.graph.graph import Graph
 
-#: The largest distances of the types that hold whole numbers exactly: only a bound up to one of them changes the type.
+#: The largest distances of the types that hold whole numbers exactly.  A smaller bound leads to another type only if it
+#: passes below one of these numbers.
 _LASTS: Final = (int(WORK_TYPES["uint16"].largest), int(WORK_TYPES["int32"].largest), 2**53)
 
 
 def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
     """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
 
-    There are two proofs, and the smaller bound counts.  *Arcs*: a shortest path leaves each vertex at most once, so its
-    length is at most the sum of the n - 1 (or ``max_hops``) largest of the vertices' heaviest arcs.  *Hubs*: where no
-    weight is negative, ways through one hub of each strongly connected component (``engine.graph.hubs``).  The hubs'
-    searches are made only where they can lead to a narrower type, and end where they cannot any more.
+    There are two proofs, and the smaller bound is returned.  *Arcs*: a shortest path leaves each vertex at most once,
+    so take the heaviest arc out of each vertex: the path is at most as long as the sum of the n - 1 (or ``max_hops``)
+    largest of these.  *Hubs*: if no weight is negative, walks through one hub of each strongly connected component give
+    a bound (``engine.graph.hubs``).  The searches from hubs are made only if they may lead to a narrower type, and end
+    as soon as they cannot.
     """
     if graph.arcs == 0:
         return 0, "there is no arc"
@@ -43,7 +45,7 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
 
 
 def _heaviest_out_arcs(graph: Graph, *, signed: bool) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    """Return the largest absolute weight out of each vertex that has arcs."""
+    """Return, for each vertex that has arcs, the largest absolute weight of the arcs out of it."""
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     if not signed:
         return np.maximum.reduceat(graph.weights, starts)

@@ -1,17 +1,18 @@
 """A bound on the distances of a graph from one hub of each strongly connected component (decision 108).
 
-Whole weights, none negative.  Let h be a hub of a strongly connected component G, and u a vertex that reaches v.
+All weights are whole numbers, none negative.  Let h be the hub, any one vertex, of a strongly connected component G,
+and u a vertex that reaches v.
 
 - If u reaches h and h reaches v, then d(u, v) <= d(u, h) + d(h, v), which is at most the largest distance to h plus the
   largest from h.
-- Otherwise no path from u to v has a vertex of G, as all vertices of G reach each other.  Take any path.  Once it has
-  left a component it never returns, so it is a chain of components.  Where it enters a component at x and leaves it at
-  y, the way from x to the component's own hub and on to y is no longer than the largest distance to that hub plus the
-  largest from it, inside the component.  So d(u, v) is at most the length of the longest chain without G: what each
-  component adds, plus the longest arc from each to the next.
+- Otherwise no path from u to v has a vertex of G, as all vertices of G reach each other.  Once a path has left a
+  component it never returns, so it passes through a chain of components.  In each of them it enters at some x and
+  leaves at some y, and the walk from x to the component's own hub and on to y is no longer than the largest distance to
+  that hub plus the largest distance from it.  So d(u, v) is at most the length of the longest chain without G: the sum
+  of these two distances for each component, plus the longest arc from each component to the next.
 
-The bound is the larger of the two.  Any hub, any walk in place of a shortest path and any component G lead to a true
-bound; they decide how tight it is.
+The bound is the larger of the two.  The bound holds for any choice of hubs and of G, and for any walks in place of
+shortest paths; the choice decides only how tight it is.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from storage.graph.graph import Graph
 Lengths = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
-#: Passes over the vertices in which a dense graph has labelled all of them; others are searched in full.
+#: Most passes over the vertices that :func:`_by_few_arcs` makes: in a dense graph they suffice to label all vertices;
+#: if they do not, shortest paths are searched.
 PASSES: Final = 3
-#: A bound up to this leads to the narrowest type, so that a tighter one is of no use.
+#: A bound up to this number leads to the narrowest type, so a tighter bound is of no use.
 NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
 
 
 def hub_bound(graph: Graph, limit: int) -> int | None:
-    """Bound d(u, v) over all pairs of which u reaches v, in O((n + m) log n).
+    """Bound d(u, v) over all pairs in which u reaches v, in O((n + m) log n).
 
-    Where walks that are found without looking at all arcs prove it, as in dense graphs, they are enough.
+    Dense graphs are tried first with walks that are found without reading all arcs.
 
     Args:
         graph: the graph; its weights are whole numbers, none negative.
@@ -54,7 +56,7 @@ def hub_bound(graph: Graph, limit: int) -> int | None:
 
 
 def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
-    """Return the bound that some walks prove, None where some vertex is not on one or the bound is above ``limit``."""
+    """Return the bound from walks found in a few passes; None if they miss a vertex or the bound is above ``limit``."""
     from engine.graph._walks import grow_back, grow_tree
     from engine.graph.kernels import call
 
@@ -71,10 +73,10 @@ def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
 
 
 def _by_chains(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
-    """Return the bound over the chains of components, None if it is above ``limit``.
+    """Return the bound over chains of components; None if it is above ``limit``.
 
-    Walks of fewest arcs take a fraction of the time of shortest paths, so they come first, and suffice where they lead
-    to the narrowest type.
+    Walks of fewest arcs are found in a fraction of the time of shortest paths, so they are tried first; if their bound
+    leads to the narrowest type, it is returned.
     """
     from engine.graph._walks import search_from_hubs, strong_components, walk_from_hubs
     from engine.graph.kernels import call
@@ -91,7 +93,7 @@ def _by_chains(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
 def _through_hubs(
     sides: tuple[Arcs, ...], component: Ints, order: Ints, limit: int, search: Callable[..., bool]
 ) -> int | None:
-    """Return the bound by walks from and to hubs, None if it is above ``limit``.
+    """Return the bound from walks between each vertex and a hub, in both directions; None if it is above ``limit``.
 
     Args:
         sides: the arcs and, where they do not mirror each other, the reversed arcs.
@@ -113,7 +115,7 @@ def _through_hubs(
         return None
     passing = int(both[0].max() + both[1].max())
     through = np.zeros(len(sizes), np.int64)
-    if len(order) - sizes[largest] > len(sizes) - 1:  # another component has more than one vertex
+    if len(order) - sizes[largest] > len(sizes) - 1:  # a second component has more than one vertex
         both = _there_and_back(sides, component, np.delete(hubs, largest), limit, search)
         if both is None:
             return None
@@ -140,14 +142,15 @@ def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
     """Return the vertex of highest degree of each of ``count`` components."""
     by_degree = np.argsort(np.diff(arcs.indptr), kind="stable")
     hubs = np.empty(count, np.int64)
-    hubs[component[by_degree]] = by_degree  # the last write to a component stays
+    hubs[component[by_degree]] = by_degree  # of several writes to one component, the last one counts
     return hubs
 
 
 def _there_and_back(
     sides: tuple[Arcs, ...], component: Ints, hubs: npt.NDArray[np.int64], limit: int, search: Callable[..., bool]
 ) -> tuple[Lengths, Lengths] | None:
-    """Return lengths of walks from one of ``hubs`` and of walks to one; None where one is above ``limit``.
+    """Return lengths of walks from the hub to each vertex and back, inside its component; None if one is above
+    ``limit``.
 
     Args:
         sides: as in :func:`_through_hubs`.

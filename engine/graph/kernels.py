@@ -1,21 +1,20 @@
-"""The decorator of all kernels for processors: compiled by numba once a machine, then loaded in milliseconds.
+"""The decorator of all kernels for processors: compiled by numba once per machine, then loaded in milliseconds.
 
-numba's own cache first prepares everything that a compiler could need, SciPy included, which takes a hundred times as
-long as loading a kernel.  Here a kernel is looked for first, and the compiler is prepared only where one is missing
-(decision 107).  Each compiled form has a file of its own, named by all that it depends on, so that any number of
-processes may compile at once, and an edit of one kernel leaves no old form of another that calls it (decision 115).
-A kernel that somebody who may write there compiled beside the program, as the build of an image does, is found from a
-program that may not.  Where no folder can be written, kernels are compiled in each process.
+numba's own cache first loads everything that compiling could need, SciPy included, which takes a hundred times as long
+as loading a kernel.  This module first looks for a compiled kernel, and prepares the compiler only if there is none
+(decision 107).  Each compiled form has its own file, whose name is a hash of everything that the form depends on. So
+processes may compile at the same time, and after an edit of a kernel no outdated form of its callers is loaded
+(decision 115). Kernels compiled into the program's own folder, as by the build of an image, are also found by users who
+cannot write there.  If no folder can be written, kernels are compiled in each process.
 
-This replaces parts of numba that are not documented.  A version of numba that was not tested, or in which one of them
-has another form, gets ``numba.njit(cache=True)`` in their place: slower to load, otherwise the same.
+This replaces undocumented parts of numba.  With an untested or changed version of numba, ``numba.njit(cache=True)`` is
+used: kernels then load more slowly.
 
-Kernels are compiled for exactly this processor, or, where ``APSP_CPU_LEVEL`` says so, for the level that it has in
-common with others (``x86-64-v3``, ``x86-64-v4``; ``auto`` for the highest): an image is built with both, so that its
-kernels suit wherever it runs (decision 116).
+Kernels are compiled for exactly this processor, or for the level that ``APSP_CPU_LEVEL`` names: ``x86-64-v3``,
+``x86-64-v4``, or ``auto`` for the highest of this processor.  An image has kernels for both (decision 116).
 
-Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).  What takes Python itself
-less time than the compiler is called by :func:`call`, which compiles nothing.
+A caller can be told about a compilation that it waits for, or can refuse to wait (``engine.model.progress``).  Work
+that plain Python does in less time than compiling takes is called through :func:`call`, which compiles nothing.
 """
 
 # numba's own classes have no types
@@ -43,13 +42,14 @@ import numba
 from engine.model.progress import WAITING, NotCompiledError, only_ready
 from engine.model.system import signals_postponed
 
-#: Folder beside a kernel's file in which numba keeps it where it may write there.
+#: Folder, next to the source file of a kernel, in which numba keeps the compiled kernel if it can write there.
 BESIDE: Final = "__pycache__"
-#: Vertices and arcs up to which Python walks over a graph sooner than a kernel for that is compiled (decision 120).
+#: Up to this number of vertices and arcs, plain Python walks over a graph in less time than compiling a kernel takes
+#: (decision 120).
 PLAIN: Final = 50_000
 #: The last version of numba whose undocumented parts were compared with this module.
 TESTED: Final = (0, 68)
-#: Those parts, and the parameters of the functions among them.
+#: The undocumented parts of numba that this module uses, and the parameters of those that are functions.
 PARTS: Final = {
     "core.caching.CompileResultCacheImpl": ("py_func",),
     "core.caching._CacheLocator.get_cache_path": ("self",),
@@ -75,10 +75,10 @@ KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
 
 
 def is_known(version: str = numba.__version__) -> bool:
-    """Return whether numba has the parts that this module replaces, in the form that it knows.
+    """Return whether numba still has the parts that this module replaces, with the parameters in ``PARTS``.
 
     Args:
-        version: that of numba.
+        version: the version of numba.
     """
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) > TESTED:
@@ -97,7 +97,7 @@ def is_known(version: str = numba.__version__) -> bool:
 def _own_cache() -> bool:
     try:
         return is_known() and not numba.config.DISABLE_JIT
-    except Exception:  # whatever a changed library does when it is looked at
+    except Exception:  # looking at a changed library may raise anything
         return False
 
 
@@ -109,7 +109,7 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     """Return the decorator of a kernel.
 
     Args:
-        options: those of ``numba.njit``; ``cache`` is always on.
+        options: the options of ``numba.njit``; ``cache`` is always on.
     """
     options.pop("cache", None)
     return (lambda function: CompiledKernel(function, options).dispatcher) if OWN_CACHE else _by_numba(options)
@@ -126,10 +126,10 @@ def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
 
 
 def call(kernel: Any, *inputs: Any, work: int) -> Any:
-    """Call a kernel; where it was never compiled and there is little work, Python runs it as it is written.
+    """Call a kernel; if it is not compiled and there is little work, run its Python source instead.
 
     Args:
-        kernel: made by :func:`njit`; it must be deterministic, and call no kernel but such that call no further ones.
+        kernel: made by :func:`njit`; it must be deterministic, and kernels that it calls must call no further kernels.
         inputs: its arguments.
         work: vertices and arcs that it visits.
 
@@ -146,7 +146,7 @@ def call(kernel: Any, *inputs: Any, work: int) -> Any:
 
 
 def as_written(kernel: Any) -> Any:
-    """Return the Python function of a kernel, which calls those of other kernels.
+    """Return the Python function of a kernel, changed to call the Python functions of other kernels.
 
     Args:
         kernel: made by :func:`njit`.
@@ -157,19 +157,15 @@ def as_written(kernel: Any) -> Any:
 
 
 class CompiledKernel:
-    """A function, numba's dispatcher of it, and the files of its compiled forms.  It is the dispatcher's cache.
+    """A kernel: a function, numba's dispatcher for it, and the files of its compiled forms; the dispatcher's cache.
 
     Args:
         function: the kernel's Python function.
-        options: those of ``numba.njit``.
-
-    Attributes:
-        found: the forms that were found compiled, by their types as the list of kernels writes them.
+        options: the options of ``numba.njit``.
     """
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         self.function = function
-        self.found: set[str] = set()
         self.name = (function.__module__, function.__qualname__)
         self.dispatcher = numba.njit(**options)(function)
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
@@ -179,18 +175,18 @@ class CompiledKernel:
         self._writes = False
         self.dispatcher._cache = self
         self.dispatcher.compile = self.compile
-        # extensions of other packages define types that no kernel takes
+        # skip numba's hook that imports extensions of other packages: no kernel takes types that they define
         self.dispatcher._compilation_chain_init_hook = lambda: None
         KERNELS[self.name] = self
 
     def compile(self, signature: Any) -> Any:
-        """Load or compile the form for a signature, as the caller wants it (``engine.model.progress``).
+        """Load or compile the form for a signature; whether to wait for the compiler, ``engine.model.progress`` says.
 
         Args:
             signature: numba's types of the arguments.
 
         Raises:
-            NotCompiledError: it would have to be compiled, and the caller does not want to wait.
+            NotCompiledError: the form would have to be compiled, and the caller does not want to wait.
         """
         if not WAITING.compiling and WAITING.asked is not None:
             WAITING.asked(self.name, signature)
@@ -222,7 +218,7 @@ class CompiledKernel:
         return any((folder / name).exists() for folder in self._places())
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Load a form; None where it was never compiled, or its file is damaged.
+        """Load a compiled form; None if it was never compiled, or its file is damaged.
 
         Args:
             signature: numba's types of the arguments.
@@ -234,7 +230,7 @@ class CompiledKernel:
         rtsys.initialize(target)
         name, key = self._file(signature, target)
         for folder in self._places():
-            with contextlib.suppress(Exception):  # whatever a file can hold: the kernel is compiled again then
+            with contextlib.suppress(Exception):  # a damaged file may raise anything: the kernel is then compiled again
                 checked = (folder / name).read_bytes()
                 if hashlib.sha256(checked[32:]).digest() != checked[:32]:
                     continue
@@ -244,11 +240,11 @@ class CompiledKernel:
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep a form that was compiled, where a folder can be written; the solve goes on in any case.
+        """Save a form that was compiled; if no folder can be written, the solve goes on without saving it.
 
         Args:
             signature: numba's types of the arguments.
-            compiled: what numba compiled.
+            compiled: the result of numba's compiler.
         """
         from numba.core import serialize
 
@@ -260,12 +256,12 @@ class CompiledKernel:
         ):
             return
         name, key = self._file(signature, self.dispatcher.targetctx)
-        with contextlib.suppress(OSError):  # a full disk, above all
+        with contextlib.suppress(OSError):  # for example, the disk is full
             form = serialize.dumps((key, compiled._reduce()))
             _replace(places[0] / name, hashlib.sha256(form).digest() + form)
 
     def _places(self) -> tuple[Path, ...]:
-        """Return the folders of the files: the first one can be written, if any can."""
+        """Return the folders to look for files in; if any of them can be written, the first one can."""
         if self._folders is None:
             from numba.core import caching
 
@@ -278,7 +274,7 @@ class CompiledKernel:
         return self._folders
 
     def _file(self, signature: Any, target: Any) -> tuple[str, tuple[Any, ...]]:
-        """Return the name of the file of a form, and what it stands for."""
+        """Return the file name of a form, and the key that this name is a hash of."""
         python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
         stamp = (numba.__version__, python, self._options, _stamp(self.function))
         key = (*self.name, signature, target.codegen().magic_tuple(), stamp)
@@ -304,7 +300,7 @@ def is_loaded(package: str) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that others see as a whole or not at all."""
+    """Write a file atomically: other processes see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.part")
     try:
@@ -316,7 +312,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _stamp(function: Any) -> str:
-    """Return a hash of the sources and constants of a function and of all that it calls."""
+    """Return a hash of the sources and constants of a function and of all functions that it calls."""
     digest, seen = hashlib.sha256(), set[int]()
     waiting = [function]
     while waiting:
@@ -337,12 +333,12 @@ def _stamp(function: Any) -> str:
 
 
 def _is_own(part: Any) -> bool:
-    """Return whether ``part`` may change while numba, whose version is in the key, stays the same."""
+    """Return whether ``part`` can change without a new version of numba, which is already in the key."""
     return str(part.__module__).partition(".")[0] not in ("builtins", "llvmlite", "numba", "numpy")
 
 
 def _read(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of the globals and the outer variables that a function reads, ascending."""
+    """Yield names and values of the globals and outer variables that a function reads, in ascending order of names."""
     names, codes = set[str](), [function.__code__]
     while codes:
         code = codes.pop()
@@ -350,12 +346,12 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
         codes.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
     yield from ((name, function.__globals__[name]) for name in sorted(names & function.__globals__.keys()))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not assigned yet
+        with contextlib.suppress(ValueError):  # the outer variable is not assigned yet
             yield name, cell.cell_contents
 
 
 def _constant(value: Any) -> str:
-    """Return a text of a constant; of other objects their type and name, for their text may hold an address."""
+    """Return the text of a constant; for other objects type and name, as their text may contain a memory address."""
     if isinstance(value, (int, float, str, bytes, tuple, frozenset)) or hasattr(value, "dtype"):
         return repr(value)
     return f"{type(value).__name__} {getattr(value, '__name__', '')}"
@@ -364,19 +360,19 @@ def _constant(value: Any) -> str:
 @cache
 def _hashed(path: str) -> bytes:
     content = Path(path).read_bytes()
-    # what was imported from a file before it changed must not be kept as what the new file says
+    # a file that changed after this program began may differ from what was imported: a random hash, never loaded again
     return uuid.uuid4().bytes if Path(path).stat().st_ctime > _BEGUN else hashlib.sha256(content).digest()
 
 
 class _Unpickler(pickle.Unpickler):
-    """Rebuilds kernels without importing the modules of numba whose functions they call."""
+    """Loads pickled kernels without importing the numba modules whose functions the kernels call."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a name in the pickle stands for.
+        """Return the object that a name in the pickle refers to.
 
         Args:
-            module: its module.
-            name: its name there.
+            module: the module of the object.
+            name: its name in the module.
         """
         if (module, name) == ("numba.core.environment", "_rebuild_env"):
             return _environment
@@ -384,11 +380,11 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _environment(module: str, constants: Any, name: str) -> Any:
-    """Return the environment of a function: its constants, and of its globals only the name, which kernels never read.
+    """Return numba's environment of a function: its constants, and no globals but the name, as kernels never read them.
 
     Args:
         module: where the function was defined.
-        constants: what its compiled form refers to.
+        constants: the constants that the compiled form refers to.
         name: name of the environment.
     """
     from numba.core import environment

@@ -1,8 +1,8 @@
-"""Nested dissections by METIS, large ones in a process of their own.
+"""Nested dissections by METIS; large graphs are ordered in a separate process.
 
-METIS holds the interpreter's lock until it is done, which takes minutes for millions of vertices.  In the process of
-the solve no signal would be handled meanwhile, and no other thread would run, such as the one that renews a runner's
-lease.
+METIS holds the interpreter's lock until it ends, which takes minutes for millions of vertices.  Inside the solving
+process, no signal would be handled during that time, and no other thread would run, such as the one that renews a
+runner's lease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.errors import SolveFailed
 
 Ints = npt.NDArray[np.int32]
 
-#: Vertices and arcs that METIS orders in about a second; the other process takes a third of one to start.
+#: Vertices and arcs that METIS orders in about a second; starting the other process takes a third of a second.
 SHORT: Final = 2**19
 
 
@@ -36,12 +36,12 @@ def nested_dissection(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
         The vertices in the order of elimination, and the place of each vertex in it, shape (n,) each.
 
     Raises:
-        SolveFailed: the process ended without an order, probably for want of memory.
+        SolveFailed: the process ended without an order, probably because memory ran out.
     """
     if len(indptr) + len(heads) < SHORT or not sys.executable:
         return _dissect(indptr, heads)
     sizes = np.array([len(indptr), len(heads)], np.int64)
-    # -P: modules of this folder hide no others
+    # -P keeps this folder off the module search path, where its modules would hide others of the same name
     command = [sys.executable, "-P", __file__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603
         try:
@@ -68,10 +68,10 @@ def _dissect(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
 
 
 def main() -> None:
-    """Order the graph on the standard input, as the process that :func:`nested_dissection` starts."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a terminal; the parent decides what they mean
+    """Order the graph on the standard input; :func:`nested_dissection` starts this in a separate process."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all its processes; only the parent reacts
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":  # METIS notices nothing, so the system ends this process with its parent
+    if sys.platform == "linux":  # METIS never looks for the end of the parent, so the system kills this process then
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     rows, arcs = np.frombuffer(sys.stdin.buffer.read(16), np.int64)
     indptr, heads = (np.frombuffer(sys.stdin.buffer.read(4 * size), np.int32) for size in (rows, arcs))

@@ -1,4 +1,4 @@
-"""Vertex orders in which neighbours lie close together, and the number of hops that a graph spans."""
+"""Finds vertex orders in which neighbours lie close together, and the number of hops across a graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def near_places(indptr: npt.NDArray[np.int64], heads: Ints) -> Ints:
 
 
 def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) -> Ints:
-    """Number the vertices by recursive bisection (METIS), so that halves, quarters and parts lie together.
+    """Number the vertices by recursive bisection (METIS): each half, quarter and so on has consecutive numbers.
 
     A picture of a matrix in this order shows which regions are near and which are far.  Inside a part the order is that
     of :func:`near_places`.
@@ -55,12 +55,15 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
 
 
 def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
-    """Return the most hops from a vertex of highest degree to any vertex, which hints at the diameter."""
+    """Return the most hops from a vertex of highest degree to any vertex; the diameter in hops lies between that and
+    twice that in undirected graphs.
+    """
     return _hops(indptr, heads, searches=1)
 
 
 def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
-    """Return the arcs of some shortest path: at most the diameter in arcs, and seldom much less.
+    """Return the number of arcs of a certain shortest path (by arcs): at most the diameter in arcs, and seldom much
+    less.
 
     The search is breadth first from a vertex of highest degree, then twice from the farthest vertex found.
     """

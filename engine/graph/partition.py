@@ -1,17 +1,16 @@
 """Partition of a graph into nested parts with small separators, for the partitioned algorithm.
 
-A *part* is a set of vertices that are eliminated together.  Its *border* holds the later vertices that it touches once
-all earlier ones are eliminated.  Parts form a tree: the border of a part lies in the parts above it.  A path that
-leaves the part and everything below it passes through the border, which is all that ``engine.algorithms.partitioned``
-needs.
+A *part* is a set of vertices that are eliminated together.  Its *border* is the set of later vertices that are its
+neighbours once all earlier vertices are eliminated.  Parts form a tree: the border of a part lies in the parts above
+it.  A path that leaves the part and everything below it passes through the border, which is all that
+``engine.algorithms.partitioned`` needs.
 
 The order is nested dissection (George, "Nested dissection of a regular finite element mesh", 1973) by METIS (Karypis
-and Kumar 1998); vertices are then merged into parts while that lowers the cost.
+and Kumar 1998); vertices are then merged into parts as long as that lowers the cost.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 from engine.model.progress import NotCompiledError, only_ready
 from engine.planning import cost_dijkstra
-from engine.planning.constants import ENTRY_SECONDS, LATTICE
+from engine.planning.constants import ENTRY_SECONDS
 from storage.graph.cleaning import FEW_ARCS
 
 if TYPE_CHECKING:
@@ -45,21 +44,22 @@ WORTHWHILE: Final = 20.0
 LONG_WORTHWHILE: Final = 2.5
 #: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
 DEVICE_WORTHWHILE: Final = 1.0
-#: Seconds that looking for articulation vertices takes for each vertex and arc, and the share of the rest of the solve
-#: that this may take.
+#: Seconds that looking for articulation vertices takes for each vertex and arc; and the most that looking may take, as
+#: a share of the rest of the solve.
 LOOK_SECONDS: Final = 4e-9
 LOOK_SHARE: Final = 0.04
 #: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart at single vertices:
 #: they soon find that dense pieces cannot be divided.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
 BRIDGED_SECONDS: Final = 8e-8
-#: Arcs a vertex of a graph that has dense pieces; METIS takes ten times as long for the arcs of a sparse one, in vain.
+#: A graph has dense pieces if it has at least this many arcs per vertex.  For an arc of a sparser graph METIS takes ten
+#: times as long, and without success.
 DENSE_PIECES: Final = 16
-#: Pieces are closed at this share of the rate at which a whole graph is closed.
+#: Floyd-Warshall in pieces reaches this share of its rate in a whole graph.
 BRIDGED_RATE: Final = 0.5
 #: Finding parts takes at most this number of bytes for each entry of the borders of single vertices.
 ENTRY_BYTES: Final = 16
 
-#: Seconds that compiling the kernels of a partition takes, once a machine: no shorter solve waits for it.
+#: Seconds to compile the kernels of a partition, once per machine: solves that are predicted to be shorter do without.
 COMPILING_SECONDS: Final = 10.0
 
 Array = npt.NDArray[np.generic]
@@ -73,7 +73,7 @@ class Grain:
         width: columns that a product computes at once; narrower products are padded to a multiple of it.
         entry: cost of gathering an entry of a border.
         part: cost of beginning a product.
-        inside: cost of an update that is made once, before any row.
+        inside: cost of one of the updates that are made once, before any row.
     """
 
     width: int
@@ -143,7 +143,7 @@ class Parts:
         return size**3 + 2 * size**2 * depth + size * depth**2, size * depth * (self.widths() - size)
 
     def facts(self, grain: Grain, seconds: float) -> PartsFacts:
-        """Return the facts that planning needs; ``seconds`` is the time that finding the parts took."""
+        """Return the sizes and costs that planning needs; ``seconds`` is the time that finding the parts took."""
         size, depth, wide = self.sizes, self.depths, self.widths()
         padded = -(-size // grain.width) * grain.width
         overhead = grain.entry * depth.sum() + grain.part * np.count_nonzero(depth)
@@ -163,7 +163,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths that ``engine.algorithms.partitioned`` finds for each part before it sweeps.
+    """The lengths for each part that ``engine.algorithms.partitioned`` computes before it sweeps.
 
     Attributes:
         tables: for each part, shape (size, width): lengths from the part's vertices to the part itself and to all parts
@@ -178,14 +178,14 @@ class Lengths:
     flat: Array
 
 
-#: The step of each vertex, where each border begins, the borders, and the parent of each vertex.
+#: Four arrays: the step at which each vertex is eliminated, where each border begins, the borders, and the parents.
 Dissection = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
 def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     """Find the parts of a graph.
 
-    This takes about 5 microseconds a vertex and arc, and 20 bytes for each entry of the borders of single vertices.
+    This takes about 5 microseconds per vertex and arc, and 20 bytes for each entry of the borders of single vertices.
 
     Args:
         profile: the graph, which keeps its dissection and its parts.
@@ -221,7 +221,7 @@ def dissect(graph: Graph, most: int) -> Dissection | None:
 
 
 class _Pattern(NamedTuple):
-    """Which vertices are neighbours: compressed sparse rows, symmetric."""
+    """The neighbours of each vertex, symmetric, in compressed sparse rows."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int64]
@@ -253,23 +253,23 @@ def _nested_dissection(pattern: _Pattern) -> tuple[npt.NDArray[np.int32], npt.ND
 
 
 def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """Make a trial partition where one can pay.
+    """Make a trial partition if it may save more time than it takes.
 
-    Finding parts may take a small share of the time of ``plan``, and no row may take longer over parts than ``plan``
-    predicts.
+    The trial may take only a small share of the time of ``plan``, and it is given up once a row computed over the parts
+    would take longer than ``plan`` predicts.
 
     Args:
         profile: the graph.
-        problem: its facts.
+        problem: the problem that it poses.
         plan: the plan without a partition.
         machine: rates and memory.
 
     Returns:
-        ``problem`` with the facts of its parts, or with the reason why there are none.
+        ``problem`` with the sizes of its parts, or with the reason why there are none.
     """
     if problem.max_hops is not None or problem.parts is not None:
         return problem
-    work, saved = _work(plan), _saved(problem, plan, machine)
+    work, saved = _work(plan), saved_by_parts(problem, plan, machine)
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
@@ -282,52 +282,26 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         return replace(problem, no_parts=why)
 
 
-def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """Find how many arcs a sparse graph is across, where that may decide whether it is partitioned.
-
-    Searches by weights take longer on lattices, which have small separators besides.  So such a graph is partitioned
-    before searches are tried, whose rows would be lost.
-
-    Args:
-        profile: the graph.
-        problem: its facts.
-        plan: the plan without a partition.
-        machine: rates and memory.
-
-    Returns:
-        ``problem`` with the arcs across; ``problem`` itself where they were not looked for.
-    """
-    if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
-        return problem
-    took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    longest = replace(
-        problem, across=math.ceil(LATTICE * problem.n**0.5)
-    )  # of all lattices, searches take longest there
-    if _saved(problem, plan, machine, passes=cost_dijkstra.lattice_passes(longest)) < LONG_WORTHWHILE * took:
-        return problem
-    return replace(problem, across=profile.hops_across)
-
-
 def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
     """Partition a graph that falls into much smaller pieces at single vertices.
 
     Dense pieces that are joined by bridges, as in barbells and lollipops, are solved piece by piece in a fraction of
-    the time, and one pass over the arcs finds where they are joined.  This comes before any measurement on the machine,
-    which can take longer than such a solve.
+    the time, and one pass over the arcs finds the bridges.  This is done before any rate of the machine is measured,
+    because measuring can take longer than such a solve.
 
     Args:
         profile: the graph.
-        problem: its facts.
+        problem: the problem that it poses.
         plan: the plan without a partition.
         machine: rates and memory.
 
     Returns:
-        ``problem`` with the facts of its parts; ``problem`` itself where the pieces are not much smaller.
+        ``problem`` with the sizes of its parts; ``problem`` itself if the pieces are not much smaller than the graph.
     """
     if problem.max_hops is not None or problem.parts is not None or problem.arcs < DENSE_PIECES * problem.n:
         return problem
     if not any(phase.name == "relax" for phase in plan.phases):
-        return problem  # searches look at each arc once a source, whatever joins the pieces
+        return problem  # searches visit each arc once per source, so pieces do not make them faster
     work, size = _work(plan), problem.n + problem.arcs
     look = LOOK_SECONDS * (size + problem.arcs if problem.directed else size)
     if work * LOOK_SHARE < look or work < BRIDGED_SECONDS * size:
@@ -343,14 +317,14 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
 
 
 def _patience(work: float) -> AbstractContextManager[None]:
-    """Context manager: kernels are compiled for a solve of ``work`` seconds only if it takes as long; else
-    NotCompiledError is raised.
+    """Context manager: raise NotCompiledError instead of compiling kernels if a solve of ``work`` seconds is too
+    short.
     """
     return nullcontext() if work >= COMPILING_SECONDS else only_ready()
 
 
 def _cubes(graph: Graph) -> float:
-    """Return the sum of the cubes of the sizes of the pieces that hang together at single vertices."""
+    """Return the sum of the cubes of the sizes of the pieces into which single vertices divide the graph."""
     from engine.graph._elimination import block_cubes
     from engine.graph._walks import both_ways
     from engine.graph.kernels import call
@@ -366,12 +340,7 @@ def _work(plan: Plan) -> float:
     return sum(phase.seconds for phase in plan.phases if phase.name != "write")
 
 
-def is_lattice(problem: Problem) -> bool:
-    """Whether a graph is known to be as long as a lattice."""
-    return bool(problem.across >= max(1, LATTICE * math.sqrt(problem.n)))
-
-
-def _saved(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) -> float:
+def saved_by_parts(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) -> float:
     """Return the most seconds that parts can save: no sweep takes less than what each entry of the matrix takes.
 
     Args:
@@ -385,17 +354,19 @@ def _saved(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) 
 
 
 def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
-    """Return the entries of borders above which sweeping is slower than ``plan``, or finding them takes the memory."""
+    """Return the number of border entries above which sweeping is slower than ``plan``, or the borders exceed the
+    memory.
+    """
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
     most = int(_work(plan) / max(1, problem.rows) * rates[plan.dtype])
     return min(most, machine.memory // ENTRY_BYTES)
 
 
 def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: float) -> float:
-    """Return how many times as long as a trial the rest must take; ``found`` is how many times as long it takes."""
+    """Return the least ratio (rest of the solve) / (trial) at which a trial is worthwhile; ``found`` is the ratio."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
-    if LONG_WORTHWHILE <= found < WORTHWHILE and is_lattice(replace(problem, across=profile.hops_across)):
+    if LONG_WORTHWHILE <= found < WORTHWHILE and cost_dijkstra.is_lattice(replace(problem, across=profile.hops_across)):
         return LONG_WORTHWHILE
     return WORTHWHILE
 
@@ -405,12 +376,12 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
 
     Args:
         profile: the graph.
-        problem: its facts.
+        problem: the problem that it poses.
         most: most entries of the borders of all single vertices.
         device: whether parts that suit a GPU are wanted, too.
 
     Returns:
-        ``problem`` with the facts of its parts, or with the reason why there are none.
+        ``problem`` with the sizes of its parts, or with the reason why there are none.
     """
     began = time.perf_counter()
     parts = find_parts(profile, CPU_GRAIN, most)

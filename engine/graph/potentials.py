@@ -21,11 +21,11 @@ from storage.graph.graph import Graph
 Potentials = npt.NDArray[Any]
 
 #: A cycle of float weights counts as negative when its sum lies below -TOLERANCE times its sum of |w|: 64 units of
-#: rounding, since 0.1 + 0.2 - 0.3, or logarithms that cancel on paper, must not be taken for a negative cycle.
+#: rounding, because 0.1 + 0.2 - 0.3, or logarithms whose exact sum is 0, must not be taken for a negative cycle.
 TOLERANCE: Final = 2.0**-46
 #: The least relative amount by which a float label falls: 4 units of rounding.
 _SLACK: Final = 2.0**-50
-#: Arcs that are scanned, in about a second, before the monitor is asked whether to stop; signals come then, too.
+#: After scanning this many arcs, about a second's work, the monitor is asked whether to stop, and signals are handled.
 SLICE: Final = 2**23
 
 
@@ -34,11 +34,11 @@ def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
 
     h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  The
     inequality is exact for integers.  For floats it holds within rounding (2^-46 of |h| and |w|), and
-    ``reduced_weights`` clamps the rest to 0.
+    ``reduced_weights`` sets what rounding left below zero to 0.
 
     Args:
         graph: the graph.
-        monitor: is asked whether to stop; None for nobody.
+        monitor: asked whether to stop; None never to stop.
 
     Returns:
         h, int64 or float64, shape (n,).
@@ -68,8 +68,8 @@ def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
     begin, monitor = np.zeros(graph.n, np.bool_), monitor or Monitor()
     slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
     arcs = (graph.indptr, graph.heads, graph.weights)
-    # Integers need one turn.  A float label that falls by less than the slack is not scanned again, so arcs may remain
-    # that can still lower a label; they are tried again with twice the slack each time, which ends the loop.
+    # For integers this loop runs once.  A float label that falls by less than the slack is not scanned again, so some
+    # arcs may still lower a label; each further pass tries them with twice the slack, so the loop ends.
     while mark_tails(*arcs, h, slack, begin):
         tree, queue = begin_labels(graph.n, begin)
         while queue[2][1] > 0:
@@ -84,9 +84,9 @@ def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
 def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
     """Return the reduced weights w + h[u] - h[v], int64 or float64, shape (arcs,); none is below zero.
 
-    The potentials are subtracted from each other first.  Their difference is rounded little, and the same difference is
-    taken off again later (:func:`engine.rows.dense.write_rows`), so that small weights survive next to large
-    potentials. Values that rounding left below zero become 0.
+    The difference of the two potentials is computed first: it has a small rounding error, and later exactly the same
+    difference is subtracted again (:func:`engine.rows.dense.write_rows`), so that small weights stay exact next to
+    large potentials. Values that rounding left below zero become 0.
     """
     falls = np.repeat(h, np.diff(graph.indptr))
     falls -= h[graph.heads]

@@ -1,8 +1,8 @@
-"""The facts of one graph, each found when it is first asked for and then kept.
+"""Caches what the engine computes about one graph; each value is computed when it is first needed.
 
-A profile is passed along from planning to solving, so that both use the same facts, and what takes long (potentials, a
-dissection) is found once.  Planning, every executor and checkpoints ask it whether products relax reduced weights,
-because lengths over reduced weights and true lengths must never be mixed.
+A profile is passed from planning to solving, so that both use the same values, and potentials and dissections, which
+take long, are computed only once.  Planning, every executor and checkpoints ask it whether products relax reduced
+weights, because lengths over reduced weights and true lengths must never be mixed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from storage.graph.graph import Graph
 
 
 class GraphProfile:
-    """One graph and its facts.  Not thread-safe.
+    """One graph, and what was computed about it.  Not thread-safe.
 
     Attributes:
         graph: the graph.
         reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None where the weights
             are the graph's own.
-        known: rows that were found while planning; None where there are none.
+        known: rows that trials computed during planning; None if there are none.
         found_parts: the parts that were found, by their grain.
     """
 
@@ -74,7 +74,7 @@ class GraphProfile:
         return find_potentials(self.graph)
 
     def find_potentials(self, monitor: Monitor) -> Potentials:
-        """Return the potentials as a phase of a solve; ``monitor`` receives the progress, in arcs.
+        """Find the potentials as a phase of a solve, and return them; ``monitor`` receives the progress, in arcs.
 
         Raises:
             NegativeCycle, InvalidRequest: as ``potentials``.
@@ -117,7 +117,7 @@ class GraphProfile:
         return needs_potentials(kind, negative=True, integral=integral, bound=bound)
 
     def for_products(self, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> GraphProfile:
-        """Return the graph in the form in which products relax it: reduced by potentials where they need that.
+        """Return the graph whose weights products relax: reduced by potentials if that is needed, else unchanged.
 
         Args:
             kind: the working type.
@@ -125,7 +125,7 @@ class GraphProfile:
             max_hops: most arcs of a path; None for no limit.
 
         Raises:
-            NegativeCycle, InvalidRequest: as ``potentials``, which are found only where they are needed.
+            NegativeCycle, InvalidRequest: as ``potentials``, which are computed only if they are needed.
             Cancelled: the monitor asked to stop.
         """
         return self.reweighted(monitor) if self.holds_reduced(kind, max_hops) else self
@@ -134,7 +134,7 @@ class GraphProfile:
 
     @cached_property
     def arcs(self) -> Arcs:
-        """The arcs in the form that searches take; they keep what a device makes of them."""
+        """The arcs as searches take them; the object also caches the copies that devices make of them."""
         graph, mirrored = self.graph, self.reduced_by is None and not self.graph.directed
         return Arcs(graph.indptr, graph.heads, graph.weights, self.reduced_by, mirrored=mirrored)
 
@@ -153,16 +153,20 @@ class GraphProfile:
         return GraphProfile(opened(self.graph))
 
     def open(self, asked: Rectangle) -> tuple[GraphProfile, Rectangle]:
-        """Return the opened graph and its rectangle (``engine.graph.terminals``); both as given without terminals."""
+        """Return the opened graph and its rectangle (``engine.graph.terminals``); without terminals, this profile and
+        ``asked``.
+        """
         return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
 
     @property
     def dissected(self) -> bool:
-        """Whether a nested dissection is known already."""
+        """Whether a nested dissection was computed already."""
         return self._dissected[1] is not None
 
     def dissection(self, most: int) -> Dissection | None:
-        """Return a nested dissection; None if its borders have more than ``most`` entries and none is known yet."""
+        """Return the nested dissection, cached if there is one; None if its borders would have more than ``most``
+        entries.
+        """
         tried, found = self._dissected
         if found is None and tried < most:
             found = dissect(self.graph, most)
@@ -172,5 +176,5 @@ class GraphProfile:
     def parts(self, grain: Grain) -> Parts:
         """Return the parts of the graph, however large their borders are."""
         parts = find_parts(self, grain, self.graph.n**2)
-        assert parts is not None  # there cannot be more entries than that
+        assert parts is not None  # the limit is the largest possible number of entries
         return parts

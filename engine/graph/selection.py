@@ -1,7 +1,7 @@
 """The selected part of the matrix: rows are sources, columns are targets, and the cutoff limits the entries.
 
-The cutoff applies to the stored value: it is rounded to the type of the distances, and an entry stays where the stored
-distance is not greater.  So every algorithm keeps the same entries, except where the rounding of sums differs.
+The cutoff is rounded to the type of the distances, and an entry is kept if its stored, rounded distance is not
+greater.  So every algorithm keeps the same entries, except where the rounding of sums differs.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Rectangle:
 
     @property
     def narrow(self) -> bool:
-        """Whether rows of all distances have to be cut: in their columns, or at the cutoff."""
+        """Whether complete rows have to be reduced: to the target columns, or to entries within the cutoff."""
         return self.targets is not None or self.cutoff is not None
 
 
 class Narrow:
-    """A sink that takes rows of all ``n`` distances and passes on the entries of the targets within the cutoff.
+    """A sink that takes rows of all ``n`` distances and passes on the columns of the targets, cut off at the cutoff.
 
     It is thread-safe if the inner sink is.
     """
@@ -84,7 +84,7 @@ class Narrow:
         self.tile = (sink.tile[0], max(1, rectangle.n))
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Cut whole rows and pass them on; ``block`` itself stays unchanged.
+        """Reduce whole rows and pass them on; ``block`` itself stays unchanged.
 
         Args:
             row: matrix row of the block's first entry.
@@ -108,7 +108,9 @@ def end_at(block: Array, cutoff: float) -> Array:
 
 
 def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
-    """Return the smallest value of a working type beyond ``cutoff`` rounded to the type, at most *unreachable*."""
+    """Return the smallest value of a working type that is greater than the rounded ``cutoff``; at most
+    *unreachable*.
+    """
     kind = work_type(dtype)
     if kind.integer:
         return kind.dtype.type(min(math.floor(cutoff) + 1, int(kind.unreachable)))

@@ -1,6 +1,6 @@
 """Terminals are vertices where paths may begin and end, but not pass through: the zone centroids of traffic networks.
 
-Algorithms need no case for them, because the graph is *opened* before it is solved.  Each of the first
+Algorithms need no special case for terminals, because the graph is *opened* before it is solved.  Each of the first
 ``Graph.terminals`` vertices, c, keeps its arcs out.  The arcs into c lead to a new vertex n + c instead, its arrival,
 which has no arcs out.  An arc of length zero from c to its arrival makes the distance from c to itself 0.  The wanted
 matrix is then a rectangle of the opened graph's matrix: rows are the vertices, columns the vertices with arrivals in

@@ -1,7 +1,7 @@
-"""Reversed arcs: for searches that begin at the targets where there are fewer of them, and for steps against the arcs.
+"""Reverses arcs, for searches from the targets if these are fewer than the sources, and for walks against the arcs.
 
-d(u, v) along the arcs is d(v, u) along the reversed arcs, so one search a target finds the rectangle transposed.  Sums
-of floats then begin at the target: their last bits may differ from those of searches from the source.
+d(u, v) along the arcs is d(v, u) along the reversed arcs, so one search per target finds the rectangle transposed.
+Sums of floats then begin at the target: their last bits may differ from those of searches from the source.
 """
 
 from __future__ import annotations

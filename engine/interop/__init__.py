@@ -1,1 +1,1 @@
-"""Functions of other libraries (SciPy's csgraph, NetworkX), with their signatures, answered by this engine."""
+"""Functions with the signatures of other libraries (SciPy's csgraph, NetworkX), computed by this engine."""

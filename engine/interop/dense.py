@@ -1,4 +1,4 @@
-"""The graph of a dense matrix of arcs, in two compiled passes that all threads share."""
+"""Makes a graph from a dense matrix of arcs, in two compiled passes that all threads share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Entries below which NumPy is done before threads are awake and kernels loaded.
+#: Below this number of entries NumPy is faster than waking threads and loading kernels.
 FEW: Final = 2**18
-#: Rows that a thread takes at a time hold about so many entries.
+#: Number of entries, approximately, in the rows that a thread takes at a time.
 PIECE: Final = 2**17
-#: Whole numbers up to this one are exact in float64.
+#: Up to this number, whole numbers are exact in float64.
 EXACT: Final = 2.0**53
 
 
@@ -29,8 +29,8 @@ def graph_of_dense(dense: Floats) -> Graph | None:
         dense: shape (n, n).
 
     Returns:
-        What ``storage.graph.ordered.build_from_rows`` returns for these entries; None where the matrix is small, has no
-        arc, or has a negative loop, so that a message has to be found.
+        What ``storage.graph.ordered.build_from_rows`` returns for these entries; None if the matrix is small, has no
+        arc, or has a negative loop; the caller then uses that function, which also words the error.
     """
     if dense.size < FEW:
         return None

@@ -9,15 +9,15 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def count_arcs(dense, first, last, counts, facts):  # type: ignore[no-untyped-def]
-    """Count the arcs of some rows; zeros, NaN, infinities and loops are none.
+    """Count the arcs of some rows; zeros, NaN, infinities and loops do not count as arcs.
 
     Args:
         dense: float64, shape (n, n).
         first: the first row.
         last: one past the last row.
         counts: int64, shape (n,), receives the arcs of each row.
-        facts: float64, shape (n, 4), receives of each row the least and the largest weight (0 if it has none), whether
-            one is no whole number, and whether the loop is negative.
+        facts: float64, shape (n, 4), receives for each row the least and the largest weight (0 without arcs), whether
+            some weight is not a whole number, and whether the loop is negative.
     """
     for u in range(first, last):
         count, low, high, broken = 0, 0.0, 0.0, 0

@@ -45,7 +45,7 @@ class BackendGraph:
         return bool(self.original.is_directed())
 
     def is_multigraph(self) -> bool:
-        """Return whether parallel edges are allowed; the shortest of them counts."""
+        """Return whether parallel edges are allowed; of several between two vertices the shortest counts."""
         return bool(self.original.is_multigraph())
 
     @cached_property
@@ -85,7 +85,7 @@ class Weighted:
         return self.graph.arcs > 0 and bool(self.graph.weights.min() < 0)
 
     def nonnegative(self) -> Weighted:
-        """Return this object; negative arcs are left to NetworkX in functions that do not expect them.
+        """Return this object, for functions that do not expect negative arcs; NetworkX then handles such graphs.
 
         Raises:
             NotImplementedError: some arc is negative.
@@ -110,11 +110,11 @@ class Weighted:
         return replace(self.graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights)  # type: ignore[arg-type]
 
     def statistics(self, *, inward: bool = False, inverse: bool = False) -> RowStatistics:
-        """Return the facts of each row, without holding the matrix.
+        """Return statistics of each row (reached vertices, sums, largest distances), without holding the matrix.
 
         Args:
-            inward: of each column instead.
-            inverse: with the sums of 1 / distance.
+            inward: whether to return those of each column instead.
+            inverse: whether to add the sums of 1 / distance.
         """
         with exceptions():
             return gather(self.reversed() if inward else self.graph, inverse=inverse)
@@ -127,7 +127,7 @@ class Weighted:
             cutoff: the largest length; None for all vertices that are reached.
 
         Returns:
-            Their indices, and their names with their lengths.
+            The indices of these vertices, and a dictionary from their names to their lengths.
         """
         near = np.flatnonzero(row < np.inf if cutoff is None else row <= cutoff)
         near = near[np.argsort(row[near], kind="stable")]
@@ -136,7 +136,7 @@ class Weighted:
 
     def rows(self, *, trees: bool = False) -> Iterator[tuple[range, Floats, npt.NDArray[np.int32] | None]]:
         """Yield rows of distances, with predecessors if ``trees``, some rows at a time."""
-        n, profile = self.graph.n, GraphProfile(self.graph)  # the facts of the graph are found once
+        n, profile = self.graph.n, GraphProfile(self.graph)  # so that planning analyses the graph only once
         height = max(1, _ENTRIES // n)
         for first in range(0, n, height):
             some = range(first, min(n, first + height))
@@ -148,7 +148,7 @@ class Weighted:
 def _columns(
     original: Any, nodes: list[Node], weight: Any
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[Any] | None]:
-    """Read the adjacency of a NetworkX graph in few calls, none of them for a single edge.
+    """Read the adjacency of a NetworkX graph in few calls, without one call for each edge.
 
     Args:
         original: the NetworkX graph.
@@ -173,7 +173,7 @@ def _columns(
 
 
 def _values(edges: list[dict[Any, Any]], weight: Any) -> list[Any]:
-    """Return the value of each edge, 1 where it has none; where all have one, the interpreter is left once."""
+    """Return the value of each edge, 1 for an edge without one; fast if all edges have values."""
     try:
         return list(map(itemgetter(weight), edges))
     except KeyError:
@@ -217,7 +217,7 @@ class NetworkXBackend:
 
     @staticmethod
     def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-        """Return True if the backend can answer a call, else the reason.
+        """Return True if the backend can answer a call, else the reason why not.
 
         Args:
             name: the function.
@@ -238,7 +238,7 @@ class NetworkXBackend:
 
 
 def answers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make ``function`` part of the backend, under its name, and count its answers."""
+    """Decorator: make ``function`` part of the backend, under its own name, and count its calls."""
 
     @wraps(function)
     def call(G: Any, *args: Any, **kwargs: Any) -> Any:
@@ -257,7 +257,7 @@ def walk(nodes: list[Node], sources: list[int], wanted: list[int], tree: list[in
         nodes: names of the vertices.
         sources: vertex indices where paths begin.
         wanted: vertex indices where paths end.
-        tree: for each vertex, the vertex before it on its path.
+        tree: for each vertex, the previous vertex on its path.
 
     Returns:
         For each of ``wanted`` the path from the nearest source, as names.

@@ -148,7 +148,7 @@ def average_shortest_path_length(G: BackendGraph, weight: Any = None, method: st
 
 @answers
 def wiener_index(G: BackendGraph, weight: Any = None) -> Any:
-    """Return the sum of the lengths of all pairs, each unordered pair once where edges have no direction."""
+    """Return the sum of the lengths of all pairs; in undirected graphs each unordered pair counts once."""
     weighted = G.under(weight).nonnegative()
     facts = weighted.statistics()
     if not _connected(weighted, facts):
@@ -167,7 +167,8 @@ def global_efficiency(G: BackendGraph) -> float:
     return math.fsum(facts.inverse) / (n * (n - 1)) if n > 1 else 0
 
 
-#: Most vertices of one union of neighbourhoods, unless a single neighbourhood has more: all of its pairs are looked at.
+#: Most vertices in a union of neighbourhoods that are searched together, as all its pairs are searched; a single larger
+#: neighbourhood is a union of its own.
 _UNION: Final = 2048
 
 
@@ -187,7 +188,7 @@ def local_efficiency(G: BackendGraph) -> float:
 
 
 def _unions(around: list[list[int]]) -> Iterator[list[list[int]]]:
-    """Neighbourhoods in groups that are searched together as one graph of up to ``_UNION`` vertices."""
+    """Yield groups of neighbourhoods that are searched together, as one graph of up to ``_UNION`` vertices."""
     group: list[list[int]] = []
     for near in around:
         if group and sum(map(len, group)) + len(near) > _UNION:
@@ -199,7 +200,7 @@ def _unions(around: list[list[int]]) -> Iterator[list[list[int]]]:
 
 
 def _efficiencies(adjacency: Any, group: list[list[int]]) -> float:
-    """The sum of the efficiencies of the graphs that each list of vertices induces."""
+    """Return the sum of the efficiencies of the subgraphs that the lists of vertices induce."""
     parts = [adjacency[near][:, near].tocoo() for near in group]
     sizes = np.array([len(near) for near in group])
     first = np.concatenate([[0], np.cumsum(sizes)])
@@ -236,7 +237,7 @@ def closeness_centrality(
         G: a NetworkX graph.
         u: None; a single vertex is left to NetworkX.
         distance: key of the weights; None counts every edge as 1.
-        wf_improved: scale by the share of vertices that are reached.
+        wf_improved: whether to multiply by the share of vertices that are reached.
     """
     if u is not None:
         raise NotImplementedError("one vertex")

@@ -23,7 +23,9 @@ Paths = dict[Node, list[Node]]
 
 
 def _indices(G: BackendGraph, sources: Iterable[Node], message: str) -> list[int]:
-    """Return the indices of ``sources``; NodeNotFound with ``message``, which holds {}, names the first unknown one."""
+    """Return the indices of ``sources``; for the first unknown one raise NodeNotFound with ``message``, whose {} it
+    fills.
+    """
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         raise NotImplementedError("sources that are no collection of vertices")
     wanted = list(dict.fromkeys(sources))
@@ -37,7 +39,9 @@ def _indices(G: BackendGraph, sources: Iterable[Node], message: str) -> list[int
 def _search(
     weighted: Weighted, sources: list[int], *, paths: bool, cutoff: float | None = None, inward: bool = False
 ) -> tuple[Lengths, Paths]:
-    """Return lengths from the nearest of ``sources`` (to it with ``inward``) for each vertex, and paths if wanted."""
+    """Return lengths from the nearest of ``sources`` to each vertex (with ``inward``, from each vertex to it), and
+    paths if wanted.
+    """
     graph = weighted.reversed() if inward else weighted.graph
     with exceptions():
         row, tree, _ = _nearest(graph, np.array(sources), paths=paths)

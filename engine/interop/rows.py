@@ -1,4 +1,6 @@
-"""Rows of distances in memory for the interfaces of other libraries: float64 with +inf, trees, or facts of rows."""
+"""Computes rows of distances in memory for the interfaces of other libraries: as float64 with +inf, with trees, or only
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from storage.graph.graph import Graph, build_graph
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int32]
 
-#: What stands for "no predecessor".
+#: The number that means "no predecessor".
 NONE: Final = -9999
 
 
@@ -31,12 +33,12 @@ def distance_rows(
 ) -> tuple[Floats, Indices | None]:
     """Find rows of distances, and predecessors if wanted.
 
-    Predecessors come from tight arcs.  Sums of whole numbers are exact in every algorithm.  Sums of fractions are tight
-    only if they are added in order along a path, so predecessors of fractions need searches, over reduced weights if
-    arcs are negative.
+    Predecessors are found over tight arcs, on which distance plus weight is exactly the next distance.  Sums of whole
+    numbers are exact in every algorithm.  Sums of fractions agree exactly only if they are added in order along a path,
+    so predecessors of fractions need searches, over reduced weights if arcs are negative.
 
     Args:
-        graph: the graph, or its profile, which keeps what is found for further rows.
+        graph: the graph, or its profile, which caches what further calls can use.
         rows: sources, vertex indices, ascending.
         trees: also return predecessors.
         algorithm: name, or ``auto``.
@@ -52,7 +54,7 @@ def distance_rows(
         algorithm = "dijkstra"
         if not profile.nonnegative:
             potentials = profile.potentials
-            profile = GraphProfile(profile.reduced(potentials).graph)  # its lengths are reduced, too
+            profile = GraphProfile(profile.reduced(potentials).graph)  # lengths found in it are reduced, too
     distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
         _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind))
@@ -67,9 +69,8 @@ def nearest_row(
 ) -> tuple[Floats, Indices | None, Indices | None]:
     """Find the distances from the nearest of several sources.
 
-    Where no arc is negative, SciPy searches: planning, which pays for many rows, would take longer than one search.
-    Otherwise the distances are one row of the graph with an additional vertex, from which arcs of length zero lead to
-    all sources.
+    If no arc is negative, SciPy searches, because planning would take longer than a single search. Otherwise the
+    distances are one row of the graph with an additional vertex, from which arcs of length zero lead to all sources.
 
     Args:
         graph: the graph.
@@ -77,8 +78,9 @@ def nearest_row(
         trees: also return predecessors and origins.
 
     Returns:
-        Distances, shape (n,); with ``trees`` the vertex before each on its path, and the source where that path begins,
-        both int32, shape (n,), with ``NONE`` where there is no path (and before a source).
+        Distances, shape (n,).  With ``trees`` also the previous vertex on the path to each vertex, and the source where
+        that path begins; both int32, shape (n,), with ``NONE`` where there is no path (and as the predecessor of a
+        source).
 
     Raises:
         NegativeCycle: the graph has one.
@@ -108,7 +110,7 @@ def _sums_fit(graph: Graph) -> bool:
 
 
 def _origins(before: Indices, root: int) -> Indices:
-    """Return the source where each vertex's path begins, ``NONE`` without a path, by doubling the steps back."""
+    """Return the source where each vertex's path begins, ``NONE`` without a path, by pointer doubling."""
     vertex = np.arange(len(before), dtype=np.int32)
     at = np.where((before == root) | (before == NONE), vertex, before)
     while True:
@@ -121,13 +123,13 @@ def _origins(before: Indices, root: int) -> Indices:
 
 @dataclass
 class RowStatistics:
-    """Facts of each row without the source itself; this is also the sink that gathers them from whole rows.
+    """Statistics of each row, the source itself left out; also the sink that gathers them from whole rows.
 
     Attributes:
         reached: vertices with a finite distance, shape (n,).
         sums: sums of finite distances, shape (n,).
         largest: largest finite distances, shape (n,); 0 where no vertex is reached.
-        inverse: sums of 1 / distance over distances that are not zero, shape (n,); empty where they are not asked for.
+        inverse: sums of 1 / distance over distances that are not zero, shape (n,); empty unless they were asked for.
         tile: rows and columns of the blocks that suit the sink best.
     """
 
@@ -155,7 +157,9 @@ class RowStatistics:
 
 
 def gather(graph: Graph, *, inverse: bool = False) -> RowStatistics:
-    """Return the facts of every row of the matrix, with the inverse sums if asked, without holding the matrix."""
+    """Return the statistics of every row of the matrix, with ``inverse`` also the inverse sums, without holding the
+    matrix.
+    """
     n = graph.n
     facts = RowStatistics(
         np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n if inverse else 0), (64, max(1, n))

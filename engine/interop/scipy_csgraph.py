@@ -4,8 +4,8 @@ Signatures, semantics and results are SciPy's: float64 distances, +inf where the
 -9999 for none, explicit zeros of a sparse matrix as arcs of length zero, zeros, NaN and inf of a dense one as no arc.
 Whole weights are summed exactly, whatever their size up to 2^53; other weights in float64.
 
-``method`` (and the name of a function) says which algorithm is preferred; distances do not depend on it, and where
-predecessors of fractional weights are wanted the searches answer, because their sums are tight arc by arc.
+``method`` (and the name of a function) says which algorithm is preferred; distances do not depend on it.  If
+predecessors are wanted and weights are fractional, searches are used, because only their sums agree exactly arc by arc.
 ``overwrite`` is accepted and never used: the input is left alone.
 """
 
@@ -39,14 +39,14 @@ def shortest_path(
     overwrite: bool = False,  # noqa: ARG001 - SciPy's signature
     indices: Any = None,
 ) -> Any:
-    """Lengths of shortest paths, as ``scipy.sparse.csgraph.shortest_path``.
+    """Return lengths of shortest paths, as ``scipy.sparse.csgraph.shortest_path`` does.
 
     Args:
         csgraph: n x n, dense, masked or sparse.
         method: ``auto``, ``FW``, ``D``, ``BF`` or ``J``.
         directed: False lets every arc be walked both ways; of two arcs between a pair the shorter counts.
         return_predecessors: return (distances, predecessors).
-        unweighted: count arcs.
+        unweighted: count arcs instead of adding weights.
         overwrite: without effect.
         indices: sources, an integer array of any shape, or None for all; not together with ``FW``.
 
@@ -132,12 +132,12 @@ def dijkstra(
     limit: float = np.inf,
     min_only: bool = False,
 ) -> Any:
-    """As ``scipy.sparse.csgraph.dijkstra``; where arcs are negative it warns, like SciPy, and yet answers right.
+    """Answer as ``scipy.sparse.csgraph.dijkstra``; if arcs are negative, warn like SciPy, but return right distances.
 
     Args:
         csgraph, directed, indices, return_predecessors, unweighted: as in :func:`shortest_path`.
         limit: distances beyond it count as no path.
-        min_only: for each vertex the distance from the nearest source only, shape (n,).
+        min_only: return only the distance of each vertex from its nearest source, shape (n,).
 
     Returns:
         As :func:`shortest_path`; with ``min_only`` and predecessors (distances, predecessors, sources), each (n,).
@@ -154,7 +154,9 @@ def dijkstra(
 
 def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     """Return the clean graph of SciPy's input."""
-    if not issparse(csgraph) and hasattr(csgraph, "to_scipy_sparse"):  # pydata/sparse; its fill value means no arc
+    if not issparse(csgraph) and hasattr(
+        csgraph, "to_scipy_sparse"
+    ):  # an array of pydata/sparse, whose fill value means no arc
         csgraph = csgraph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
     if issparse(csgraph):
         arcs = csr_array(csgraph)
@@ -203,7 +205,9 @@ def _answered(call: Callable[[], T]) -> T:
 
 
 def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Return the vertex indices, flat, and their original shape; negative ones count from the end, as in SciPy."""
+    """Return the vertex indices, flattened, and their original shape; negative indices count from the end, as in
+    SciPy.
+    """
     if indices is None:
         return np.arange(n), (n,)
     asked = np.asarray(indices)

@@ -1,1 +1,1 @@
-"""Plain data and protocols that all of the engine shares.  The modules here import nothing else of the engine."""
+"""Plain data and protocols that the whole engine shares.  The modules here import no other part of the engine."""

@@ -1,7 +1,7 @@
 """The algorithms by name: what people call them, how they finish rows, and what makes them unsuitable for a problem.
 
-The page, the command line and the API take their choices from here.  What each costs stands in ``engine.planning``,
-and how each runs in ``engine.algorithms`` and ``engine.execution``; tests compare the names.
+The page, the command line and the API take their choices from here.  ``engine.planning`` predicts what each algorithm
+costs, and ``engine.algorithms`` and ``engine.execution`` run it; tests check that the names are the same there.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class Algorithm:
 
     Attributes:
         name: as in options, plans and stores.
-        title: as people call it.
+        title: the name that people see.
         by_rows: it finishes one row after the other, so finished rows need not be computed again after a stop; the
             others work on the whole matrix until the end.
-        searches: on processors it stops at the targets and the cutoff; the others compute whole rows.
+        searches: on processors it ends a search when all targets are found, or at the cutoff; the others compute whole
+            rows.
         unsuitable: why it cannot answer a problem without a limit on hops; None if it can.
     """
 
@@ -62,7 +63,7 @@ class Algorithm:
     unsuitable: Callable[[Problem], str | None] = _never
 
 
-#: In the order in which messages and forms list them.
+#: All algorithms, in the order in which messages and forms list them.
 ALGORITHMS: Final = {
     algorithm.name: algorithm
     for algorithm in (
@@ -79,12 +80,14 @@ ALGORITHMS: Final = {
 
 
 def by_rows(name: str) -> bool:
-    """Whether an algorithm finishes one row after the other, so that finished rows need not be computed again."""
+    """Return whether an algorithm finishes one row after the other, so that a resumed solve need not repeat finished
+    rows.
+    """
     return name not in ALGORITHMS or ALGORITHMS[name].by_rows
 
 
 def unsuitable(name: str, problem: Problem) -> str | None:
-    """Why an algorithm cannot answer ``problem`` on any machine; None if it can."""
+    """Return why an algorithm cannot solve ``problem`` on any machine; None if it can."""
     if problem.max_hops is not None and name != "repeated-squaring":
         return f"only repeated-squaring limits paths to {problem.max_hops} hops"
     return ALGORITHMS[name].unsuitable(problem)

@@ -17,7 +17,7 @@ from engine.model.rows import FoundFacts, KnownRows
 
 Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
-#: Told of the rows of a batch that are finished, and of their facts, None where they are not known.
+#: Called with the rows of a batch that are finished, and with their facts; None if the facts are not known.
 RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]
 
 
@@ -30,7 +30,7 @@ class Arcs:
         heads: int32, shape (arcs,).
         weights: shape (arcs,).
         potentials: float64 or int64, shape (n,): h, where ``weights`` are the reduced weights w + h[u] - h[v]; the
-            search then writes d - h[source] + h[target] (Johnson 1977).  None where the weights are the graph's own.
+            search then writes d - h[source] + h[target] (Johnson 1977).  None if the weights are the graph's own.
         mirrored: promises that the heads of each vertex ascend, and that each arc has a reverse of the same weight;
             False where that is not known.
     """
@@ -43,7 +43,7 @@ class Arcs:
     _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def form(self, make: Callable[[Arcs], _Form]) -> _Form:
-        """Return what ``make`` makes of these arcs; it is made at the first call and kept as long as the arcs."""
+        """Return ``make(self)``, computed at the first call and kept as long as these arcs."""
         if make not in self._forms:
             self._forms[make] = make(self)
         return self._forms[make]  # type: ignore[no-any-return]
@@ -73,15 +73,15 @@ class RowSearches(Protocol):
 
 @dataclass(frozen=True)
 class RowsWanted:
-    """What else is known and asked of the searches of a batch.
+    """Options of the searches of a batch: what the caller promises, and what it wants.
 
     Attributes:
         unit: promises that all arcs weigh 1.
         targets: vertex indices of the columns; None for all vertices.
         cutoff: entries beyond this distance become unreachable; None for no limit.
-        dtype: working type of the distances; None for that of the array that receives them, which may be float64 for
-            whole numbers, with +inf for *unreachable*.
-        known: rows that need not be searched, of that working type and of all vertices.
+        dtype: working type of the distances; None for the type of the receiving array.  That array may also be float64
+            for whole numbers, with +inf for *unreachable*.
+        known: rows that need not be searched: distances to all vertices, in that working type.
     """
 
     unit: bool = False
@@ -91,7 +91,7 @@ class RowsWanted:
     known: KnownRows | None = None
 
 
-#: All distances, in the type of the array that receives them.
+#: No promises, and all distances, in the type of the array that receives them.
 NOTHING_SPECIAL: Final = RowsWanted()
 
 
@@ -172,13 +172,13 @@ class Backend(Protocol):
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> RowSearches:
-        """Begin the searches of :meth:`search`: return them as pieces for the threads of :meth:`share`.
+        """Prepare the searches of :meth:`search`, and return them cut into pieces for the threads of :meth:`share`.
 
         Args:
             arcs: the arcs, none of them negative.
             sources: vertex indices.
             out: shape (sources, n), or (sources, targets) with targets.
-            wanted: what else is known and asked.
+            wanted: what the caller promises, and what it wants.
         """
         ...
 
@@ -235,8 +235,8 @@ class Packing(Protocol):
         """Set C to min(C, A (x) B) as :meth:`Backend.relax`, for a packed B.
 
         Args:
-            c: shape (m, n); it has as many columns as B or, from B's first column on, a multiple of
-                ``engine.algorithms.products.SIDE`` of them.
+            c: shape (m, n); n is the number of columns of B, or a smaller multiple of
+                ``engine.algorithms.products.SIDE``, which then uses the first columns of B.
             a: shape (m, k).
             packed: B as :meth:`pack` left it, k rows.
             nonnegative: as in :meth:`Backend.relax`.

@@ -1,4 +1,4 @@
-"""Blocks of a square matrix: spans of vertices, and the sizes that splits keep to."""
+"""Blocks of a square matrix: spans of vertices, and the multiples at which they are cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 #: A backend's pack buffers take at most this number of bytes for each thread.
 PACK_BYTES: Final = 4 * 2**20
-#: Splits fall on multiples of this number of vertices, so that blocks hold whole vectors of any working type.
+#: Blocks are cut at multiples of this number of vertices, so that they hold whole vectors of any working type.
 GRAIN: Final = 64
 #: Floyd-Warshall in memory on processors: vertices that a backend closes at once, the width of the pivot block of the
 #: blocked order, and the columns (or rows) of a panel that are copied and relaxed at once.

@@ -1,4 +1,4 @@
-"""Weights with few decimals, as most files have them, are whole multiples of a small unit such as 0.01."""
+"""Writes float weights of few decimals, which most files have, as whole multiples of a small unit such as 0.01."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.model.dtypes import WORK_TYPES
 
 #: The smallest unit that is tried is 10 to the power of minus this.
 DECIMALS: Final = 9
-#: Number of weights that are tried before all of them: mostly they suffice to rule a unit out.
+#: Number of weights that are tried first: in most cases they suffice to rule a unit out, and the others are not read.
 FEW: Final = 256
 
 Units = tuple[npt.NDArray[np.int32], float]
@@ -27,7 +27,7 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
 
     Returns:
         The multiples, shape (arcs,), and the unit.  None if no unit divides all weights, or if the length of a path
-        might pass int32: a path leaves each vertex at most once, by its heaviest arc at most.
+        might exceed int32.  The bound on that length is the sum, over all vertices, of the heaviest arc out of each.
     """
     if len(weights) == 0:
         return None

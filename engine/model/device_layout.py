@@ -1,7 +1,6 @@
 """How matrices, searches and sweeps are laid out in a GPU's memory, and how many bytes each takes.
 
-Planning and the device code both follow this module, so that what is planned is what is allocated.  The module is pure
-arithmetic.
+Planning and the device code both use this module, so the bytes planned are the bytes allocated.  It is pure arithmetic.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ def padded_side(n: int, itemsize: int) -> int:
 
 
 def pivot_width(n: int) -> int:
-    """Return the width of a pivot block: wide enough for relax, narrow enough to be closed meanwhile (measured)."""
+    """Return the width of a pivot block: wide enough for relax to be fast, narrow enough that closing the next one
+    takes no longer than relax (measured).
+    """
     return 512 if n <= 12288 else 1024
 
 
@@ -67,19 +68,21 @@ def product_bytes(n: int, itemsize: int) -> int:
 #
 # Batched searches are label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.  The
 # device relaxes an arc for a whole block of sources at once (engine/kernels/search.cu); where all arcs weigh 1 it
-# searches breadth first with one bit a source (hops.cu).  The whole device sweeps over graphs of few hops; in other
+# searches breadth first with one bit per source (hops.cu).  The whole device sweeps over graphs of few hops; in other
 # graphs each thread block keeps lists of the vertices that it has to visit.
 
-#: The whole device sweeps where the hub, a vertex of highest degree, is at most this number of hops from every vertex.
+#: The whole device sweeps over graphs in which no vertex is more than this number of hops from the hub, a vertex of
+#: highest degree.
 SHALLOW: Final = 40
 #: The same limit for breadth-first searches, which count their steps in 8 bits.
 STEPS: Final = 120
-#: A thread block keeps lists of at most this number of vertices, those that only gather included.  It marks each with
-#: three bits of shared memory, of which the smallest chip (compute capability 7.5) gives a block 64 KiB.
+#: A thread block keeps lists of at most this number of vertices, including auxiliary ones that only gather arcs.  It
+#: marks each with three bits of shared memory; the smallest chip (compute capability 7.5) gives a block 64 KiB.
 LISTED: Final = 170_000
-#: Tentative distances of an int32 matrix are held in 16 bits at first where no weight is larger than this.
+#: Tentative distances of an int32 matrix are held in 16 bits at first if no weight is larger than this.
 NARROW: Final = 4096
-#: A block of sources is given up after SWEEPS sweeps for each hop, or after LOOKS visits of each vertex in lists.
+#: The search of a block of sources is given up after SWEEPS sweeps for each hop, or, with lists, after LOOKS visits of
+#: each vertex.
 SWEEPS: Final = 24
 LOOKS: Final = 1024
 
@@ -89,7 +92,7 @@ class SearchForm:
     """How a graph is searched, and when a block of sources is given up.
 
     Attributes:
-        name: the kernel's form, ``sweep``, ``lists`` or ``hops``.
+        name: which kernel searches: ``sweep``, ``lists`` or ``hops``.
         limit: most sweeps or steps of a block of sources; for ``lists``, most visits of a vertex on average.
     """
 
@@ -125,15 +128,16 @@ def narrow_first(kind: WorkType, heaviest: float) -> bool:
 
 #: Bytes of a vertex's row of tentative distances where the whole device works on one block of sources.
 ROW: Final = 512
-#: Bytes of a vertex's row of tentative distances where each thread block has a block of sources of its own (lists).
+#: Bytes of a vertex's row of tentative distances where each thread block searches its own block of sources (lists).
 LIST_ROW: Final = 128
 #: Rows of bits of each vertex in breadth-first searches: seen, new (twice), and eight planes that count the steps.
 HOPS_ROWS: Final = 11
-#: Thread blocks of a multiprocessor that search over lists, and the most bytes that their tentative distances may take.
+#: Thread blocks per multiprocessor that search over lists, and the most bytes that all their tentative distances may
+#: take.
 LIST_BLOCKS: Final = 4
 LIST_BYTES: Final = 8 * 2**30
-#: Several blocks of sources are swept side by side, each by its share of the device, until their arcs together come to
-#: SWEEP_ARCS; there are at most SWEEP_GROUPS of them.
+#: Several blocks of sources are swept at the same time, each by its share of the device: SWEEP_ARCS / (arcs) of them,
+#: at most SWEEP_GROUPS.
 SWEEP_ARCS: Final = 2**20
 SWEEP_GROUPS: Final = 33
 
@@ -154,27 +158,29 @@ def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -
     """Return the number of thread blocks that search over lists, limited by the blocks of sources and by memory.
 
     Args:
-        vertices: vertices, those that only gather included.
+        vertices: vertices, including auxiliary ones that only gather arcs.
         rows: sources of a batch.
         itemsize: bytes of a tentative distance.
-        multiprocessors: of the device.
+        multiprocessors: number of multiprocessors of the device.
     """
     blocks = -(-rows // (LIST_ROW // itemsize))
     fitting = LIST_BYTES // (vertices * (LIST_ROW + 12) + 1)
     return max(1, min(LIST_BLOCKS * multiprocessors, blocks, fitting))
 
 
-#: A batch holds at most one part in SHARE of all sources, so that most rows are copied while others are searched.
-#: Searches over lists take all sources in one batch, because neighbours then share a block.
+#: A batch holds at most 1 / SHARE of all sources, so that most rows are copied while others are searched.  Searches
+#: over lists take all sources in one batch, so that neighbouring vertices share a block of sources.
 SHARE: Final = 8
-#: The least number of sources of a batch: every part of the device gets some blocks of them.
+#: The least number of sources of a batch, so that every part of the device gets some blocks of sources.
 LEAST_BATCH: Final = 2048
 #: The rows of a batch are a multiple of the rows of the store's tiles.
 TILE_ROWS: Final = 64
 
 
 def _halved(batch: int, step: int) -> list[int]:
-    """Return the rows of batches to choose from: ``batch``, and halves in multiples of ``step``, the last ``step``."""
+    """Return the batch sizes to choose from: ``batch``, then each half the previous one in multiples of ``step``, down
+    to ``step``.
+    """
     found = [batch]
     while found[-1] > step:
         found.append(max(step, found[-1] // 2 // step * step))
@@ -184,7 +190,7 @@ def _halved(batch: int, step: int) -> list[int]:
 def _fitting(batches: Sequence[int], size: Callable[[int], int], memory: int) -> int:
     """Return the first of ``batches`` that fits; where none does, the one that needs least.
 
-    That is not always the smallest batch: one that is all there is needs no second buffer for its rows.
+    That is not always the smallest batch: a single batch of all rows needs no second buffer.
     """
     return next((batch for batch in batches if size(batch) <= memory), min(batches, key=size))
 
@@ -209,7 +215,7 @@ class SearchLayout:
 
     def bytes(self, batch: int, multiprocessors: int = 132) -> int:
         """Return the bytes of device memory with batches of ``batch`` sources."""
-        # some vertices are added that only gather arcs, for vertices that have many
+        # vertices with many arcs get auxiliary vertices, which only gather some of these arcs
         vertices = self.n if self.form == "hops" else self.n + self.arcs // 32
         if self.form == "hops":
             own = HOPS_ROWS * self.n * ROW
@@ -221,7 +227,9 @@ class SearchLayout:
         return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
 
     def batch(self, memory: int) -> int:
-        """Return the sources of a batch that fits ``memory`` bytes; where none does, of the one that needs least."""
+        """Return the number of sources of the largest batch that fits ``memory`` bytes; if none fits, of the one that
+        needs least.
+        """
         share = max(LEAST_BATCH, -(-self.rows // SHARE // LEAST_BATCH) * LEAST_BATCH)
         batch = max(1, min(max(self.rows, 1), self.rows if self.form == "lists" else share))
         return _fitting(_halved(batch, TILE_ROWS), self.bytes, memory)
@@ -229,9 +237,9 @@ class SearchLayout:
     def spans(self, batch: int) -> Iterator[range]:
         """Yield the rows of each batch of at most ``batch`` sources.
 
-        The sizes double from LEAST_BATCH to ``batch``, so that copies to the host start early.  Doubling keeps
-        searching ahead of them wherever that is possible: a batch is searched in less time than copying the rows of
-        half of it takes, or the copies have to wait anyway.
+        The sizes double from LEAST_BATCH to ``batch``, so that copies to the host start early.  Doubling does not delay
+        the copies: a batch is searched while the rows of the previous one, half as many, are copied.  If searching
+        takes longer than that, copies wait for searches whatever the sizes are.
         """
         first, size = 0, batch if batch >= self.rows else min(batch, LEAST_BATCH)
         while first < self.rows:
@@ -241,10 +249,11 @@ class SearchLayout:
 
 # ---- sweeps over parts ----------------------------------------------------------------------------------------------
 
-#: Most rows that a sweep over parts fills at once; with as many, launches cost little.  A multiple of ROW_STEP.
+#: Most rows that a sweep over parts fills at once; with this many, launches take a small part of the time.  A multiple
+#: of ROW_STEP.
 SWEEP_BATCH: Final = 8192
 ROW_STEP: Final = 128
-#: A batch holds at most one part in SWEEP_SHARE of all rows, so that most rows are copied while others are swept.
+#: A batch holds at most 1 / SWEEP_SHARE of all rows, so that most rows are copied while others are swept.
 SWEEP_SHARE: Final = 6
 
 
@@ -275,13 +284,15 @@ class SweepLayout:
         return (self.entries + self.stride * batch + out) * self.itemsize + gathered + 24 * self.n + 64 * batch + SLACK
 
     def batch(self, memory: int) -> int:
-        """Return the rows of a batch that fits ``memory`` bytes; where none does, of the one that needs least."""
+        """Return the number of rows of the largest batch that fits ``memory`` bytes; if none fits, of the one that
+        needs least.
+        """
         share = -(-self.rows // SWEEP_SHARE // ROW_STEP) * ROW_STEP
         return _fitting(_halved(min(SWEEP_BATCH, max(ROW_STEP, share)), ROW_STEP), self.bytes, memory)
 
 
-#: Rows that a thread of a processor sweeps at once.  With fewer, packing a border pays less; with more, the rows do not
-#: stay in the cache.
+#: Rows that a thread on a processor sweeps at once.  With fewer, a packed border serves fewer rows; with more, the rows
+#: do not stay in the cache.
 SWEEP_ROWS: Final = 24
 
 
@@ -289,7 +300,7 @@ def sweep_layout(facts: PartsFacts, n: int, rows: int, itemsize: int) -> SweepLa
     """Lay out a sweep over parts on a GPU.
 
     Args:
-        facts: what a trial partition found.
+        facts: the sizes that a trial partition found.
         n: vertices.
         rows: sources.
         itemsize: bytes of an entry.

@@ -1,4 +1,6 @@
-"""Working types: the numbers that a matrix holds, the value for *unreachable*, and the largest distance that fits."""
+"""Working types: the NumPy type of a matrix's entries, its value for *unreachable*, and the largest distance that
+fits.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class WorkType:
 
     @property
     def exact(self) -> float:
-        """The largest whole number up to which sums of whole numbers are exact; for integers it is ``largest``."""
+        """The number up to which sums of whole numbers are exact; for integer types it is ``largest``."""
         return self.largest if self.integer else 2.0 ** (24 if self.itemsize == 4 else 53)
 
     def sentinel(self) -> np.generic:
@@ -95,10 +97,10 @@ def settle(block: npt.NDArray[np.generic]) -> None:
 def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: float) -> bool:
     """Return whether products relax weights reduced by potentials, not the weights themselves (decisions 006 and 088).
 
-    With negative arcs, rounded sums would carry cycles of length zero below zero, and lengths would fall without bound.
-    Sums are exact where the lengths of all walks that a product may add up are whole numbers that the type holds
-    exactly.  Only lengths up to ``REACH`` times the bound on distances matter: a longer walk never leads to a length
-    within the bound, because the walk that follows it has a length of at least -bound.
+    With negative arcs, rounding could make the length of a cycle of length zero negative, and lengths would then fall
+    without bound.  Sums are exact if the lengths of all walks that a product may add up are whole numbers that the type
+    holds exactly.  Only lengths up to ``REACH`` times the bound on distances matter: no shortest path begins with a
+    longer walk, because whatever follows it has a length of at least -bound.
 
     Args:
         kind: the working type.
@@ -110,5 +112,5 @@ def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: f
 
 
 def relaxes_reduced(kind: WorkType, problem: Problem) -> bool:
-    """Return :func:`needs_potentials` for a problem that is being planned."""
+    """Return whether products relax weights reduced by potentials (:func:`needs_potentials`) for a problem."""
     return needs_potentials(kind, negative=problem.negative, integral=problem.integral, bound=problem.bound)

@@ -30,7 +30,7 @@ class Candidate:
         disk: bytes of disk.
         seconds: predicted wall time.
         phases: the predicted phases, in order.
-        feasible: whether it can do the job on this machine.
+        feasible: whether the candidate can do the job on this machine.
         rejected: why it was not selected, with numbers; None for the selected candidate.
         device: ``cpu`` or ``cuda``.
         device_memory: projected peak of the GPU's memory, bytes.
@@ -66,7 +66,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done, on which device, in which type, and why; with the numbers of every rejected candidate.
+    """A plan: the algorithm, device and type of a solve, why they were selected, and the numbers of every rejected
+    candidate.
 
     Attributes:
         algorithm: name, e.g. ``dijkstra``.
@@ -80,7 +81,7 @@ class Plan:
         reason: why this algorithm was selected, in a sentence with numbers.
         dtype_reason: why this type is safe, in a sentence.
         max_hops: most arcs of a path; None for no limit.
-        device_reason: why this device was selected, where there was a choice, in a sentence.
+        device_reason: why this device was selected, in a sentence; empty without a choice.
         device_memory: projected peak of the GPU's memory, bytes.
         tier: where the matrix lies during the solve: ``device``, ``host`` or ``store``.
         streaming: how the matrix is cut into stripes and rounds; None where it is not streamed.
@@ -92,8 +93,8 @@ class Plan:
         workers: as in :class:`Candidate`.
         devices: as in :class:`Candidate`.
         statistics: the shape of the graph in numbers.
-        task: fingerprints of the graph and of what is asked of it (``engine.planning.binding``); not stored.  Empty
-            for a plan that is bound to no task.
+        task: fingerprints of the graph and of the request (``engine.planning.binding``); not stored.  Empty for a plan
+            that is bound to no task.
     """
 
     algorithm: str

@@ -1,4 +1,4 @@
-"""The facts that planning works with: the problem, the machine and the user's options.  Pure data, no I/O."""
+"""The input of planning: the problem, the machine and the user's options.  Pure data, no I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PartsFacts:
-    """Facts that a trial partition found (``engine.graph.partition``).
+    """The sizes and costs of a partition, from a trial partition (``engine.graph.partition``).
 
     Attributes:
         count: number of parts.
@@ -17,8 +17,8 @@ class PartsFacts:
         prepare: updates made once, before any row.
         entries: entries held in memory during the whole solve.
         seconds: time that finding the parts took.
-        table: entries of the tables of one direction.
-        above: updates of ``prepare`` that find the lengths to all parts above.
+        table: entries of the tables for paths in one direction.
+        above: those of the updates in ``prepare`` that compute the lengths to all parts above.
     """
 
     count: int
@@ -43,9 +43,9 @@ class Statistics:
         mean_degree: mean number of arcs out of a vertex.
         largest_degree: largest number of arcs out of a vertex.
         degree_deviation: standard deviation of the number of arcs out of a vertex.
-        hops_across: arcs of some shortest path; the diameter in arcs is at least this, and seldom much more.  None for
-            short solves of which no decision hung on it.
-        parts: facts of a trial partition; None where none was made.
+        hops_across: number of arcs of a certain shortest path; the diameter in arcs is at least this, and seldom much
+            more.  None for short solves of which no decision needed it.
+        parts: sizes and costs from a trial partition; None if none was made.
         no_parts: why no trial partition was made.
     """
 
@@ -62,7 +62,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Problem:
-    """Facts about a graph, and the part of its distance matrix that is wanted.
+    """What planning needs to know about a graph, and the part of its distance matrix that is wanted.
 
     Attributes:
         n: vertices.
@@ -79,14 +79,14 @@ class Problem:
         max_hops: most arcs of a path; None for no limit.
         targets: number of targets; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
-        hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 where that was not searched.
-        across: arcs of some shortest path, as ``Statistics.hops_across``; 0 where that was not searched.
+        hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 if this was not computed.
+        across: ``Statistics.hops_across``; 0 if this was not computed.
         decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.model.decimals``).
-        parts: facts of a trial partition; None without one.
-        device_parts: facts of the same partition in parts that suit a GPU; None without one.
+        parts: sizes and costs from a trial partition; None without one.
+        device_parts: the same for parts of the sizes that suit a GPU; None without a trial partition.
         no_parts: why there is no trial partition.
         half: the checkpoint that the solve continues holds only the entries above the diagonal.
-        permuted: all vertices are sources, or targets, but not in ascending order.
+        permuted: all vertices are sources, or all are targets, but not in ascending order.
     """
 
     n: int
@@ -136,10 +136,10 @@ class Device:
         name: the CUDA driver's name for it.
         memory: bytes of its memory that may be used.
         total: bytes of its memory.
-        relax_rate: updates a second for each working type.
+        relax_rate: updates per second for each working type.
         count: number of GPUs of this kind in the machine, with consecutive device numbers; only streaming uses several.
-        bus_rate: bytes a second over its bus in each direction, both used at once.
-        bus_most: the same limit for all GPUs together.
+        bus_rate: bytes per second over its bus in each direction, both used at once.
+        bus_most: the limit in bytes per second for all GPUs together.
         touch_seconds: seconds to allocate and touch a byte of host memory.
         lock_seconds: seconds to page-lock a byte of host memory for copies.
         free: bytes of its memory that a larger budget could use; None if that is not known.
@@ -168,7 +168,7 @@ class Workers:
         threads: processors of each worker.
         memory: bytes for stripes and panels, on the GPU if there is one, of the worker that has least.
         relax_rate: updates a second of all workers together, for each working type.
-        panel_rate: bytes a second at which a panel passes through the store from one worker to the others.
+        panel_rate: bytes per second at which one worker sends a panel to the others through the store.
         host_memory: bytes of host memory of the worker that has least.
     """
 
@@ -189,14 +189,14 @@ class Machine:
     Attributes:
         threads: processors to use.
         memory: bytes of host memory that this process may use in all, including what it holds now.
-        resident: bytes of it that the process holds now, the graph among them.
+        resident: bytes of ``memory`` that the process holds now, including the graph.
         disk: free bytes on the store's disk; None where the result stays in memory.
         relax_rate: updates a second of all threads for each working type, e.g. ``{"float32": 6e10}``.
-        search_rate: arcs that searches on all threads scan a second (heap work included).
-        write_rate: bytes a second written to the store.
-        stream_rate: bytes a second that a working store reads and, at the same time, writes.
-        stream_work: processor seconds for each of these bytes.
-        stream_write: bytes a second at which a working store takes finished rows; None if not measured.
+        search_rate: arcs per second that searches on all threads scan (heap work included).
+        write_rate: bytes per second written to the store.
+        stream_rate: bytes per second that the unfinished store of a streamed solve can read while writing equally many.
+        stream_work: processor seconds per byte that is so read and written.
+        stream_write: bytes per second at which that store takes finished rows; None if not measured.
         cuda: the GPU that may be used; None without one.
         no_cuda: why there is no GPU, in a sentence.
         workers: the workers that solve instead of this process; None where this process solves.
@@ -221,13 +221,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Trials:
-    """Seconds of a source that searches of this graph took on this machine; None where they were not measured.
+    """Seconds per source that trial searches of this graph took on this machine; None where they were not measured.
 
     Attributes:
         search: on the processors, with all threads.
-        hop_search: the same with one bit a source.
+        hop_search: the same with one bit per source.
         device_search: on the GPU; infinite if they were given up.
-        found: rows that these searches have found, which a solve by searches on the processors need not find again.
+        found: rows that these trials have computed; a solve by searches on the processors reuses them.
     """
 
     search: float | None = None

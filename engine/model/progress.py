@@ -1,4 +1,4 @@
-"""What a running solve reports to its caller: phases and progress; and how the caller cancels it."""
+"""How a running solve reports phases and progress to its caller, and how the caller cancels it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from storage.errors import Cancelled
 
-#: Returns a context that lasts as long as the compilation of the kernel whose name it is given.
+#: Takes the name of a kernel, and returns a context that is entered for as long as that kernel is compiled.
 Announce = Callable[[str], AbstractContextManager[None]]
 
 #: The phase in which kernels are compiled.
@@ -21,7 +21,7 @@ COMPILING: Final = "compile"
 class Monitor:
     """Receives progress and decides whether to stop.  This base class ignores all reports and never stops.
 
-    The solving thread alone calls an implementation, often, between tiles or batches; so the methods must be cheap.
+    Only the solving thread calls these methods, often: between tiles or batches.  So they must be cheap.
     """
 
     def begin(self, phase: str, total: int, unit: str) -> None:
@@ -41,7 +41,7 @@ class Monitor:
         return False
 
     def step(self, amount: int) -> None:
-        """Report that ``amount`` more units are done, and stop if that is wanted.
+        """Report that ``amount`` more units are done, and raise if the caller wants the solve to stop.
 
         Raises:
             Cancelled: the caller wants the solve to stop.
@@ -86,13 +86,14 @@ class PhaseClock(Monitor):
 
     @contextlib.contextmanager
     def aside(self, phase: str, unit: str) -> Iterator[None]:
-        """Interrupt the current phase by one unit of another one, whose seconds are counted apart.
+        """Context manager: interrupt the current phase by one unit of another phase, whose seconds are counted
+        separately.
 
-        The inner monitor is told of the return with the next progress only.
+        The inner monitor learns that the first phase has resumed when that phase next reports progress.
 
         Args:
             phase: name of the other phase.
-            unit: what it counts.
+            unit: name of the unit.
         """
         interrupted = self._phase
         self.stop()
@@ -130,18 +131,18 @@ class PhaseClock(Monitor):
 
 
 class NotCompiledError(Exception):
-    """A kernel is needed that was never compiled, by a caller that does not want to wait for it."""
+    """Raised instead of compiling a kernel, for a caller that does not want to wait for compilation."""
 
 
 class _Waiting(threading.local):
-    """What the calls of this thread do about a kernel that is not compiled.
+    """How calls from this thread treat a kernel that is not compiled.
 
     Attributes:
-        announce: is entered around a compilation.
-        asked: is told the module and name of each kernel that is called for the first time, and numba's types of the
-            arguments.
+        announce: makes the context that is entered around each compilation.
+        asked: called for each kernel that is called for the first time, with its module, its name and numba's types of
+            the arguments.
         refuse: whether NotCompiledError is raised instead.
-        compiling: whether this thread compiles, so that what a kernel calls is compiled along with it.
+        compiling: whether this thread is compiling a kernel; kernels that it calls are then compiled along with it.
     """
 
     announce: Announce | None = None
@@ -165,7 +166,7 @@ def announcing(announce: Announce) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only_ready() -> Iterator[None]:
-    """Let calls of this thread raise NotCompiledError instead of compiling."""
+    """Context manager: kernels called from this thread raise NotCompiledError instead of being compiled."""
     before, WAITING.refuse = WAITING.refuse, True
     try:
         yield
@@ -174,5 +175,7 @@ def only_ready() -> Iterator[None]:
 
 
 def told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:
-    """Make each compilation that this thread waits for a phase of its own: it can take longer than the solve, once."""
+    """Report each compilation that this thread waits for as a separate phase, as it may take longer than the first
+    solve.
+    """
     return announcing(lambda _kernel: clock.aside(COMPILING, "kernels"))

@@ -1,4 +1,4 @@
-"""Sinks, which receive finished rows, and the facts that are gathered about rows."""
+"""Sinks, which receive finished rows, and the facts gathered about rows: reached targets, sums, largest distances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
-#: Given the width of a bin, adds the finite distances of some rows to counts and returns how many lie below zero.
+#: Takes the width of a bin and an array of counts; counts the finite distances of some rows, and returns how many are
+#: negative.
 Count = Callable[[float, npt.NDArray[np.int64]], int]
 
 
@@ -45,11 +46,13 @@ class InPlace(Protocol):
 
 @runtime_checkable
 class FactSink(Protocol):
-    """A sink that gathers facts of rows apart from taking them.  All methods may be called by several threads."""
+    """A sink that gathers facts of rows separately from storing rows.  Several threads may call all methods."""
 
     @property
     def place(self) -> Array | None:
-        """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
+        """The array into which searches may write rows directly, instead of calling :meth:`keep`; None if there is
+        none.
+        """
         ...
 
     def gather(
@@ -65,12 +68,12 @@ class FactSink(Protocol):
             row: number of the first row of ``block``.
             block: shape (rows, columns).
             some: the rows of ``block`` to look at, int64; None for all.
-            found: the facts of these rows where they are known, so that none is looked at.
+            found: the facts of these rows if they are known already; the rows are then not read.
         """
         ...
 
     def keep(self, row: int, block: Array) -> None:
-        """Take whole rows, shape (rows, columns), of which ``row`` is the number of the first one."""
+        """Store whole rows, shape (rows, columns); ``row`` is the number of the first one."""
         ...
 
 
@@ -114,10 +117,10 @@ class NullSink:
 
 
 class KnownRows:
-    """Rows of distances to all vertices that the trials of a plan have found, for the solve that follows.
+    """Rows of distances to all vertices, computed by the trials of a plan and kept for the solve that follows.
 
     Attributes:
-        dtype: their working type.
+        dtype: the working type of the rows.
         count: the number of rows.
     """
 
@@ -130,28 +133,28 @@ class KnownRows:
         """Keep the rows of some sources.
 
         Args:
-            sources: vertex indices, shape (rows,); none of them is known.
-            block: their distances, shape (rows, n); not changed afterwards.
+            sources: vertex indices, shape (rows,); no row of theirs has been added before.
+            block: the distances from them, shape (rows, n); the caller must not change it afterwards.
         """
         self._place[sources] = self.count + np.arange(len(sources))
         self._blocks.append(block)
         self.count += len(sources)
 
     def knows(self, sources: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which of ``sources``, shape (rows,), are known."""
+        """Return for each of ``sources``, shape (rows,), whether its row is known."""
         known: npt.NDArray[np.bool_] = self._place[sources] >= 0
         return known
 
     def parts(
         self, sources: npt.NDArray[np.int64]
     ) -> Iterator[tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Yield where the rows of sources are that are known.
+        """Yield where the known rows of some sources lie.
 
         Args:
             sources: vertex indices, shape (rows,).
 
         Yields:
-            A block of rows, the places of some rows in it, and which of ``sources`` these belong to.
+            A block of rows, the indices of rows in this block, and for each of them the index in ``sources``.
         """
         places, first = self._place[sources], 0
         for block in self._blocks:
@@ -168,7 +171,7 @@ class RowFacts:
     Attributes:
         reached: number of targets with a finite distance.
         sums: sum of the finite distances, int64 or float64.
-        largest: the largest finite distance; without meaning where ``farthest`` is -1.
+        largest: the largest finite distance; meaningless where ``farthest`` is -1.
         farthest: the first column that holds the largest distance; -1 where no target is reached.
     """
 
@@ -180,7 +183,7 @@ class RowFacts:
 
 @dataclass(frozen=True)
 class FoundFacts:
-    """Facts of some rows that their search has found.
+    """Facts of some rows that the search of these rows has found.
 
     Attributes:
         facts: the facts.

@@ -17,12 +17,12 @@ from storage.errors import SolveFailed
 
 
 class BelowZero(SolveFailed):
-    """The distance of a vertex to itself fell below zero: there is a negative cycle, which a caller can look for."""
+    """The distance of a vertex to itself fell below zero, so there is a negative cycle; a caller can search for it."""
 
 
 @dataclass
 class StripeJob:
-    """What the devices of one run share.
+    """One streamed run: everything that its devices share.
 
     Attributes:
         tiling: how the matrix is cut into stripes and rounds.
@@ -30,7 +30,7 @@ class StripeJob:
         nonnegative: promises that no entry is below zero.
         leaders: for each round, the index of the device that closes its panel.
         devices: all devices, in the order of their indices.
-        done: called with (round, stripe, rows) when rows of the tier are relaxed and in place again.
+        done: called with (round, stripe, rows) when a stripe's rows are relaxed and back in the tier's array.
         advance: called with a number of updates when they are done.
         check: raises if the run is to stop.
         panels: row panels that several CPU devices share.
@@ -74,11 +74,13 @@ class StripeJob:
         return self.tiling.members(k, self.n)
 
     def settles(self, k: int) -> bool:
-        """Return whether integers that are no distance are set to unreachable in round ``k``, which is the last."""
+        """Return whether round ``k`` is the last, in which integers that are no distance are set to unreachable."""
         return k == self.rounds - 1 and not self.nonnegative and self.kind.integer
 
     def collected(self, k: int, stripe: int) -> bool:
-        """Return whether round ``k`` collects columns of a streamed stripe for panel ``k`` + 2 (undirected)."""
+        """Return whether round ``k`` copies columns of a streamed stripe into panel ``k`` + 2 (undirected graphs
+        only).
+        """
         return self.tiling.symmetric and k + 2 < self.rounds and stripe < self.members(k + 2).start
 
 
@@ -87,9 +89,11 @@ class Streamer(Protocol):
 
     Operations may queue work and return; ``drain`` waits for it.  The leader of round k closes the row panel P of that
     round in round k - 1 (``lead``).  Every device copies P to itself (``follow``) and then relaxes each stripe X by it:
-    X <- min(X, A (x) P), where A are the pivot columns of X.  A need not be relaxed first, because P = C (x) P for the
-    closed pivot block C.  In undirected graphs A is a part of P.  Left of its pivot block P then holds columns of the
-    stripes above it, which are collected two rounds ahead while those stripes are on the device.
+    X <- min(X, A (x) P), where A are the pivot columns of X.  A need not be multiplied by the closed pivot block C
+    first, because P = C (x) P.
+
+    In undirected graphs, A is a part of P: the columns of P left of its pivot block hold, transposed, the pivot columns
+    of the stripes above.  They are copied there two rounds ahead, while those stripes are on the device.
     """
 
     @property
@@ -111,11 +115,15 @@ class Streamer(Protocol):
         ...
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context of the device's thread, which makes the device current and translates its errors."""
+        """Return the context in which the device's thread works: it makes the device current and translates its
+        errors.
+        """
         ...
 
     def keep(self, stripe: int, rows: Array) -> None:
-        """Copy a resident stripe to the device; ``rows``, shape (rows, n), have been read when this returns."""
+        """Copy a resident stripe to the device; the caller may overwrite ``rows``, shape (rows, n), when this
+        returns.
+        """
         ...
 
     def seed(self, k: int, stripe: int, rows: Array) -> None:
@@ -135,7 +143,8 @@ class Streamer(Protocol):
             k: the round of the panel.
             take: returns a stripe of the panel as it was before round ``k`` - 1; None where the stripes are resident
                 on this device.
-            first: the stripes need not be relaxed by panel ``k`` - 1 before, because the run begins with round ``k``.
+            first: whether the run begins with round ``k``, so that the stripes need not first be relaxed by panel ``k``
+                - 1.
         """
         ...
 
@@ -162,7 +171,9 @@ class Streamer(Protocol):
         ...
 
     def drain(self, *, wait: bool) -> None:
-        """Call ``job.done`` for each streamed stripe that is in place again; with ``wait`` wait until all are."""
+        """Call ``job.done`` for each streamed stripe that has come back from the device; with ``wait``, wait for all of
+        them.
+        """
         ...
 
     def hand_over(self) -> None:
@@ -175,7 +186,7 @@ class Streamer(Protocol):
 
 
 def below_zero(k: int) -> BelowZero:
-    """Return the error for a diagonal that fell below zero in round ``k``."""
+    """Return the error for an entry of the diagonal that fell below zero in round ``k``."""
     return BelowZero(f"round {k}: a vertex came to lie at less than zero from itself, so there is a negative cycle")
 
 

@@ -16,24 +16,24 @@ _OWN_GROUP: Final = Path("/proc/self/cgroup")
 _GROUPS: Final = Path("/sys/fs/cgroup")
 
 
-#: Features of the levels of x86-64 processors, each besides those of the level before.
+#: Features of the levels of x86-64 processors: for each level, what it adds to the previous one.
 LEVELS: Final = {
     "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 LEVEL_VARIABLE: Final = "APSP_CPU_LEVEL"
-#: Signals whose handlers may raise an exception, as that of Ctrl-C does.
+#: Signals whose handlers may raise an exception; that of Ctrl-C (SIGINT) does.
 INTERRUPTS: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 
 
 @contextlib.contextmanager
 def signals_postponed() -> Iterator[None]:
-    """Let signals wait until the block has ended, and call their handlers then.
+    """Context manager: delay the handlers of signals until the block has ended.
 
-    A handler may raise an exception anywhere.  Raised while a C library calls back into Python, as a compiler does, it
-    is printed and lost, and what the library had begun is left half done.  Python calls handlers in the main thread
-    only, so blocks of other threads run as they are.
+    A handler may raise an exception anywhere.  If it does so while a C library, such as a compiler, calls back into
+    Python, the exception is printed and lost, and the library's work is left half done.  Python calls handlers in the
+    main thread only, so blocks of other threads run as they are.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -73,7 +73,9 @@ def resident_bytes() -> int:
 
 
 def available_memory() -> int:
-    """Return the bytes that this process can still take without swapping, limits of its control groups included."""
+    """Return the bytes that this process can still allocate without swapping, within the limits of its control
+    groups.
+    """
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -120,7 +122,8 @@ def _reclaimable(group: Path) -> int:
 
 
 def level_settings(wanted: str, present: Mapping[str, bool]) -> dict[str, str]:
-    """Return numba's settings for a level; none where the processor has no level, and is compiled for as it is.
+    """Return numba's settings for a level; empty to compile for this very processor, as ``wanted`` says or as it has no
+    level.
 
     Args:
         wanted: name of a level; ``auto`` for the highest that the processor has, empty for the processor itself.
@@ -140,7 +143,7 @@ def level_settings(wanted: str, present: Mapping[str, bool]) -> dict[str, str]:
 def use_level() -> None:
     """Let numba compile for the level that ``APSP_CPU_LEVEL`` names, in this process and in those that it starts.
 
-    It comes before numba is imported, or has no effect.
+    It has an effect only if it is called before numba is imported.
     """
     wanted = os.environ.get(LEVEL_VARIABLE, "")
     if wanted and "NUMBA_CPU_NAME" not in os.environ and "numba" not in sys.modules:

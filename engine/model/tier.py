@@ -1,7 +1,7 @@
 """Tiers hold a streamed matrix: host memory and the store offer the same operations to the rounds.
 
-Every entry of a tier is at all times the length of some walk, and only falls.  Rounds may therefore be run again over
-any mixture of entries from the end of the previous round or later.  So the result is exact even after torn writes,
+Every entry of a tier is at all times the length of some walk, and never grows.  A round may therefore be run again over
+any mixture of entries, each as the previous round left it or newer.  So the result is exact even after torn writes,
 copies taken while a stripe changes, and commits inside a round.
 """
 
@@ -26,9 +26,9 @@ class Tier(Protocol):
     """The operations.  The threads of all devices call them at the same time, but never two threads for one stripe.
 
     A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  An array from ``take``
-    or ``blank`` belongs to the caller until the caller passes it to ``give`` or ``drop``.  At most ``window`` arrays
-    are requested ahead, and each device holds at most ``slots`` + 2.  With a symmetric layout only columns from the
-    stripe's first row on are read and written; the others may hold anything.
+    or ``blank`` belongs to the caller until the caller passes it to ``give`` or ``drop``.  Callers request at most
+    ``window`` arrays in advance, and each device holds at most ``slots`` + 2.  With a symmetric layout only columns
+    from the stripe's first row on are read and written; the others may hold anything.
     """
 
     @property
@@ -47,15 +47,15 @@ class Tier(Protocol):
         ...
 
     def take(self, stripe: int) -> Future[Array]:
-        """Return the stripe's rows as they were last given, as a future; this does not block."""
+        """Return a future of the stripe's rows as they were last given; this does not block."""
         ...
 
     def blank(self, stripe: int) -> Array:
-        """Return an array for the stripe's rows, to be overwritten; this may wait until an array is free."""
+        """Return an array with undefined content for the stripe's rows; this may wait until an array is free."""
         ...
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
-        """Put back a stripe as it is after round ``k``; writing may go on in the background.
+        """Put back a stripe in its state after round ``k``; this may return before it is written.
 
         Args:
             k: the round.
@@ -65,19 +65,20 @@ class Tier(Protocol):
         ...
 
     def drop(self, stripe: int, rows: Array) -> None:
-        """Return ``rows``, which were only read."""
+        """Hand back ``rows``, which the caller has only read."""
         ...
 
     def skip(self, k: int, stripe: int) -> bool:
-        """Return whether the stripe already has the state of round ``k`` or a later one, after a resume."""
+        """Return whether, after a resume, the stripe already has the state of round ``k`` or of a later round."""
         ...
 
     def wants(self, k: int) -> bool:
-        """Return whether resident stripes shall be given after round ``k``, too, for a commit; called once a round."""
+        """Return whether a commit needs resident stripes to be given after round ``k``, too; called once per round."""
         ...
 
     def commit(self, k: int) -> None:
-        """Commit: all stripes have been given for round ``k`` or a later one.  ``k`` grows from call to call.
+        """Commit round ``k``: the caller has given all stripes in the state of this round or a later one.  ``k`` only
+        grows.
 
         A tier that promises durability blocks until the stripes are durable.  It may also commit inside a round, at
         times of its own.
@@ -87,7 +88,7 @@ class Tier(Protocol):
     def finish(self, tiling: Tiling) -> None:
         """Finish the matrix after the last round.
 
-        With a symmetric layout, entries left of the diagonal still have to be mirrored, now or when rows are read.
+        With a symmetric layout, entries left of the diagonal are mirrored here, or later when rows are read.
         """
         ...
 
@@ -95,7 +96,7 @@ class Tier(Protocol):
 class HostTier:
     """A matrix that is one array in host memory, shape (n, n); stripes are views of it."""
 
-    window = 0  # requests ahead would gain nothing
+    window = 0  # requests in advance would gain nothing
 
     def __init__(self, matrix: Array, tiling: Tiling, *, threads: int = 1) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.flags.c_contiguous:
@@ -148,7 +149,7 @@ class HostTier:
 
 
 def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN) -> None:
-    """Copy the entries above the diagonal of a square matrix to below it, in place.
+    """Copy the entries above the diagonal of a square matrix to their mirror places below it.
 
     Args:
         matrix: shape (n, n).
@@ -162,7 +163,7 @@ def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN)
 
 
 def mirror_rows(matrix: npt.NDArray[np.generic], first: int, last: int) -> None:
-    """Fill some rows of a square matrix left of the diagonal with the entries above the diagonal, in place.
+    """Copy entries above the diagonal of a square matrix to their mirror places in some rows.
 
     Args:
         matrix: shape (n, n).

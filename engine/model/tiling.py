@@ -16,8 +16,8 @@ from engine.model.device_layout import SINGLE, SLACK, padded_side, rounds_bytes,
 GRAIN: Final = 64
 #: When a panel is closed, this number of its columns is copied and relaxed at a time.
 CHUNK: Final = 8192
-#: When a CPU closes a panel: columns that it copies at a time, bytes of each row that it packs at a time, and the
-#: columns by which packing may widen the panel.
+#: Closing a panel on a CPU: the columns copied at a time, the bytes of each row packed at a time, and the most columns
+#: by which packing widens the panel.
 CLOSED: Final = 1024
 PACKED: Final = 4096
 PADDING: Final = 64
@@ -37,11 +37,11 @@ class Tiling:
         width: rows of a pivot block, a multiple of ``height``.
         slots: stripes in flight on a device; 1 on the CPU.
         resident: stripes that stay on each device instead of being streamed, a multiple of ``group``; 0 on the CPU.
-        symmetric: only the entries of each stripe from its diagonal block on are kept right; the others are mirrored at
+        symmetric: only the entries of each stripe from its diagonal block on are computed; the others are mirrored at
             the end.
         ahead: each panel is closed during the round before its own, so that devices need not wait for it.  Otherwise
-            there is one panel, which is closed after the round before: on a CPU, whose processors have to close it
-            anyway, that leaves memory for a panel twice as wide.
+            there is only one panel, which is closed when the previous round has ended.  On a CPU closing takes the same
+            processors either way, and one panel instead of two can be twice as wide.
     """
 
     tier: str
@@ -99,12 +99,14 @@ class Tiling:
         return range(k * self.group, min(self.stripes(n), (k + 1) * self.group))
 
     def left(self, stripe: int) -> int:
-        """Return the first column of a stripe that is kept right."""
+        """Return the first column of a stripe whose entries are computed; symmetric layouts begin at its diagonal
+        block.
+        """
         return stripe * self.height if self.symmetric else 0
 
 
 def pitch(n: int, itemsize: int) -> int:
-    """Return the entries from one row to the next on a device, where rows begin at multiples of 16 bytes."""
+    """Return the row stride on a device in entries; rows begin at multiples of 16 bytes."""
     grain = 16 // itemsize
     return -(-n // grain) * grain
 
@@ -115,7 +117,7 @@ def updates(tiling: Tiling, n: int) -> int:
 
 
 def entries(tiling: Tiling, n: int) -> int:
-    """Return the number of entries of all stripes that are kept right."""
+    """Return the number of entries of all stripes that are computed; symmetric layouts mirror the others."""
     if not tiling.symmetric:
         return n * n
     height, whole = tiling.height, n // tiling.height
@@ -124,7 +126,7 @@ def entries(tiling: Tiling, n: int) -> int:
 
 
 def stripe_entries(tiling: Tiling, stripe: int, n: int) -> int:
-    """Return the number of entries of one stripe that are kept right.
+    """Return the number of entries of one stripe that are computed; symmetric layouts mirror the others.
 
     Args:
         tiling: the layout.
@@ -153,8 +155,8 @@ def streamed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> i
 def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     """Return the most bytes of one device's memory that streaming takes.
 
-    They hold the panels, the workspace of closing them, the slots and the resident stripes, each with the packed
-    columns that it is relaxed by.
+    They hold the panels, the workspace of closing them, and the slots and resident stripes, each with a packed copy of
+    its pivot columns.
 
     Args:
         tiling: the layout.
@@ -174,7 +176,7 @@ def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
 
 
 def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
-    """Return the bytes of host memory that panels, and closing one, take where a CPU streams.
+    """Return the bytes of host memory that the panels, and closing one, take when a CPU streams.
 
     Args:
         tiling: the layout.

@@ -1,4 +1,4 @@
-"""Counts the bytes that this process copies between host and devices, for metrics, where large copies are queued."""
+"""Counts the bytes that this process copies between host and devices, for metrics; only large copies are counted."""
 
 from __future__ import annotations
 

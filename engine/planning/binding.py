@@ -23,12 +23,12 @@ def bind_plan(plan: Plan, graph: Graph, options: Options) -> Plan:
 
 
 def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
-    """Check that a plan is of this task; a plan that was never bound to one is not checked.
+    """Check that a plan was made for this task; a plan that was never bound to a task passes.
 
     Args:
         plan: the plan to follow.
         graph: the graph to solve.
-        options: what is asked of it.
+        options: the options of the solve.
 
     Raises:
         InvalidRequest: the plan was made for another graph, or for other sources, targets or limits of it.
@@ -40,9 +40,9 @@ def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
 
 
 def fingerprint(graph: Graph, options: Options) -> tuple[str, str]:
-    """Return a fingerprint of a graph, and one of what is asked of it, in O(arcs) at the rate of memory.
+    """Return a fingerprint of a graph, and one of the options, in O(arcs); limited by the bandwidth of memory.
 
-    Labels do not count, because no plan depends on them.
+    Labels are left out, because no plan depends on them.
     """
     content = 0
     for array in (graph.indptr, graph.heads, graph.weights):

@@ -29,7 +29,7 @@ from storage.errors import ApspError, InvalidRequest
 TILE: Final = 64
 SMALLEST: Final = 32
 
-#: Working type and whether no arc is negative: what a stack has in common.
+#: What all graphs of a stack have in common: the working type, and whether no arc is negative.
 Kind = tuple[str, bool]
 
 
@@ -44,10 +44,10 @@ class Group:
         side: rows of the padded matrix, or of the largest matrix.
         nonnegative: no arc is negative.
         members: the graphs' places in the bulk.
-        launch: number of graphs in a launch (stacked), or at a time.
+        launch: number of graphs in one launch (stacked), or solved at a time.
         seconds: predicted time, stores included.
         reason: why the graphs are solved in this way, in a sentence.
-        device_memory: bytes of device memory of a launch.
+        device_memory: bytes of device memory that one launch takes.
         waste: share of the work that is spent on padding.
     """
 
@@ -64,7 +64,7 @@ class Group:
     waste: float = 0.0
 
     def to_dict(self) -> dict[str, object]:
-        """Return the group as JSON types, with the number of members in place of the members."""
+        """Return the group as JSON types; ``members`` becomes the number of members."""
         facts = asdict(self)
         return {"graphs": len(facts.pop("members")), **facts}
 
@@ -98,9 +98,9 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
     """Group the graphs of a bulk.
 
     Args:
-        problems: the facts about each graph, by its place in the bulk.
+        problems: the problem of each graph, by its place in the bulk.
         machine: the machine; ``cuda`` is None where no GPU is to be used.
-        options: the options of every graph; without sources, targets, cutoff and workers.
+        options: the options of every graph; sources, targets and a cutoff are refused, and so are workers.
         stores: whether each graph gets a store.
 
     Raises:
@@ -145,7 +145,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
 
 
 def _share(machine: Machine) -> Machine:
-    """Return the part of the machine for one graph where as many graphs as threads are solved at a time."""
+    """Return one thread's share of the machine: the threads solve one graph each at the same time."""
     threads = machine.threads
     return replace(
         machine,

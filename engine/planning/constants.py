@@ -1,8 +1,8 @@
-"""The numbers that predictions are made with: what each means, in which unit, and what is known of its origin.
+"""The numbers that predictions are made with: the meaning and unit of each, and what is known about its origin.
 
-Each number stands here once, with a record beside it in ``RECORDS``.  ``Basis`` says how a number came about.
-``machine`` is named only where the code, the benchmarks or a decision name it; for many early numbers nobody wrote it
-down.  ``since`` is the commit that gave the number its value.
+Each number is defined here once, with a record in ``RECORDS``.  ``Basis`` says how a number came about. ``machine`` is
+named only where the code, the benchmarks or a decision name it; for many early numbers nobody wrote it down.  ``since``
+is the commit that gave the number its value.
 
 A number that shapes an algorithm or a kernel, such as the height of a tile, is not an estimate and stays with that code
 (``engine.model.blocks``, ``engine.model.device_layout``, ``engine.model.tiling``).
@@ -30,7 +30,7 @@ class Constant:
     """The record of one number.
 
     Attributes:
-        value: the number, or a number for each case.
+        value: the number, or a table with a number for each case.
         unit: its unit.
         basis: how it came about.
         machine: where it was measured; empty for numbers that were not measured.
@@ -46,16 +46,18 @@ class Constant:
 
 @dataclass(frozen=True)
 class RoundShares:
-    """Parts of a round on GPUs besides its products, as shares of them.
+    """What a round on GPUs takes besides its products, as shares of the time of those products.
 
     Attributes:
         closing: closing a panel as wide as the matrix, of a directed graph.
         closing_half: the same for an undirected graph, whose stripes hold half of the entries.
-        low_rows: rows over a stripe's height, for stripes lower than those of ``LOW_STRIPES``.
-        low_resident: weight of that where all stripes are resident; 1 is added where all are streamed.
+        low_rows: this number divided by the height of a stripe is the share, for stripes lower than those of
+            ``LOW_STRIPES``.
+        low_resident: the share that low stripes lose is multiplied by this number, plus the share of the stripes that
+            are streamed.
         shallow: products by a pivot block of width ``shallow_width``, which load their operands more often.
         shallow_width: a width of a pivot block, in vertices.
-        few_slots: waiting where fewer than SLOTS stripes are in flight.
+        few_slots: waiting, if fewer than SLOTS stripes are in flight.
     """
 
     closing: float = 0.5
@@ -99,16 +101,16 @@ def _decided(name: str, value: _T, unit: str, since: str) -> _T:
 PROCESS_BYTES: Final = _measured("PROCESS_BYTES", 192 * 2**20, "bytes", "9ca5347")
 #: Rows of a tile of the store.  ``storage.matrix.grid`` decides; planning needs only the magnitude of write buffers.
 BAND_ROWS: Final = _counted("BAND_ROWS", 64, "rows", "9ca5347")
-#: A batch of rows fills this many bytes before it is handed to the sink.
+#: Size that a batch of rows should have when it is handed to the sink.
 BATCH_BYTES: Final = _decided("BATCH_BYTES", 64 * 2**20, "bytes", "9ca5347")
-#: Rows of a batch that keep a thread busy: it searches them side by side, or sweeps over them at once.
-BUSY_ROWS: Final = _decided("BUSY_ROWS", 128, "rows of each thread", "30a7ab0")
+#: A batch needs this many rows for each thread to keep it busy: a thread searches or sweeps several rows at once.
+BUSY_ROWS: Final = _decided("BUSY_ROWS", 128, "rows per thread", "30a7ab0")
 #: Rate at which the weight matrix is filled.
-FILL_RATE: Final = _measured("FILL_RATE", 4e9, "bytes a second", "19050b3")
+FILL_RATE: Final = _measured("FILL_RATE", 4e9, "bytes per second", "19050b3")
 #: Up to this size a matrix is streamed only if it does not fit in memory: the solve ends before the first commit, and
 #: streaming could hardly be faster.
 STREAMED_FROM: Final = _decided("STREAMED_FROM", 16 << 20, "bytes of the matrix", "58bd0eb")
-#: The memory of two processes that plan the same problem differs by up to this much.
+#: Two processes that plan the same problem hold amounts of memory that differ by up to this much.
 RESIDENT_SPARE: Final = _decided("RESIDENT_SPARE", 8 * 2**20, "bytes", "d387507")
 #: More GPUs share a streamed matrix only where they are predicted to take less than this share of the time of fewer.
 MORE_GPUS_PAY: Final = _decided("MORE_GPUS_PAY", 0.95, "ratio of seconds", "24ee8ce")
@@ -118,8 +120,8 @@ UNKEPT: Final = _decided("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
 LONG_ON_GPU: Final = _decided("LONG_ON_GPU", 120.0, "seconds", "ffd677c")
 LONG_ON_CPU: Final = _decided("LONG_ON_CPU", 60.0, "seconds", "6ecede7")
 
-#: Time in which the folders of a store are made, in which it is sealed, and in which a process imports what computes
-#: and loads compiled kernels (``benchmarks/start.py``).
+#: Time to make the folders of a store, to seal it, and to import the modules that compute and load their compiled
+#: kernels (``benchmarks/start.py``).
 CREATE_SECONDS: Final = _measured("CREATE_SECONDS", 0.01, "seconds", "ddb7d5c")
 SEAL_SECONDS: Final = _measured("SEAL_SECONDS", 0.02, "seconds", "ddb7d5c")
 START_SECONDS: Final = _measured("START_SECONDS", 0.3, "seconds", "ddb7d5c")
@@ -130,13 +132,13 @@ START_SECONDS: Final = _measured("START_SECONDS", 0.3, "seconds", "ddb7d5c")
 DEVICE_START: Final = _measured("DEVICE_START", 0.5, "seconds", "48bfa8c")
 #: Time of a solve on the GPU besides its work: loading kernels, page-locking buffers.
 DEVICE_LAUNCH: Final = _measured("DEVICE_LAUNCH", 0.05, "seconds", "48bfa8c")
-#: Rows from the device are written at up to this many times the rate of other rows: the device has computed their
-#: facts, and the processors have no other work.  Two threads gain nothing.
+#: Rows from the device are written at up to this many times the rate of other rows: the device has computed their sums
+#: and largest distances, and the processors have no other work.  With two threads there is no gain.
 DEVICE_WRITE_GAIN: Final = _measured("DEVICE_WRITE_GAIN", 2.5, "ratio of rates, 16 threads", "dfe019e", H200)
 #: Rate of copies from the device into an array in the host's memory.
-DEVICE_HOST_RATE: Final = _measured("DEVICE_HOST_RATE", 3.6e10, "bytes a second", "67da0db", H200)
+DEVICE_HOST_RATE: Final = _measured("DEVICE_HOST_RATE", 3.6e10, "bytes per second", "67da0db", H200)
 #: Rate at which arcs are sent to the device, in the working type, row pointers included.
-DEVICE_INGEST_RATE: Final = _measured("DEVICE_INGEST_RATE", 2e9, "bytes a second", "48bfa8c")
+DEVICE_INGEST_RATE: Final = _measured("DEVICE_INGEST_RATE", 2e9, "bytes per second", "48bfa8c")
 #: Share of the rate of large products that a whole solve on the device reaches.
 DEVICE_EFFICIENCY: Final = _measured("DEVICE_EFFICIENCY", 0.95, "share", "48bfa8c")
 
@@ -156,8 +158,8 @@ ROUND_SECONDS: Final = _measured("ROUND_SECONDS", 0.65e-3, "seconds", "3bb8f87",
 
 # ---- searches on processors -----------------------------------------------------------------------------------------
 
-#: A searching thread holds this much for each vertex: a row of labels (256), or heap, positions and distances.
-LABEL_BYTES: Final = _counted("LABEL_BYTES", 288, "bytes of a thread and vertex", "1c7192d")
+#: A searching thread holds this many bytes for each vertex: a row of labels (256), or heap, positions and distances.
+LABEL_BYTES: Final = _counted("LABEL_BYTES", 288, "bytes per thread and vertex", "1c7192d")
 #: Fewer searches than this are made one by one with a heap; more are made side by side.
 HEAP_BELOW: Final = _measured("HEAP_BELOW", 12, "searches", "30a7ab0")
 #: Size of the labels that are relaxed side by side.
@@ -180,55 +182,57 @@ LATTICE_WIDTH: Final = _measured("LATTICE_WIDTH", 12, "vertices", "9c79369", EPY
 LATTICE_SIDE: Final = _measured("LATTICE_SIDE", 25, "root of vertices", "9c79369", EPYC)
 #: Finding potentials takes about this number of passes over the arcs.
 POTENTIAL_PASSES: Final = _measured("POTENTIAL_PASSES", 30, "passes", "19050b3")
-#: Breadth-first searches: sources that are searched together, and the least number of them where there are more
-#: threads than such blocks.
-HOP_SOURCES: Final = _counted("HOP_SOURCES", 512, "sources of a block", "1c7192d")
-HOP_SOURCES_LEAST: Final = _decided("HOP_SOURCES_LEAST", 32, "sources of a block", "1c7192d")
-#: A step takes this share of a heap's time for an arc, for each arc or half vertex and all sources of a block together:
-#: 0.08 to 0.3 on graphs of 1,000 to 60,000 vertices, growing with the cache that bits need.
-HOP_STEP: Final = _measured("HOP_STEP", 0.12, "heap scans of an arc", "1c7192d")
-#: The same share for an entry of the result.
-HOP_ENTRY: Final = _measured("HOP_ENTRY", 0.02, "heap scans of an arc", "1c7192d")
+#: Breadth-first searches: sources that are searched together as a block, and the least size of a block if smaller
+#: blocks are needed to give every thread one.
+HOP_SOURCES: Final = _counted("HOP_SOURCES", 512, "sources per block", "1c7192d")
+HOP_SOURCES_LEAST: Final = _decided("HOP_SOURCES_LEAST", 32, "sources per block", "1c7192d")
+#: A step over a block of sources takes, for each arc and each half vertex, this share of the time in which a heap scans
+#: an arc.  Measured: 0.08 to 0.3 on graphs of 1,000 to 60,000 vertices, more where the rows of bits need more cache.
+HOP_STEP: Final = _measured("HOP_STEP", 0.12, "times in which a heap scans an arc", "1c7192d")
+#: Writing an entry of the result takes this share of the time in which a heap scans an arc.
+HOP_ENTRY: Final = _measured("HOP_ENTRY", 0.02, "times in which a heap scans an arc", "1c7192d")
 #: A thread that searches breadth first holds eleven rows of bits for each vertex, and marks.
-HOP_BYTES: Final = _counted("HOP_BYTES", 11 * 64 + 2, "bytes of a thread and vertex", "1c7192d")
+HOP_BYTES: Final = _counted("HOP_BYTES", 11 * 64 + 2, "bytes per thread and vertex", "1c7192d")
 
 # ---- searches on a GPU ----------------------------------------------------------------------------------------------
 
 #: Labels that are pulled over arcs, as if each arc were used once: repeated passes are included (docs/kernels.md).
 #: Other chips are assumed to be slower in proportion to their products.
 PULL_RATES: Final = _measured(
-    "PULL_RATES", {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}, "bytes a second", "dfe019e", H200
+    "PULL_RATES", {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}, "bytes per second", "dfe019e", H200
 )
-#: Time of searches besides that: arcs are sorted and sent; for lists a vertex order is found first.  Breadth-first
-#: searches do not split vertices of many in-arcs, so a step waits for the vertex that has most: for as-caida20070917,
-#: where one has 1,452, all searches took 4.3 ms longer than sweeps.
+#: Time of searches besides pulling labels: arcs are sorted and sent; for lists a vertex order is found first.
+#: Breadth-first searches do not split vertices of many in-arcs, so a step waits for the vertex that has most: for
+#: as-caida20070917, where one has 1,452, all searches took 4.3 ms longer than sweeps.
 SEARCH_START: Final = _measured(
     "SEARCH_START", {"sweep": 0.2e-3, "lists": 4e-3, "hops": 4.2e-3}, "seconds", "fa715c2", H200
 )
-#: With this number of arcs a vertex, sweeps take twice as long for each arc: labels are corrected more often, and heads
-#: of many arcs are split.  From complete graphs, where it is seven times as long, and graphs of m = 4 n.
-TWICE_AS_LONG: Final = _measured("TWICE_AS_LONG", 700, "arcs of a vertex", "d77fe26", H200)
-#: Rate at which the entries of the result are made from labels.
-LABELS_OUT_RATE: Final = _measured("LABELS_OUT_RATE", 2e12, "bytes a second", "dfe019e", H200)
+#: With this number of arcs per vertex, sweeps take twice as long for each arc: labels are corrected more often, and
+#: heads of many arcs are split.  Measured with complete graphs, where sweeps take seven times as long, and with graphs
+#: of m = 4 n.
+TWICE_AS_LONG: Final = _measured("TWICE_AS_LONG", 700, "arcs per vertex", "d77fe26", H200)
+#: Rate at which labels are turned into entries of the result.
+LABELS_OUT_RATE: Final = _measured("LABELS_OUT_RATE", 2e12, "bytes per second", "dfe019e", H200)
 #: Rate of int32 products on the chip where ``PULL_RATES`` were measured.
-PULL_CHIP_RATE: Final = _measured("PULL_CHIP_RATE", 17.8e12, "updates a second", "dfe019e", H200)
+PULL_CHIP_RATE: Final = _measured("PULL_CHIP_RATE", 17.8e12, "updates per second", "dfe019e", H200)
 
 # ---- partitioned ----------------------------------------------------------------------------------------------------
 
-#: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small for more threads.
+#: Share of one thread's rate of large products that steps 1 and 2 of the algorithm reach; most products are too small
+#: for threads to share.
 PARTS_EFFICIENCY: Final = _measured("PARTS_EFFICIENCY", 0.6, "share", "8d926e8")
-#: Time of a thread for each part of any size.
+#: Time that a thread takes for each part, whatever its size.
 PART_SECONDS: Final = _measured("PART_SECONDS", 1.2e-4, "seconds", "5956763")
 #: Share of the rate of large products that sweeps reach.
 SWEEP_EFFICIENCY: Final = _measured("SWEEP_EFFICIENCY", 0.9, "share", "e7b0deb")
 #: Time of a thread for each entry of the matrix besides its updates: it is cleared and put in its column.
 ENTRY_SECONDS: Final = _measured("ENTRY_SECONDS", 1.6e-9, "seconds", "20ac598")
-#: Time of launches and waits that a part takes in a batch on the device.
+#: Time that launches and waits take for each part in a batch on the device.
 DEVICE_PART_SECONDS: Final = _measured("DEVICE_PART_SECONDS", 1.2e-5, "seconds", "8d926e8")
 #: Share of the rate of large products that products over borders reach on the device; they are shallow and ragged.
 DEVICE_SWEEP_EFFICIENCY: Final = _measured("DEVICE_SWEEP_EFFICIENCY", 0.3, "share", "25ac831")
 #: Time until the first rows are swept, besides the products on the processors: arrays of parts are packed and sent, and
-#: the sequence of launches is recorded.  0.04 to 0.06 from 13,000 to 40,000 vertices.
+#: the sequence of launches is recorded.  Measured: 0.04 to 0.06 s on graphs of 13,000 to 40,000 vertices.
 DEVICE_SWEEP_START: Final = _measured("DEVICE_SWEEP_START", 0.05, "seconds", "5c9673f")
 #: Time for each entry on the device besides its updates: it is cleared, put in its column and summed up.
 DEVICE_ENTRY_SECONDS: Final = _measured("DEVICE_ENTRY_SECONDS", 4e-12, "seconds", "8d926e8")
@@ -251,46 +255,47 @@ TILE_THREADS_BYTES: Final = _counted("TILE_THREADS_BYTES", 8 * 2**21, "bytes", "
 #: number of files.
 SPARE_DISK: Final = _decided("SPARE_DISK", 1 / 16, "share of the store", "ffd677c")
 SPARE_FILES: Final = _decided("SPARE_FILES", 64, "files of 2 MiB", "ffd677c")
-#: Host memory that the CUDA driver takes in addition to what it holds when a solve is planned.
+#: Host memory that the CUDA driver takes during a solve, besides what it held when the solve was planned.
 DRIVER_BYTES: Final = _measured("DRIVER_BYTES", 2**30, "bytes", "8ff42bb")
 #: Several GPUs share a matrix of at least this size, even if one could hold it.
 SHARED_FROM: Final = _decided("SHARED_FROM", 16384, "vertices", "6abc271")
 #: Where rounds wait for the disk, this share of the shorter of work and copies does not hide behind the longer one.
 UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
-#: Copies of low stripes take longer, by this number of rows over their height, as each stripe waits for the disk, the
-#: bus and the device once; and by this share where fewer than SLOTS stripes are in flight.
+#: Copies take longer by the share COPY_START_ROWS / (height of a stripe), as each stripe waits for the disk, the bus
+#: and the device once; and by the share FEW_SLOTS if fewer than SLOTS stripes are in flight.
 COPY_START_ROWS: Final = _measured("COPY_START_ROWS", 8, "rows", "8a7fa53")
 FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
-#: A pivot block should be this many times as wide as where bus and kernels break even, so that copies hide.
+#: A pivot block should be this many times as wide as the width at which copying a stripe takes as long as relaxing it,
+#: so that copies hide behind products.
 BUS_MARGIN: Final = _decided("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
-#: Parts of a round on GPUs, by which layouts are compared, and the part that low stripes lose because they do not fill
-#: waves of thread blocks, by their height.
+#: What a round on GPUs takes besides its products, to compare layouts; and, by the height of stripes, the share that
+#: low stripes lose because they do not fill waves of thread blocks.
 ROUND_SHARES: Final = _measured("ROUND_SHARES", RoundShares(), "shares of the products of a round", "8a7fa53", H200)
 LOW_STRIPES: Final = _measured("LOW_STRIPES", {1024: 0.0, 512: 0.005}, "share by rows", "8a7fa53", H200)
-#: Mirroring of a thread, and the number of threads that memory bandwidth suffices for: sixteen threads took 0.78 s for
-#: 17.2 GB.
-MIRROR_RATE: Final = _measured("MIRROR_RATE", 6e9, "bytes a second", "dd24fed", H200)
+#: Rate at which one thread mirrors, and the number of threads for which memory bandwidth suffices: sixteen threads took
+#: 0.78 s for 17.2 GB.
+MIRROR_RATE: Final = _measured("MIRROR_RATE", 6e9, "bytes per second", "dd24fed", H200)
 MIRROR_THREADS: Final = _measured("MIRROR_THREADS", 4, "threads", "dd24fed", H200)
 #: Mirroring in the store reads the upper half about twice and writes the lower half: bytes for each byte of the matrix.
-FINISH_SHARE: Final = _counted("FINISH_SHARE", 1.5, "bytes for a byte of the matrix", "ffd677c")
+FINISH_SHARE: Final = _counted("FINISH_SHARE", 1.5, "bytes per byte of the matrix", "ffd677c")
 
 # ---- many workers ---------------------------------------------------------------------------------------------------
 
-#: Time that the driver, the scheduler and a worker take for a task, one after the other.
+#: Time that the driver, the scheduler and a worker, one after the other, spend on managing a task.
 CONTROL_SECONDS: Final = _measured("CONTROL_SECONDS", 0.01, "seconds", "b2eda1d")
-#: Idle time of a worker in a round, closing of panels excluded: four GPUs in rounds of 2,048 where tasks overlapped,
-#: two in rounds of 2,048 and 4,096 where they did not.
+#: Idle time of a worker in a round, closing of panels excluded.  Measured with four GPUs and pivot blocks of 2,048
+#: vertices where tasks overlap, and with two GPUs and 2,048 and 4,096 vertices where they do not.
 IDLE_SECONDS: Final = _measured(
     "IDLE_SECONDS", {PROCESSORS: 0.01, RESIDENT: 0.015, PASSING: 0.06}, "seconds", "4c3f87e", FOUR_H200
 )
-#: Additional time of closing a panel on a GPU, by the square of its width: each of many small kernels in sequence waits
-#: for a block of the products that run at the same time.
+#: Closing a panel on a GPU takes this time longer for each square of its width: its many small kernels run in sequence,
+#: and each waits until a thread block of the products that run at the same time has finished.
 CLOSING_WAITS: Final = _measured("CLOSING_WAITS", 1.3e-8, "seconds by width squared", "4c3f87e", FOUR_H200)
 #: Time to allocate page-locked memory for panels, while the first stripes are made.
-LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds a byte", "4c3f87e", FOUR_H200)
-#: Time of the scheduler for a task of any worker, and the number of tasks of a worker in a round.
+LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds per byte", "4c3f87e", FOUR_H200)
+#: Time that the scheduler spends on each task, and the number of tasks that a worker gets in a round.
 TASK_SECONDS: Final = _measured("TASK_SECONDS", 0.002, "seconds", "5eb569d")
-ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks of a worker and round", "5eb569d")
+ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks per worker and round", "5eb569d")
 #: Disk that panels may take in the store before there is a commit.
 PANEL_DISK: Final = _decided("PANEL_DISK", 0.25, "share of the matrix", "b2eda1d")
 
@@ -301,10 +306,10 @@ ALONE_FROM: Final = _decided("ALONE_FROM", 1.0, "seconds", "03e17ba")
 #: Time that a launch on the GPU takes besides its updates: from Python to the device and back.
 STACK_LAUNCH: Final = _measured("STACK_LAUNCH", 3e-4, "seconds", "03e17ba")
 #: Rate of filling a stack in pageable memory, copying it to the device and back, and taking it apart.
-STACK_RATE: Final = _measured("STACK_RATE", 2e9, "bytes a second", "03e17ba")
+STACK_RATE: Final = _measured("STACK_RATE", 2e9, "bytes per second", "03e17ba")
 #: Share of the rate of large products that a stack of small graphs reaches (docs/kernels.md).
 STACK_EFFICIENCY: Final = _measured("STACK_EFFICIENCY", 0.5, "share", "03e17ba", H200)
 #: Most bytes of one stack; a second stack is filled while the first one is taken apart.
 STACK_BYTES: Final = _decided("STACK_BYTES", 2**28, "bytes", "03e17ba")
-#: Time of one thread that a store takes besides its distances, for some forty small files.
+#: Time that one thread takes for the forty or so small files of a store besides its distances.
 STORE_SECONDS: Final = _measured("STORE_SECONDS", 0.03, "seconds", "03e17ba")

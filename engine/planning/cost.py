@@ -41,7 +41,7 @@ class Setting:
         machine: the machine.
         kind: the working type.
         store: bytes of the finished store.
-        trials: what searches of this graph took.
+        trials: seconds that trial searches of this graph took.
     """
 
     problem: Problem
@@ -62,7 +62,9 @@ class Setting:
 
 
 class CandidateFields(TypedDict, total=False):
-    """Fields of a candidate that have a usual value, as in :class:`engine.model.plan.Candidate`."""
+    """Fields of :class:`engine.model.plan.Candidate` that :func:`candidate` fills with a default unless they are
+    passed.
+    """
 
     device: str
     device_memory: int
@@ -84,7 +86,7 @@ def candidate(
     seconds: float | None = None,
     **fields: Unpack[CandidateFields],
 ) -> Candidate:
-    """Build a candidate; every estimate ends here.
+    """Build a candidate; every estimate ends with this call.
 
     Args:
         setting: problem, machine and type.
@@ -93,7 +95,7 @@ def candidate(
         memory: bytes of host memory besides those that the process holds anyway.
         disk: bytes of disk besides the finished store.
         seconds: predicted time of the whole where phases overlap; None for the sum of the phases.
-        fields: the fields whose value is not the usual one.
+        fields: the fields whose value is not the default.
     """
     return Candidate(
         algorithm=algorithm,
@@ -201,8 +203,8 @@ def preparing_seconds(setting: Setting) -> float:
 def search_workspace(n: int, arcs: int, threads: int, each: int = LABEL_BYTES) -> int:
     """Return the bytes that searches need besides the graph and the rows.
 
-    The arcs are copied in both directions into the form that searches use, and making that form takes half as much
-    again.  Potentials and reduced weights, where there are any, take less than the other bytes counted here.
+    Searches use copies of the arcs in both directions, and making these copies takes half as much memory again.
+    Potentials and reduced weights, where there are any, take less than the other bytes counted here.
 
     Args:
         n: vertices.
@@ -222,10 +224,10 @@ def search_candidate(
     before: tuple[Phase, ...] = (),
     workspace: int = LABEL_BYTES,
 ) -> Candidate:
-    """Estimate an algorithm that makes one search a source.
+    """Estimate an algorithm that makes one search per source.
 
-    With fewer targets than sources it makes one search a target, if there is memory for the whole rectangle, whose
-    columns it finds one after the other.
+    With fewer targets than sources it makes one search per target, if there is memory for the whole rectangle, whose
+    columns the searches fill one after the other.
 
     Args:
         setting: problem, machine and type.
@@ -240,7 +242,7 @@ def search_candidate(
     searches, columns, held = problem.rows, problem.columns, 0
     limits = {"threads": threads, "memory": setting.machine.memory}
     aside = batch_rows(searches, columns, size, **limits) * searches * size
-    # the reversed arcs, the rectangle, and the bands of it that are being transposed
+    # the reversed arcs, the whole rectangle, and the bands of the rectangle that are being transposed
     rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
     spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
     from_targets = columns < searches and own + rectangle + 2 * aside < spare

@@ -8,14 +8,16 @@ from engine.planning.cost import Setting, preparing_seconds, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate steps over the arcs for blocks of sources, as many as the graph has hops, and then each entry."""
+    """Estimate breadth-first searches: for each block of sources a step over the arcs per hop, then writing each
+    entry.
+    """
     return search_candidate(
         setting, "bfs", seconds=search_seconds(setting), tried=setting.trials.hop_search, workspace=HOP_BYTES
     )
 
 
 def search_seconds(setting: Setting) -> float:
-    """Return the predicted seconds of a source where all of the wanted sources are searched together."""
+    """Return the predicted seconds per source if all wanted sources are searched together."""
     problem, machine = setting.problem, setting.machine
     searches = max(1, min(problem.rows, problem.columns))
     blocks = max(-(-searches // HOP_SOURCES), min(machine.threads, searches // HOP_SOURCES_LEAST))

@@ -16,7 +16,7 @@ def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False
         n: vertices.
         itemsize: bytes of an entry.
         threads: number of threads.
-        rounds: for the blocked order, else for the recursive one.
+        rounds: whether the bytes are those of the blocked order; else of the recursive one.
     """
     stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else split_point(n))
     panels = 2 * min(PIVOT, n) * n if rounds else 0
@@ -24,7 +24,7 @@ def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False
 
 
 def estimate_recursive(setting: Setting) -> Candidate:
-    """Estimate the recursive order, which is one large product after another."""
+    """Estimate the recursive order, which consists of large products, one after another."""
     n, symmetric = setting.problem.n, not setting.problem.directed
     return dense_candidate(
         setting,

@@ -19,26 +19,26 @@ from engine.planning.cost import Setting, preparing_seconds, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate one search a source, m + n log n each; many searches are made side by side."""
+    """Estimate one search per source, m + n log n each; many searches are made side by side."""
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
 
 
 def estimate_johnson(setting: Setting) -> Candidate:
-    """Estimate potentials by Bellman-Ford and one search a source over reduced weights."""
+    """Estimate Johnson's algorithm: potentials by Bellman-Ford, then one search per source over reduced weights."""
     potentials = Phase("potentials", POTENTIAL_PASSES * setting.problem.arcs / setting.machine.search_rate)
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "johnson", seconds=seconds, tried=tried, before=(potentials,))
 
 
 def search_seconds(setting: Setting) -> float:
-    """Return the predicted seconds of a source where sources are searched one by one."""
+    """Return the predicted seconds per source if sources are searched one by one."""
     problem = setting.problem
     return (problem.arcs + problem.n * math.log2(problem.n + 2) / 4) / setting.machine.search_rate
 
 
 def abreast_seconds(setting: Setting) -> float:
-    """Return the predicted seconds of a source where all of the wanted sources are searched."""
+    """Return the predicted seconds per source if all wanted sources are searched, side by side where that is faster."""
     problem, machine = setting.problem, setting.machine
     singly, searches = search_seconds(setting), min(problem.rows, problem.columns)
     if searches < HEAP_BELOW:
@@ -56,7 +56,12 @@ def lattice_passes(problem: Problem) -> float:
     Paths of few arcs are not the shortest ones there, so labels are corrected again and again; the wider the lattice,
     the more often.
     """
-    if problem.unit or problem.across < LATTICE * math.sqrt(problem.n) or not problem.across:
+    if problem.unit or not is_lattice(problem):
         return 1.0
     width = problem.n / problem.across
     return max(1.0, min(width / LATTICE_WIDTH, math.sqrt(problem.n) / LATTICE_SIDE))
+
+
+def is_lattice(problem: Problem) -> bool:
+    """Whether a graph is known to be as long as a lattice."""
+    return bool(problem.across >= max(1, LATTICE * math.sqrt(problem.n)))

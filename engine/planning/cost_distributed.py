@@ -1,8 +1,9 @@
 """Predicted costs of a solve over many workers: the width of the pivot block, bytes and seconds.
 
 In rounds every worker relaxes its share of the stripes.  Closing a panel, and sending it to all others through the
-store, overlap with that where the pivot block is neither too narrow (many panels, short tasks) nor too wide (few
-stripes to distribute, and one worker computes the panel's own product).  Searches are distributed by rows.
+store, overlap with that if the pivot block is neither too narrow (many panels, short tasks) nor too wide (few stripes
+to distribute, and a single worker computes the product of the pivot block and its panel).  Searches are distributed by
+rows.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
 
 
 def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
-    """Return the bytes of host memory that each worker needs for rounds, and has; None where they suffice."""
+    """Return the bytes of host memory that each worker needs for rounds and the bytes that it has; None if it has
+    enough.
+    """
     workers, tiling = setting.machine.workers, candidate.streaming
     if workers is None or tiling is None:
         return None
@@ -98,17 +101,17 @@ def _pace(setting: Setting, workers: Workers, tiling: Tiling) -> Pace:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds that each part of all rounds takes alone; the parts overlap, except for the store.
+    """Seconds that each kind of work takes in all rounds together; all kinds overlap, except for the store.
 
     Attributes:
-        work: products of the worker that has most of them.
-        panels: closing the panels one after the other while earlier ones are sent; a panel waits for the previous one
-            to arrive where another worker closed it.
+        work: products, on the worker that has most of them.
+        panels: closing the panels one after the other while earlier ones are sent; if another worker closed the
+            previous panel, closing waits until that panel has arrived.
         orders: the scheduler's own work.
         store: reading and writing, in every round, the stripes that do not fit in memory.
         bytes: bytes read and written for these stripes.
         start: allocating memory for panels, before the first of them.
-        streamed: number of stripes of a worker that do not fit in memory.
+        streamed: number of stripes of a worker that do not fit in its memory.
     """
 
     work: float
@@ -121,7 +124,7 @@ class Times:
 
     @property
     def seconds(self) -> float:
-        """The seconds of all rounds: a round takes as long as its longest part."""
+        """The seconds of all rounds: a round takes as long as its longest kind of work."""
         return self.start + max(self.work, self.panels, self.orders) + self.store
 
 
@@ -147,7 +150,7 @@ def times(setting: Setting, workers: Workers, tiling: Tiling) -> Times:
     streamed = max(0, share - capacity(tiling, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
-        # where tasks overlap, a panel is closed while stripes are relaxed, and its own stripe is not relaxed by it
+        # where tasks overlap, a panel is closed while other stripes are relaxed; its own stripe is not relaxed again
         work=count * (share * stripe + IDLE_SECONDS[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
         panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL_SECONDS),
         orders=count * workers.count * ROUND_TASKS[workers.device] * TASK_SECONDS,
@@ -182,7 +185,7 @@ def _rounds(setting: Setting, workers: Workers, tiling: Tiling) -> Candidate:
 
 
 def _of_one(setting: Setting, workers: Workers) -> Setting:
-    """Return the setting of a single worker."""
+    """Return the setting for an estimate of one worker alone."""
     machine, count = setting.machine, workers.count
     alone = replace(
         machine,

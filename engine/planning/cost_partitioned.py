@@ -23,7 +23,9 @@ from engine.planning.cost import Setting, batch_rows, candidate, device_write, w
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate the updates that the trial partition found; without one, the graph is one part."""
+    """Estimate from the number of updates that the trial partition found; without a trial the graph counts as one
+    part.
+    """
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     facts = problem.parts or whole(problem.n)
     rate = setting.rate
@@ -74,12 +76,13 @@ def estimate_device(setting: Setting) -> Candidate:
 
 
 def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) -> Candidate:
-    """Estimate the tables that answer every pair, without any row; ``setting.store`` is the bytes of what is stored.
+    """Estimate a prepared graph: computing and storing its tables, but no rows; ``setting.store`` is the size on disk
+    in bytes.
 
     Args:
         setting: problem, machine, type and bytes.
         facts: the parts, those for processors.
-        directed: there are tables in both directions, from one elimination.
+        directed: whether there are tables in both directions, which one elimination makes.
     """
     size, ways = setting.kind.itemsize, 1 + directed
     prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
@@ -96,5 +99,5 @@ def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
 
 
 def whole(n: int) -> PartsFacts:
-    """Return the facts of a graph of ``n`` vertices that is one part, which is Floyd-Warshall."""
+    """Return the facts of a partition with a single part of ``n`` vertices, which amounts to Floyd-Warshall."""
     return PartsFacts(count=1, largest=n, border=0, sweep=0, prepare=n**3, entries=2 * n**2, seconds=0.0)

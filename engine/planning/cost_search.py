@@ -75,7 +75,7 @@ def _candidate(
 
 
 def _search_seconds(setting: Setting, form: SearchForm, *, reduced: bool) -> float:
-    """Return the predicted seconds of a source."""
+    """Return the predicted seconds per source."""
     problem, device = setting.problem, setting.machine.cuda
     assert device is not None
     narrow = narrow_first(setting.kind, problem.max_weight) and not reduced

@@ -12,7 +12,9 @@ from engine.planning.cost import Setting, dense_candidate, device_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate all powers up to the limit on hops; an early end, when a power does not change, cannot be predicted."""
+    """Estimate all powers up to the limit on hops; the solve may end earlier, at a power that equals the previous one,
+    but that cannot be predicted.
+    """
     problem = setting.problem
     schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
     return dense_candidate(
@@ -41,7 +43,7 @@ class Schedule:
         hops: the power that is computed.
         by_rows: the wanted rows are multiplied by the weights, with one arc more each time; otherwise the matrix is
             squared, and squares are multiplied by the bits of ``hops``.
-        updates: updates of the whole, unless a power equals the previous one.
+        updates: updates of the whole solve, if no power equals the previous one, which would end the solve early.
     """
 
     hops: int
@@ -69,14 +71,15 @@ class Schedule:
 def _limit(n: int, hops: int | None) -> int:
     """Return the power that is computed for at most ``hops`` arcs.
 
-    From n - 1 on all powers are equal, so the next power of two, which is the cheapest, serves.
+    From n - 1 on all powers are equal, so any such power is right; the next power of two is the cheapest.
     """
     longest = max(1, n - 1)
     return 1 << (longest - 1).bit_length() if hops is None or hops >= longest else hops
 
 
 def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> int:
-    """Return the updates of rows of a power by the bits of its exponent: squarings, and a product for each further one.
+    """Return the updates to compute rows of a power by the bits of its exponent: squarings, and a product for each
+    further bit that is 1.
 
     Args:
         n: vertices.

@@ -1,8 +1,8 @@
 """Predicted costs of streaming on the processors: the layout, the bytes of each tier, and the seconds.
 
-A round reads and writes the whole matrix once.  Copies hide behind arithmetic where the pivot block is at least
-*bytes an entry x update rate / bytes a second* wide.  Below that the disk decides, and a wider block is faster in
-proportion, but its panels take more host memory.
+A round reads and writes the whole matrix once.  Copies take no longer than arithmetic if the pivot block is at least
+*bytes per entry x update rate / bytes per second* wide.   In narrower blocks the disk decides the time, so that a block
+twice as wide takes half as long, but its panels take more host memory.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def streamable(setting: Setting) -> bool:
 def forms(problem: Problem) -> tuple[bool, ...]:
     """Return the values of ``Tiling.symmetric`` to consider.
 
-    An undirected graph can be solved like a directed one.  That takes twice the arithmetic but fewer panels, so that
-    blocks are wider in little memory.
+    An undirected graph can be solved like a directed one.  That takes twice the arithmetic, but fewer panels have to be
+    in memory, so that blocks can be wider if memory is scarce.
     """
     if problem.directed:
         return (False,)
@@ -64,7 +64,7 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 
 
 def in_memory(setting: Setting) -> Candidate:
-    """Estimate rounds over host memory, which are copied to the store from time to time."""
+    """Estimate rounds over host memory; the matrix is copied to the store at intervals."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     symmetric = not setting.problem.directed
     tiling = Tiling("host", 512, 1024, symmetric=symmetric, ahead=symmetric)
@@ -83,7 +83,9 @@ def in_memory(setting: Setting) -> Candidate:
 
 
 def from_store(setting: Setting) -> Candidate:
-    """Estimate rounds over the working store, in the fastest layout that fits, else in the one that needs least."""
+    """Estimate rounds over the working store, in the fastest layout that fits; if none fits, in the layout that needs
+    least memory.
+    """
     whole = whole_width(setting.problem.n)
     widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
     grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), always_ahead=False)
@@ -97,7 +99,7 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
     once = entries(tiling, n) * size
     # A panel that is closed in its own round is written and read once more.
     each = once * (tiling.rounds(n) + (not tiling.ahead))
-    # The first round is made from the arcs, so it reads nothing.
+    # The first round makes its stripes from the arcs, so it reads nothing.
     moved = 2 * each - once
     relax = _relax(setting, tiling, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
@@ -128,18 +130,21 @@ def finish_phase(setting: Setting) -> Phase:
 
 
 def store_buffers(tiling: Tiling, devices: int) -> int:
-    """Return the stripes in host memory where the matrix lies in the store; GPUs get more so that none waits."""
+    """Return the number of stripes held in host memory while the matrix lies in the store; GPUs get more, so that none
+    waits.
+    """
     beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
     return STRIPE_BUFFERS + (devices - 1) * (tiling.slots + 1) + tiling.slots - 1 + beside
 
 
 def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
-    """Return the phase of the products of all rounds, with ``beside`` seconds of the processors' other work."""
+    """Return the phase of the products of all rounds; the processors' other work takes ``beside`` seconds."""
     n = setting.problem.n
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
-    # Updates of closing; panels of undirected graphs are whole rows, while half of the other rows is relaxed.
+    # Updates for closing one panel.  In undirected graphs this is more: a panel has whole rows, while other stripes are
+    # relaxed only right of the diagonal.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 

@@ -49,7 +49,7 @@ from engine.planning.layouts import (
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
-    """Yield the candidates that stream through the machine's GPUs, each with as many of them as pay.
+    """Yield the candidates that stream through the machine's GPUs, each with the number of GPUs that pays.
 
     A matrix that fits on one GPU is streamed only if the solve is so long that commits are worth their time, or if
     several GPUs can share it.
@@ -72,11 +72,12 @@ def _shares(cuda: Device) -> list[Device]:
 
 
 def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
-    """Return the candidate of the number of GPUs that pays: more of them must save a share of the time of fewer.
+    """Return the candidate with the number of GPUs that pays: additional GPUs must save at least a certain share of the
+    time.
 
     Args:
         found: candidates of one tier, the fewest GPUs first.
-        setting: problem, machine and type; where nothing fits its memory, the fewest GPUs need least.
+        setting: problem, machine and type; if no candidate fits its memory, the one with the fewest GPUs is returned.
     """
     memory, best = setting.machine.memory, found[0]
     for more in found[1:]:
@@ -86,7 +87,7 @@ def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
 
 
 def rate_of(setting: Setting, cuda: Device, count: int) -> float:
-    """Return the updates a second that whole solves reach.
+    """Return the updates per second that whole solves reach.
 
     Args:
         setting: problem, machine and type.
@@ -97,7 +98,7 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
 
 
 def from_host(setting: Setting, cuda: Device) -> Candidate:
-    """Estimate rounds over host memory; where no layout fits on a device, in the one that needs least of it."""
+    """Estimate rounds over host memory; if no layout fits on a device, in the layout that needs least device memory."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
     fitting = [c for c in found if c.device_memory <= cuda.memory]
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.device_memory)
@@ -131,7 +132,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate:
 
 
 def _write(setting: Setting, *, mirrored: bool) -> Phase:
-    """Return the phase of writing rows; with ``mirrored`` the same threads also mirror the upper half meanwhile."""
+    """Return the phase of writing rows; if ``mirrored``, the same threads also mirror the upper half in this phase."""
     phase = write_phase(setting)
     turning = setting.matrix / (MIRROR_RATE * min(setting.machine.threads, MIRROR_THREADS)) if mirrored else 0.0
     return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
@@ -140,8 +141,8 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
 def from_store(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over the working store.
 
-    The layout is the fastest one that fits, else the one that takes the least host memory; where none fits on a device,
-    the one that needs least of it.
+    The layout is the fastest one that fits.  If none fits in host memory, it is the one that takes least of it; if none
+    fits on a device, the one that needs least device memory.
     """
     widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
     grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem))
@@ -153,7 +154,7 @@ def from_store(setting: Setting, cuda: Device) -> Candidate:
 def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     each = entries(tiling, n) * size
-    moved = (2 * tiling.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
+    moved = (2 * tiling.rounds(n) - 1) * each  # the first round makes its stripes from the arcs: it reads nothing
     seconds = max(
         tiling.rounds(n) * each / machine.stream_rate,
         tiling.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),

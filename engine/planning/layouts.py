@@ -1,7 +1,7 @@
 """The search over layouts of a streamed matrix: which are possible, and which is predicted to be the fastest.
 
-What a layout costs depends on where it runs, so the cost is estimated by the caller.  What is searched stands here
-once: for processors, for GPUs that stream from host memory or from the store, and for workers.
+What a layout costs depends on where it runs, so callers estimate the cost.  This module lists which layouts they try:
+for processors, for GPUs that stream from host memory or from the store, and for workers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.planning.constants import BUS_MARGIN, LOW_STRIPES, ROUND_SHARES
 
 @dataclass(frozen=True)
 class LayoutGrid:
-    """The layouts that are tried; of all that are equally good the first one is selected.
+    """The layouts that are tried; of layouts that are equally good, the first one is selected.
 
     Attributes:
         tier: where the matrix lies, ``host`` or ``store``.
@@ -47,12 +47,12 @@ class LayoutGrid:
                             yield Tiling(self.tier, height, width, slots, 0, symmetric, ahead)
 
 
-#: For GPUs: heights of a stripe, and numbers of stripes in flight, the best first where all fit.
+#: For GPUs: heights of a stripe, and numbers of stripes in flight, both in order of preference.
 GPU_HEIGHTS: Final = (1024, 512, 256, 128, 64)
 GPU_SLOTS: Final = (SLOTS, 3)
-#: For GPUs: widths of a pivot block of a matrix in host memory; the heights of stripes follow, for little memory.
+#: For GPUs: widths of a pivot block of a matrix in host memory; the heights of stripes are added for little memory.
 GPU_HOST_WIDTHS: Final = (1024, 2048, 3072, 4096)
-#: For GPUs: widths of a pivot block of a matrix in the store, where wide ones save the disk work.
+#: For GPUs: widths of a pivot block of a matrix in the store, where wide blocks mean fewer passes over the disk.
 GPU_STORE_WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 #: For processors: heights of a stripe, best first, and widths of a pivot block.
 CPU_HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
@@ -70,7 +70,7 @@ def whole_width(n: int) -> int:
 
 
 def fastest(found: Sequence[Candidate], memory: int) -> Candidate | None:
-    """Return the fastest candidate that fits, else the one that needs least, which shows how much is needed.
+    """Return the fastest candidate that fits; if none fits, the one that needs least, which shows how much is needed.
 
     Args:
         found: candidates; may be empty.
@@ -95,7 +95,7 @@ class StreamingDevices:
     Attributes:
         count: their number.
         memory: bytes of each device's memory that may be used.
-        bus_rate: bytes a second in each direction, both used at once, of all devices together.
+        bus_rate: bytes per second in each direction, both used at once, of all devices together.
         relax_rate: updates a second of all devices together.
     """
 
@@ -132,7 +132,7 @@ def choose_layout(
 
 
 def least_layout(*, symmetric: bool = False) -> Tiling:
-    """Return the layout over host memory that takes the least memory of a device."""
+    """Return the layout over host memory that takes the least device memory."""
     least = GPU_HEIGHTS[-1]
     return Tiling("host", least, least, GPU_SLOTS[-1], 0, symmetric)
 
@@ -150,8 +150,8 @@ def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> T
 def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
     """Return the relative time of a round.
 
-    It counts the bus against the kernels, closing, stripes too low for full waves of thread blocks, few slots, and
-    uneven shares of the devices.
+    It counts copies that take longer than the kernels, closing, stripes too low for full waves of thread blocks, few
+    slots, and uneven shares of the devices.
 
     Args:
         tiling: the layout.

@@ -1,4 +1,4 @@
-"""Selects working type and algorithm, with reasons, from problem, machine and options alone."""
+"""Selects working type and algorithm, and says why; all that counts is the problem, the machine and the options."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def choose(
         machine: the machine.
         options: the user's options.
         store: bytes of the finished store; None for the bytes of the matrix.
-        trials: what searches of this graph took; None where none were tried.
+        trials: seconds that trial searches of this graph took; None without trials.
 
     Raises:
         InvalidRequest: the options contradict the graph or each other.
@@ -123,7 +123,7 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
 
 
 def _reconsidered(setting: Setting, options: Options) -> list[Candidate]:
-    """Return the pool for other budgets or options, for a refusal that looks for some which suffice."""
+    """Return the candidates for other budgets or options, so that a refusal can name budgets that suffice."""
     return _pool(_candidates(setting, options), setting, options)
 
 
@@ -143,7 +143,7 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
 
 
 def _cost(candidate: Candidate) -> float:
-    """Return the seconds to compare; they count UNKEPT times for a long solve that would be lost with its process."""
+    """Return the seconds to compare, multiplied by UNKEPT for a long solve that would be lost if its process ended."""
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
     long = LONG_ON_CPU if candidate.device == "cpu" else LONG_ON_GPU
     return candidate.seconds * (1.0 if kept or candidate.seconds < long else UNKEPT)
@@ -196,7 +196,7 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
         wrong = _misfit(WORK_TYPES[name], problem, exact=problem.integral)
         if wrong is None:
             return WORK_TYPES[name], f"distances are at most {problem.bound:g}: {problem.bound_proof}"
-    # float64 is the widest type, so its fault holds for every type
+    # float64 is the widest type, so what rules it out rules out every type
     cure = "--dtype float64 rounds them" if problem.integral else "divide all weights by a power of ten"
     raise InvalidRequest(
         f"no type holds the distances, which may reach {problem.bound:g} ({problem.bound_proof}): {wrong}; {cure}",
@@ -205,7 +205,9 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
 
 
 def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | None:
-    """Return why ``kind`` cannot hold the distances, or None; with ``exact`` whole numbers must stay exact."""
+    """Return why ``kind`` cannot hold the distances, or None if it can; with ``exact``, whole numbers must stay
+    exact.
+    """
     if kind.integer:
         if not problem.integral:
             return "the weights are not whole numbers"

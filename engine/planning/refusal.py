@@ -1,9 +1,10 @@
 """Refusals: which limit binds, and the least budgets with which the same job would be planned.
 
-A job that fits nowhere is planned again with larger budgets: with more of one resource where that suffices, else with
-more of several.  Each tier is tried by itself, because the least budget streams from the store, and a larger one may
-keep the matrix in memory.  Budgets grow to the least that a candidate needs, until one fits.  Needs grow with budgets,
-if at all, so the first budget that suffices is the least one.
+A job that no candidate fits is planned again with larger budgets: with more of one resource if that suffices, else with
+more of several.  Each tier is tried by itself, because with the least budget the matrix is streamed from the store, and
+with a larger one it may stay in memory.  In each step a budget grows to the least that a candidate needs, until a
+candidate fits.  What candidates need never shrinks when budgets grow, so the first budget that suffices is the least
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from engine.planning.cost import Setting
 from engine.planning.cost_distributed import lacking
 from storage.errors import DoesNotFit
 
-#: Plans a problem again: setting and options to the candidates that may be taken, each judged.
+#: Plans a problem again: takes setting and options, and returns all candidates, each judged whether it fits.
 Replan = Callable[[Setting, Options], list[Candidate]]
 
 #: The resources, in the order in which those that bind are named.
@@ -34,7 +35,7 @@ _TIERS: Final = ("store", "device", "host")
 
 @dataclass(frozen=True)
 class Shortage:
-    """A resource of which a candidate needs more than may be used.
+    """A resource of a machine that is too small for a candidate.
 
     Attributes:
         resource: its name, one of ``RESOURCES``.
@@ -54,8 +55,8 @@ class Remedy:
     """Budgets with which a job that was refused would be planned.
 
     Attributes:
-        budgets: bytes by resource, of those that have to grow.
-        candidate: what would be planned.
+        budgets: the bytes needed of each resource whose budget has to grow, by the name of the resource.
+        candidate: the candidate that the plan would select.
     """
 
     budgets: dict[str, int]
@@ -80,7 +81,8 @@ def _shortage(resource: str, needed: int, available: int, kind: str, state: str)
 
 
 def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options, replan: Replan) -> DoesNotFit:
-    """Return the error of a job that fits nowhere: the limit that binds, and the least budgets that suffice.
+    """Return the error for a job that no candidate fits: it names the limit that binds, and the least budgets that
+    suffice.
 
     Args:
         candidates: all candidates; those that the options left out are marked so in the error.
@@ -105,9 +107,10 @@ def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options,
 
 
 def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]:
-    """Return budgets that suffice, those that ask for the least growth first.
+    """Return budgets that suffice, in ascending order of growth.
 
-    Each has one budget that grows, where there are such; else each has several.
+    If any remedies need just one larger budget, only these are returned; otherwise each needs several.  A remedy is left
+    out if a faster one suffices with the same budgets, because that one would be planned.
 
     Args:
         setting: problem, machine and type, where no candidate fits.
@@ -116,7 +119,14 @@ def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]
     """
     search = _Search(setting, options, replan)
     found = [remedy for name in RESOURCES for remedy in search.alone(name)] or search.together()
-    return sorted(found, key=lambda remedy: _growth(remedy, setting.machine))
+    ordered = sorted(found, key=lambda remedy: (_growth(remedy, setting.machine), remedy.candidate.seconds))
+    return [remedy for i, remedy in enumerate(ordered) if not any(_planned(one, remedy) for one in ordered[:i])]
+
+
+def _planned(one: Remedy, other: Remedy) -> bool:
+    """Return whether the budgets of ``other`` suffice for ``one``, which is no slower."""
+    suffices = all(size <= other.budgets.get(name, -1) for name, size in one.budgets.items())
+    return suffices and one.candidate.seconds <= other.candidate.seconds
 
 
 class _Search:
@@ -127,14 +137,16 @@ class _Search:
         self._planned: dict[tuple[int, ...], list[Candidate]] = {}
 
     def alone(self, name: str) -> Iterator[Remedy]:
-        """Yield a remedy for each tier that more of one resource opens."""
+        """Yield a remedy for each tier that becomes possible with more of one resource."""
         for tier in _TIERS:
             found = self._least(self._setting, name, tier)
             if found is not None and self._grown(found):
                 yield Remedy(self._grown(found), self._best(found, tier))
 
     def together(self) -> list[Remedy]:
-        """Return a remedy for each tier that more of several resources open, the least host memory first."""
+        """Return a remedy for each tier that becomes possible with more of several resources, the least host memory
+        first.
+        """
         found = []
         for tier in _TIERS:
             setting: Setting | None = self._setting
@@ -147,7 +159,7 @@ class _Search:
     def _least(
         self, setting: Setting, name: str, tier: str, ignored: set[str] | frozenset[str] = frozenset()
     ) -> Setting | None:
-        """Return ``setting`` with the least of a resource with which a candidate of a tier fits; None if none does.
+        """Return ``setting`` with just enough of a resource that a candidate of a tier fits; None if none ever does.
 
         Args:
             setting: where to begin.
@@ -155,7 +167,7 @@ class _Search:
             tier: the tier.
             ignored: resources that the candidate may still lack.
         """
-        # a batch takes an eighth of the memory, so what is needed grows far more slowly than what is granted
+        # batches take an eighth of the memory, so when the budget grows, what is needed grows by far less
         for _ in range(64):
             lacks = [
                 {s.resource: s.needed for s in shortages(c, setting) if s.resource not in ignored}
@@ -198,9 +210,10 @@ def _available(machine: Machine, name: str) -> int:
 
 
 def _with(machine: Machine, name: str, needed: int) -> Machine:
-    """Return the machine with at least ``needed`` bytes of a resource, rounded up to what a message says in full.
+    """Return the machine with at least ``needed`` bytes of a resource, rounded up to a number that a message can print
+    exactly.
 
-    Host memory gets some bytes more, because the memory of two processes differs a little when they plan.
+    Host memory gets some bytes more, because two processes that plan the same job hold slightly different amounts.
     """
     if name == DISK:
         return replace(machine, disk=needed)
@@ -217,12 +230,12 @@ def _with(machine: Machine, name: str, needed: int) -> Machine:
 
 
 def _growth(remedy: Remedy, machine: Machine) -> float:
-    """Return how many times as much is needed, the product of all budgets that grow."""
+    """Return the product, over all budgets that grow, of (bytes needed) / (bytes available)."""
     return math.prod(size / max(1, _available(machine, name)) for name, size in remedy.budgets.items())
 
 
 def _relaxed(setting: Setting, options: Options, replan: Replan) -> list[str]:
-    """Return an option, in words, with which the job fits in the budgets that it has; none if there is none."""
+    """Return options, in words, with which the job fits in its budgets; an empty list if there are none."""
     for name, others in (
         ("device", replace(options, device="auto")),
         ("algorithm", replace(options, algorithm="auto")),
@@ -247,7 +260,7 @@ def _headline(resource: str, remedy: Remedy, available: int) -> str:
 
 
 def _words(remedy: Remedy, machine: Machine, options: Options) -> str:
-    """Return a remedy in words: options that can be typed, and what else has to be there."""
+    """Return a remedy in words: options that can be typed, and resources that the machine has to have."""
     typed, there = [], []
     each = " on each GPU" if machine.cuda is not None and machine.cuda.count > 1 else ""
     for name, size in remedy.budgets.items():
@@ -264,13 +277,13 @@ def _words(remedy: Remedy, machine: Machine, options: Options) -> str:
 
 
 def option_for(name: str, size: int, machine: Machine, options: Options) -> str | None:
-    """Return the option of the command line that grants a budget; None where the machine itself has not as much.
+    """Return the option of the command line that grants a budget; None if the machine does not have as much.
 
     Args:
         name: the resource.
         size: bytes that are to be granted.
         machine: the machine that has refused.
-        options: the user's options: a budget that was not set is all that is free.
+        options: the user's options; a budget that is not set means all that is free.
     """
     if name == WORKER_MEMORY:
         return "apsp worker --memory"

@@ -12,7 +12,7 @@ def scatter(arcs, first, ends, out):  # type: ignore[no-untyped-def]
     Args:
         arcs: where the arcs of each vertex begin, shape (n + 1,); their heads and their weights, shape (arcs,).
         first: number of the first row.
-        ends: *unreachable*, and the value that no weight passes, in the type of the weights.
+        ends: *unreachable*, and the value to which larger weights are reduced, both in the type of the weights.
         out: shape (rows, n), receives rows ``first``, ``first`` + 1, ...
     """
     indptr, heads, weights = arcs

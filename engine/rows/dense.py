@@ -66,21 +66,21 @@ def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
     """
     from engine.rows._weights import scatter
 
-    # an arc longer than every distance is on no shortest path, and its weight might not fit the type
+    # an arc longer than every distance is on no shortest path, but its weight might not fit the type
     most = np.float64(np.inf) if not kind.integer else np.int64(kind.unreachable)
     scatter((graph.indptr, graph.heads, graph.weights), first, (kind.sentinel(), most), out)
 
 
 @dataclass(frozen=True)
 class ClosedRows:
-    """A finished matrix in memory, of which rows are sent.
+    """A finished matrix in memory whose rows are to be sent to a sink.
 
     Attributes:
         matrix: shape (n, n), or only the rows wanted, in any memory order; in the working type.
         rows: vertex indices of the rows wanted; None for all.
         picked: ``matrix`` holds only the rows wanted.
-        potentials: shape (n,), h; the entries are reduced lengths d + h[source] - h[target], and the differences of h
-            are taken off in float64.  None where the entries are distances.
+        potentials: shape (n,), h: the entries are reduced lengths d + h[source] - h[target], and h[source] - h[target]
+            is subtracted in float64.  None if the entries are distances.
     """
 
     matrix: Array
@@ -107,7 +107,7 @@ def write_rows(
     sources = np.arange(len(matrix)) if closed.rows is None else closed.rows
     band = sink.tile[0]
     in_place = sink if isinstance(sink, FactSink) and sink.place is matrix else None
-    if in_place is not None:  # nothing is written: two bands for each thread, but not so long that none is reported
+    if in_place is not None:  # nothing is written: two bands per thread, but not so long that progress is rare
         band = max(band, min(-(-len(sources) // (2 * threads)), _GATHERED // max(1, matrix.shape[1])))
     monitor.begin("write", len(sources), "rows")
 

@@ -1,4 +1,4 @@
-"""The sink of arrays of floats in memory, +inf where there is no path."""
+"""A sink that is an array of floats in memory, with +inf where there is no path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.model.rows import Array
 
 
 class FloatSink:
-    """A sink that fills an array of floats, shape (rows, columns); integers that mean *unreachable* become +inf."""
+    """A sink that fills an array of floats, shape (rows, columns); the integer for *unreachable* becomes +inf."""
 
     def __init__(self, out: npt.NDArray[np.floating], unreachable: float) -> None:
         self._out, self._unreachable = out, unreachable

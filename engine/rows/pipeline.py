@@ -1,8 +1,8 @@
-"""Rows of a matrix from searches to a sink, by threads that never wait for each other while there is work.
+"""Passes rows from searches to a sink; threads never wait for each other while there is work.
 
-Each thread takes what is most urgent: a piece of a finished batch that has to be written, else a block of searches of
-the present batch, else the beginning of the next batch.  The thread that has searched a block gathers the facts of its
-rows while they are in its cache.  So there is no barrier between batches, and no thread only writes.
+Each thread takes the most urgent task: write a piece of a finished batch; else search a block of the current batch;
+else begin the next batch.  The thread that has searched a block gathers the facts of its rows while they are in its
+cache.  So there is no barrier between batches, and no thread that does nothing but write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from storage.errors import Cancelled
 
 Indices = npt.NDArray[np.int64]
 
-#: Entries that are written at once, as many as a cache holds, but at least the rows of one tile.
+#: Entries that are written at once: as many as fit in a cache, but at least the rows of one tile.
 PIECE: Final = 2**18
-#: Seconds from one report of progress to the next, which is made between two pieces; a request to stop is noticed then.
+#: Seconds between two reports of progress.  Reports are made between pieces, and then a request to stop is noticed,
+#: too.
 REPORT: Final = 0.05
 
 
 def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
-    """Return the array into which rows of working type ``dtype`` may be searched at once; None if there is none.
+    """Return the array into which searches may write rows of type ``dtype`` directly; None if the sink has none.
 
     Args:
         sink: receives the rows.
@@ -47,14 +48,14 @@ def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
 
 @dataclass(eq=False)
 class _Batch:
-    """A batch under way.
+    """A batch that is being searched or written.
 
     Attributes:
         first: number of its first row.
-        buffer: the array that ``block`` is a part of.
-        block: shape (rows, columns); receives its rows.
-        searches: its searches.
-        left: pieces that are not yet written, once all rows are found.
+        buffer: the array of which ``block`` is a part.
+        block: shape (rows, columns); receives the rows of the batch.
+        searches: the searches of the batch.
+        left: number of pieces that still have to be written, once all rows are found.
     """
 
     first: int
@@ -68,11 +69,11 @@ class RowPipeline:
     """One run over all batches of rows.
 
     Args:
-        begin: begins the searches of the rows of a range, which write into an array of shape (rows, columns).
-        batches: the ranges, in order; asked for one after the other, when the searches of the one before are taken.
+        begin: prepares the searches of a range of rows, which write into an array of shape (rows, columns).
+        batches: yields the ranges in order; the next one is requested when all searches of the previous one are taken.
         sink: receives the rows.
         monitor: receives the progress, in rows, and is asked whether to stop; called by one thread.
-        buffers: arrays that hold a batch each; the array of all rows if the sink offers one (:func:`place_of`).
+        buffers: arrays that hold one batch each; or one array for all rows if the sink offers one (:func:`place_of`).
         in_place: whether ``buffers`` is that array.
     """
 
@@ -132,7 +133,7 @@ class RowPipeline:
                 self._changed.notify_all()
 
     def _next(self, worker: int) -> Callable[[int], None] | None:
-        """Return what a thread does next; None if all is done, or if another thread has failed."""
+        """Return the next task of a thread; None if all tasks are done, or if another thread has failed."""
         with self._changed:
             while True:
                 if self._error is not None:
@@ -151,7 +152,9 @@ class RowPipeline:
                 self._changed.wait(REPORT if worker == 0 else None)
 
     def _report(self, worker: int = 0) -> None:  # noqa: ARG002 - called like all tasks
-        """Tell the monitor of the rows that are done since the last report: written, or found in their place."""
+        """Tell the monitor about the rows done since the last report: written, or searched directly into the sink's
+        array.
+        """
         self._last, self._due = time.perf_counter(), False
         with self._changed:
             fresh, self._told = self._done - self._told, self._done
@@ -173,7 +176,7 @@ class RowPipeline:
                 self._free.popleft()
             self._now, self._beginning = batch, False
             self._open += 1
-            if not batch.searches.waiting:  # there is nothing to search, and so no last piece
+            if not batch.searches.waiting:  # all rows are known, so there is no last search that would finish the batch
                 self._finish(batch)
             self._changed.notify_all()
 

@@ -13,18 +13,18 @@ import numpy.typing as npt
 from engine.model.rows import Array, Count, FoundFacts, InPlace, RowFacts, Sink
 from storage.errors import SolveFailed
 
-#: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last bin.
+#: Number of bins of the distance histogram; if a distance lies beyond the last bin, pairs of bins are merged.
 BINS = 128
-#: The least width of a bin: the kernels multiply by its inverse, which must not overflow (0 * inf is no bin).
+#: The least width of a bin: kernels multiply by its inverse, which must not overflow to infinity (0 * inf is NaN).
 NARROWEST = 2.0**-1000
 
 
 def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return the sources whose eccentricities are compared for radius and centre, as a mask of shape (sources,).
 
-    A dead end that reaches one neighbour has a small eccentricity but is no centre.  So a source has to reach at least
-    nine tenths of the largest reach.  Not all of it, because a one-way entrance to a network reaches one vertex more
-    than the network itself and would then be the only source to compare.
+    A dead end that reaches one neighbour has a small eccentricity but is no centre.  So only sources that reach at
+    least nine tenths of the largest reach are compared.  Demanding the largest reach itself would be too much: a
+    one-way entrance to a network reaches one vertex more than the vertices inside, and would be the only source left.
 
     Args:
         reach: number of targets that each source reaches, itself included where it is a target; shape (sources,).
@@ -35,7 +35,7 @@ def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class PartialSummary:
-    """The summary of consecutive rows, for another summary that joins it.
+    """The summary of consecutive rows, to be joined to a larger summary.
 
     Attributes:
         row: number of the first row.
@@ -43,9 +43,9 @@ class PartialSummary:
         sum: sum of the finite distances.
         reach: int64, shape (rows,): targets that each source reaches, itself included where it is a target.
         eccentricity: float64, shape (rows,): the largest finite distance of each source; NaN where there is none.
-        farthest: int64, shape (rows,): the column of that distance; -1 where there is none.
-        single: distances are float32.
-        histogram: width of a bin, distances below zero, and counts; None where nothing is reached.
+        farthest: int64, shape (rows,): the column of the largest distance; -1 where there is none.
+        single: whether distances are float32.
+        histogram: width of a bin, number of distances below zero, and counts; None where nothing is reached.
     """
 
     row: int
@@ -59,7 +59,7 @@ class PartialSummary:
 
 
 class Summary:
-    """Adds up the facts of rows, wherever they were gathered.  Several threads may add different rows.
+    """Adds up the facts of rows.  Several threads may add different rows.
 
     Args:
         sources: vertex index of each row, shape (rows,).
@@ -99,8 +99,8 @@ class Summary:
             count: counts the distances of these rows in the bins of a histogram.
 
         Raises:
-            SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could leave the type, so
-                this is a fault, and the matrix must not be stored as if it were right.
+            SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could overflow, so this
+                shows a defect, and the matrix must not be stored.
         """
         rows = np.arange(row, row + len(facts.reached)) if isinstance(row, int) else row
         wrong = np.flatnonzero(~np.isfinite(facts.sums))
@@ -117,7 +117,7 @@ class Summary:
             self._own_histogram(largest).add(count, largest)
 
     def _sums_like(self, sums: Array) -> Array:
-        """Return the sums of all rows, in the type of ``sums``: whole numbers of float64 may pass int64."""
+        """Return the sums of all rows in the type of ``sums``, because whole numbers in float64 may overflow int64."""
         with self._lock:
             if self._sums is None:
                 self._sums = np.zeros(len(self._sources), sums.dtype)
@@ -156,7 +156,7 @@ class Summary:
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
     def part(self, row: int) -> PartialSummary:
-        """Return what was found, for a larger summary in which the first row here has the number ``row``."""
+        """Return these rows' summary, to be joined to a larger one in which they begin at row ``row``."""
         found = self._histogram()
         bins = None if found is None else (found.width, found.below, found.counts)
         found_rows = (self._reach, self._eccentricity, self._farthest)
@@ -222,7 +222,7 @@ class Summary:
     def _number(self, value: float) -> int | float:
         if self._integral:
             return int(value)
-        # the shortest digits that identify the value in the stored type: 1.86, not 1.8600000143
+        # the fewest digits that identify the value in the stored type: 1.86, not 1.8600000143
         return float(str(np.float32(value))) if self._single else float(value)
 
 
@@ -258,7 +258,9 @@ class SummarySink:
 
     @property
     def place(self) -> Array | None:
-        """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
+        """The array into which searches may write rows directly, instead of calling :meth:`keep`; None if there is
+        none.
+        """
         return self._sink.place if isinstance(self._sink, InPlace) else None
 
     def write(self, row: int, column: int, block: Array) -> None:
@@ -278,7 +280,7 @@ class SummarySink:
         self._sink.write(row, column, block)
 
     def keep(self, row: int, block: Array) -> None:
-        """Pass whole rows on whose facts :meth:`gather` has gathered.
+        """Pass on whole rows, after :meth:`gather` has gathered their facts.
 
         Args:
             row: number of the first row.
@@ -300,7 +302,7 @@ class SummarySink:
             row: number of the first row of ``block``.
             block: shape (rows, columns).
             some: the rows of ``block`` to look at, int64; None for all.
-            found: the facts of these rows where they are known, so that none is looked at.
+            found: the facts of these rows if they are known already; the rows are then not read.
 
         Raises:
             SolveFailed: the sum of some row is not finite.
@@ -328,14 +330,14 @@ class _Histogram:
     """Counts finite distances in at most ``BINS`` equal bins from ``low`` on.
 
     The width of a bin is a power of two, so that any two histograms can be joined, and the result does not depend on
-    the order in which rows come.
+    the order in which rows are added.
     """
 
     def __init__(self, largest: float, *, integral: bool) -> None:
         self.low = 0.0
         width = (largest + 1) / BINS if integral else (largest or 1.0) / BINS * (1 + 1e-9)
         least = 1.0 if integral else NARROWEST
-        self.width = 2.0 ** math.ceil(math.log2(max(width, least)))  # distances so far may all be negative
+        self.width = 2.0 ** math.ceil(math.log2(max(width, least)))  # so far all may be negative
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 

@@ -53,7 +53,7 @@ class Journal:
             (``engine.streaming.forms.fingerprint``); None for true lengths.
         commits: the number of commits so far.
         spent: seconds spent in commits, most of them waiting for the disk in the background.
-        work: processor seconds spent in commits, copies of host memory included.
+        work: processor seconds spent in commits, including those for copies of host memory.
     """
 
     def __init__(self, writer: WorkingMatrix, plan: Plan, seconds: Callable[[], Mapping[str, float]]) -> None:
@@ -68,11 +68,11 @@ class Journal:
         self.spent = self.work = 0.0
 
     def due(self) -> bool:
-        """Whether the interval has passed since the last commit."""
+        """Return whether the interval has passed since the last commit."""
         return time.monotonic() - self._last >= self.interval
 
     def worth(self) -> bool:
-        """Whether the work of a stopped solve should be kept."""
+        """Return whether the work of a stopped solve took long enough to be kept."""
         return self.writer.record() is not None or time.monotonic() - self._began >= WORTH
 
     def commit(self, progress: Mapping[str, object]) -> None:
@@ -90,13 +90,14 @@ class Journal:
             self.work += time.thread_time() - work
 
     def lower(self, progress: Mapping[str, object]) -> None:
-        """Replace the record by one of ``progress``, which counts less, before the next tile is written."""
+        """Replace the record by one that counts less, ``progress``; called before the next tile is written."""
         if self.writer.record() is not None:
             self.writer.lower(self._record(progress))
 
     def forget(self) -> None:
-        """Replace the record by one that counts no round, before the next tile is written: no solve can resume from
-        that tile.
+        """Replace the record by one that counts no round.
+
+        It is called before a tile is written from which no solve could resume.
         """
         record = self.writer.record()
         if record is not None and record.get("kind") == "rounds":
@@ -108,7 +109,7 @@ class Journal:
         return {"algorithm": self._plan["algorithm"], **known, **progress, "plan": self._plan, "seconds": self.total()}
 
     def total(self) -> dict[str, float]:
-        """Return the seconds of each phase, those of earlier processes included."""
+        """Return the seconds of each phase, in this and in earlier processes."""
         now = self._seconds()
         return {name: self.before.get(name, 0.0) + now.get(name, 0.0) for name in {**self.before, **now}}
 
@@ -167,7 +168,7 @@ class RowCommits:
 class Continued:
     """The sink of a search that resumes at row ``sink.done``.
 
-    It collects the facts of all rows (reached, sum, largest distance), those that an earlier process wrote included.
+    It collects the facts (reached, sum, largest distance) of all rows, including rows that an earlier process wrote.
 
     Args:
         sink: writes the rows.
@@ -202,7 +203,7 @@ class Continued:
 
     @property
     def place(self) -> None:
-        """Rows go into the store piece by piece."""
+        """None, as searches cannot write rows directly into the store."""
 
     def gather(
         self,
@@ -238,8 +239,8 @@ class Continued:
 
 
 def resumable(path: Path | None, *, resume: bool) -> Checkpoint | None:
-    """Return the checkpoint from which a solve into ``path`` would resume; None if there is none, or its tiles are not
-    there.
+    """Return the checkpoint from which a solve into ``path`` would resume; None if there is no checkpoint or no
+    tiles.
     """
     found = find_checkpoint(path) if resume and path is not None else None
     return None if found is None or found.fault is not None else found
@@ -276,7 +277,7 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
 def resumes_half(checkpoint: Checkpoint | None) -> bool:
     """Return whether ``checkpoint`` counts rounds of the half form, which only a solve in that form resumes from.
 
-    A record that such a solve would forget, or that counts no round, binds no plan to the half form.
+    A record that counts no round, or that a solve in the half form could not use, does not bind a plan to that form.
     """
     if checkpoint is None or checkpoint.record.get("kind") != "rounds":
         return False
@@ -287,14 +288,17 @@ def resumes_half(checkpoint: Checkpoint | None) -> bool:
 
 
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
-    """Whether a solve by ``plan`` may write over ``checkpoint``, even if it cannot use what is recorded."""
+    """Return whether a solve by ``plan`` may overwrite the tiles of ``checkpoint``, whether or not it can resume from
+    them.
+    """
     recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
     return way_on(recorded, CheckpointForm.of_plan(plan)) is not Way.REFUSE
 
 
 def take_up_whole(journal: Journal, plan: Plan) -> None:
-    """Begin an in-memory solve, which writes distances at its end: first forget a record whose lengths are reduced by
-    potentials.
+    """Prepare the record for an in-memory solve, which writes distances at its end.
+
+    A record whose lengths are reduced by potentials is forgotten.
     """
     record = journal.writer.record()
     if (

@@ -25,8 +25,8 @@ class CpuStreamer:
 
     Several streamers can share their panels.  Stripes can also be resident here, as copies; only tests use that.
 
-    Closing a panel a round ahead gains nothing here, as the same processors would do it.  Where the layout closes each
-    panel in its own round there is therefore one panel, which is packed in place for relaxing stripes.
+    Closing a panel one round ahead saves no time here, as the same processors do all the work.  So a layout may close
+    each panel in its own round; there is then only one panel, which is packed in place for relaxing stripes.
     """
 
     name = "cpu"
@@ -36,7 +36,7 @@ class CpuStreamer:
         self._job: StripeJob
         self._resident: dict[int, Array] = {}
         self._packed: PackedPanel | None = None
-        self._owed: deque[int] = deque()  # stripes of the packed panel that the tier has yet to get
+        self._owed: deque[int] = deque()  # stripes of the packed panel that are not yet given back to the tier
 
     def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Allocate the panels.
@@ -79,10 +79,10 @@ class CpuStreamer:
         Args:
             k: the round.
             take: returns the rows of a stripe from the tier; None where the stripes are resident.
-            first: whether relaxing by panel ``k`` - 1 is left out.
+            first: whether the run begins with round ``k``, so that panel ``k`` is not relaxed by panel ``k`` - 1.
 
         Raises:
-            BelowZero: a vertex is at less than zero from itself (whole numbers only).
+            BelowZero: the distance of a vertex to itself is negative (checked for whole numbers only).
         """
         job, start, stop = self._job, *self._job.pivot(k)
         if self._packed is not None:
@@ -117,8 +117,9 @@ class CpuStreamer:
                 self._advance(k - 1, stripe)
 
     def follow(self, k: int) -> None:
-        """Collect the columns of panel ``k`` that panel ``k`` + 2 needs, if the layout is symmetric; the panel itself
-        is shared.
+        """In a symmetric layout, copy the columns of panel ``k`` that panel ``k`` + 2 needs.
+
+        The panel itself is shared and need not be copied.
         """
         job = self._job
         if job.tiling.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
@@ -170,9 +171,7 @@ class CpuStreamer:
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
     def _lead_packed(self, panel: PackedPanel, k: int, take: Callable[[int], Array] | None) -> None:
-        """Close the only panel, in its own round: like all other stripes, its stripes are already relaxed by panel
-        ``k`` - 1.
-        """
+        """Close the only panel in its own round; its stripes have been relaxed by panel ``k`` - 1 like all others."""
         job = self._job
         if take is None:
             raise ValueError("a panel that is not closed ahead comes from the tier")
@@ -236,7 +235,7 @@ class CpuStreamer:
             settle(panel)
 
     def _check(self, k: int, rows: Array, first: int) -> None:
-        """Raise BelowZero for whole numbers below zero on the diagonal; set floats there, which rounding may cause, to
+        """Check the diagonal: raise BelowZero for a negative whole number; set a negative float, a rounding error, to
         zero.
         """
         if self._job.kind.integer and diagonal(rows, first).min() < 0:
@@ -262,9 +261,7 @@ class CpuStreamer:
 
 
 class _Checks(Monitor):
-    """A monitor that stops a long product when the run is to stop; it counts nothing, as the streamer counts
-    stripes.
-    """
+    """A monitor that stops a long product when the run is to stop; it ignores progress, which the streamer counts."""
 
     def __init__(self, job: StripeJob) -> None:
         self._job = job

@@ -19,17 +19,17 @@ from engine.model.algorithms import by_rows
 from engine.model.plan import Plan
 from storage.matrix.format import crc32c
 
-#: Stands for the potentials of a record that names none.  Versions that wrote such records did not keep the rule, so
-#: the tiles may hold less than the record says.
+#: Stands for the potentials of a record that does not name any.  Versions that wrote such records did not keep the rule
+#: above, so the tiles may contain less progress than the record says.
 UNKNOWN: Final = "unknown"
 
 
 class Way(Enum):
     """How a solve resumes from a checkpoint.
 
-    CONTINUE: all that is recorded counts.  LOWER: a part of it counts, and the record is lowered to that part before a
-    tile is written.  FORGET: nothing counts, and the record says so before a tile is written.  REFUSE: the tiles are of
-    another kind, and the solve does not begin.
+    CONTINUE: the solve uses all recorded progress.  LOWER: it can use a part, and lowers the record to that part before
+    it writes a tile.  FORGET: it can use nothing, and writes a record that counts nothing before it writes a tile.
+    REFUSE: the tiles are of another kind, and the solve does not begin.
     """
 
     CONTINUE = "continue"
@@ -85,7 +85,7 @@ def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
         return Way.CONTINUE
     if recorded.potentials != wanted.potentials:
         return Way.FORGET
-    if wanted.kind == "whole":  # a final distance is at least as advanced as the entry after any round
+    if wanted.kind == "whole":  # it overwrites tiles with final distances, which are never behind the record
         return Way.CONTINUE
     if recorded.half and not wanted.half:
         return Way.FORGET
@@ -93,8 +93,9 @@ def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
 
 
 def fingerprint(potentials: npt.NDArray[Any] | None) -> str | None:
-    """Return a checksum that tells potentials apart, as lengths reduced by different potentials do not mix; None for
-    none.
+    """Return a checksum of potentials; None for None.
+
+    Lengths reduced by different potentials must not be mixed.
     """
     if potentials is None:
         return None

@@ -1,7 +1,7 @@
 """The matrix in host memory, copied to the working store at intervals, so that another process can resume the solve.
 
-The copy is made while stripes change (a fuzzy checkpoint): what it holds of a stripe is at least as advanced as the
-stripe was when its copying began, and resuming asks for no more (see ``engine.model.tier``).
+The copy is made while stripes change (a fuzzy checkpoint): each copied stripe is at least as advanced as the stripe was
+when copying it began, which is all that resuming needs (see ``engine.model.tier``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
 
-#: Share of the processors' time (threads times seconds), and of the processor time that this process gets, which copies
-#: may take in a solve on the processors; and the former share in a solve on GPUs, which leave the processors idle.
+#: Limits on copies.  COST, in a solve on the processors: share of threads x seconds, and share of this process's
+#: processor time.  The second number, in a solve on GPUs, which leave the processors idle: share of threads x seconds.
 COST: Final = 0.02
 IDLE_COST: Final = 0.5
 #: Threads that copy in a solve on GPUs.
@@ -56,7 +56,7 @@ class KeptHostTier(HostTier):
         self._took = 0.0
 
     def wants(self, k: int) -> bool:
-        """Whether resident stripes shall be given after round ``k``: so it is when the next copy is due."""
+        """Return whether a copy is due, so that resident stripes must be given after round ``k``."""
         if self._is_time() and self._asked is None:
             self._asked = k
         return self._asked == k
@@ -76,12 +76,15 @@ class KeptHostTier(HostTier):
             self._copying.start()
 
     def finish(self, tiling: Tiling) -> None:
-        """Do nothing: rows are mirrored as they are written, while earlier ones are on their way to the disk."""
+        """Do nothing: rows are mirrored when they are written, while earlier rows are still being written to the
+        disk.
+        """
 
     def save(self) -> None:
-        """Copy once more if the time limit allows, else keep the last copy; no stripe may change meanwhile.
+        """Copy once more if the time limit allows, else leave the last copy; no stripe may change during this call.
 
-        If no stripe has finished a round, the store may already hold more, so it is left as it is.
+        If no stripe has finished a round in this run, the store may be more advanced than memory, so it is left
+        unchanged.
 
         Raises:
             StorageFailed: this copy or the last one failed.
@@ -130,7 +133,9 @@ class KeptHostTier(HostTier):
                 self._earned = time.process_time() + sum(spent) / COST
 
     def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:
-        """Copy one stripe and note the round that it had reached before; return False if time ran out."""
+        """Copy one stripe, and note the round that it had reached before copying began; return False if time ran
+        out.
+        """
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]
         first, last = self._tiling.rows(stripe, self.n)
@@ -142,9 +147,7 @@ class KeptHostTier(HostTier):
         return True
 
     def _copy(self, first: int, last: int, left: int) -> None:
-        """Copy one band of rows; the writer copies each tile before it computes the checksum, so that checksum and
-        bytes agree.
-        """
+        """Copy one band of rows; the writer works on a copy of each tile, so that checksum and bytes agree."""
         writer = self._journal.writer
         for i, j, block in tiles_of(writer, first, self.matrix[first:last], left):
             writer.write(i * writer.tile[0], j * writer.tile[1], block)

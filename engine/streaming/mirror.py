@@ -1,4 +1,4 @@
-"""The last pass over a symmetric store: it completes rows of which only the part right of the diagonal was kept."""
+"""The last pass over a symmetric store: it completes rows that are stored only from the diagonal on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from storage.matrix.working import WorkingMatrix
 class Mirror:
     """Reads whole rows of a working store, a few stripes at a time.
 
-    A symmetric layout keeps the columns from a stripe's first row on; the others are found, transposed, in the stripes
-    above.  The stripes above are read once for each group that shares a column of tiles, so more buffers mean fewer
-    reads.
+    A symmetric layout stores the columns from a stripe's first row on; the others are in the stripes above, transposed.
+    The stripes above are read once for each group of stripes, so more buffers mean fewer reads.
 
     Args:
         writer: the working store.
@@ -39,8 +38,8 @@ class Mirror:
                 yield stripes[k : min(stop, k + len(self._buffers))]
 
     def whole(self, group: list[int], *, done: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
-        """Yield each stripe of ``group`` with all its columns; stripes for which ``done`` is true are whole in the
-        store already.
+        """Yield each stripe of ``group`` with all its columns; ``done`` returns whether the store has all columns
+        already.
         """
         buffers = zip(group, self._buffers, strict=False)
         rows = {s: buffer[: self._span(s)[1] - self._span(s)[0]] for s, buffer in buffers}
@@ -89,9 +88,7 @@ class Mirror:
             np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
     def _transpose_band(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
-        """Read row ``i`` of tiles, above matrix row ``start``, where it meets the columns of a group, and transpose it
-        into the group.
-        """
+        """Read those tiles of tile row ``i`` that lie in the columns of a group, and transpose them into the group."""
         band, width = self._writer.tile
         top, bottom = i * band, min((i + 1) * band, start)
         low, high = self._span(lacking[0])[0], self._span(lacking[-1])[1]

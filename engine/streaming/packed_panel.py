@@ -1,4 +1,4 @@
-"""A row panel that is closed and then packed in place, so that it takes the memory of one panel only."""
+"""A row panel that is closed and then packed in place, so that it takes the memory of only one panel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from engine.model.tiling import Span
 
 
 class PackedPanel:
-    """The rows of one pivot block: ``begin``, ``put``, ``close``, ``pack``, then ``relax`` and ``take``, until the next
-    ``begin``.
+    """The panel of one round at a time.
 
-    Columns are stored in blocks, one after the other, each as wide as the backend packs: a block is packed in its own
-    place, and only one block is copied at a time.
+    Callers call ``begin``, ``put``, ``close`` and ``pack``, then ``relax`` and ``take``, in each round.
+
+    Columns are stored in blocks, one after the other, each as wide as what the backend packs at once.  So each block is
+    packed in its own place, and needs a temporary copy of one block only.
 
     Args:
-        backend: multiplies and packs.
+        backend: computes the products, and packs.
         width: most rows of the panel.
         n: columns of the panel.
         dtype: the working type.
@@ -56,8 +57,9 @@ class PackedPanel:
             block[top : top + len(rows)] = rows[:, left:right]
 
     def close(self, *, last: bool) -> None:
-        """Close the pivot block C, then P <- C (x) P; if ``last``, set whole numbers that are no distance to
-        unreachable.
+        """Close the pivot block C, then set P <- C (x) P.
+
+        If ``last``, whole numbers that are no distance are set to *unreachable*.
 
         Raises:
             BelowZero: a vertex is at less than zero from itself (whole numbers only).
@@ -104,7 +106,7 @@ class PackedPanel:
             yield (left, right), self._memory[left * depth : right * depth].reshape(depth, right - left)
 
     def _exchange(self, square: Array, *, into: bool) -> None:
-        """Copy the pivot block out of the panel to ``square``, or from ``square`` ``into`` the panel."""
+        """Copy the pivot block from the panel to ``square``; with ``into``, from ``square`` to the panel."""
         start, stop = self._span
         for (left, right), block in self._blocks():
             low, high = max(start, left), min(stop, right)

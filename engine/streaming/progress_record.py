@@ -1,4 +1,4 @@
-"""The round that each stripe has reached: how a record says it, and how a solve with any layout reads it."""
+"""Writes the round that each stripe has reached into a record, and reads it from there for a solve with any layout."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Levels = npt.NDArray[np.int64]
 
 
 def progress_of(levels: Levels, tiling: Tiling) -> dict[str, object]:
-    """Return the record of ``levels``: the round that each stripe has reached at least, -1 for none, as pairs (round,
-    stripes).
+    """Return the record of ``levels``, which are lower bounds of the round that each stripe has reached; -1 for none.
+
+    The record holds pairs (round, number of stripes).
 
     In the half form, a level one above the last round means that the stripe is whole: its columns left of the diagonal
     are stored, too.
@@ -30,9 +31,10 @@ def progress_of(levels: Levels, tiling: Tiling) -> dict[str, object]:
 
 
 def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
-    """Return the round that each stripe of ``tiling`` has reached at least by a record of rounds; -1 for none.
+    """Return a lower bound of the round that each stripe of ``tiling`` has reached, from a record of rounds; -1 for
+    none.
 
-    If the record's layout is another one, only the rounds that all its stripes have finished count.
+    If the record has another layout, only rounds that all its stripes have finished count.
 
     Args:
         record: a record whose kind is ``rounds``.
@@ -57,19 +59,20 @@ def take_up(
     mirrored: bool = False,
     joined: bool = False,
 ) -> Levels:
-    """Return the round that each stripe has reached at least in the store; -1 for a stripe that is made from the arcs.
+    """Return a lower bound of the round that each stripe in the store has reached; -1 for one to be made from the arcs.
 
-    Where that is less than the record says, the record is lowered before the first tile is written.  Every solve in
+    If that is less than the record says, this call lowers the record, before any tile is written.  Every solve in
     rounds begins with this call.
 
     Args:
-        journal: holds the record; its later records name ``potentials``.
+        journal: has the record; records that it writes later name ``potentials``.
         tiling: how the matrix is cut.
         n: side of the matrix.
         potentials: fingerprint of the potentials by which the lengths are reduced; None for true lengths.
-        mirrored: whether the caller understands the level above the last round, which marks a whole stripe of the half
+        mirrored: whether the caller understands a level above the last round, which marks a whole stripe of the half
             form.
-        joined: whether the caller completes whole rows from the half form, all of the same round.
+        joined: whether the caller makes whole rows from stripes of the half form, which must then all be of the same
+            round.
 
     Raises:
         ValueError: the record is of another kind or type, which earlier checks should have refused.

@@ -1,12 +1,12 @@
 """The rounds of a streamed solve: which device closes which panel, which device relaxes which stripe, and in which
 order.
 
-Each device has a thread.  In round k, a device loads panel k; the leader of panel k + 1 closes that panel a round
-ahead; resident stripes are relaxed where they are; each other stripe is taken by the next device that is free.  The
-stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is closed.
+Each device has a thread.  In round k, each device loads panel k; one of them, the leader of panel k + 1, closes that
+panel one round ahead; resident stripes are relaxed where they are; each other stripe is taken by the next device that
+is free.  The stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is closed.
 
-Where the layout closes no panel ahead (one CPU), round k begins by closing panel k, and the stripes of panel k + 1 are
-relaxed first.
+If the layout closes no panel ahead (one CPU), round k begins by closing panel k, and the stripes of panel k + 1 are
+then relaxed first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POLL: Final = 0.001
 
 
 class _Stopped(Exception):  # noqa: N818
-    """The run is to end, because another device failed or the job was cancelled."""
+    """Raised to end a run, because another device failed or the job was cancelled."""
 
 
 def run(
@@ -57,9 +57,10 @@ def run(
         first_round: the round to begin with; above 0 when resuming.
 
     Raises:
-        Cancelled: the monitor asked to stop; the tier has been given whole stripes only.
-        BelowZero: a vertex is at less than zero from itself (whole numbers only; floats may round to there).
-        DoesNotFit, SolveFailed, StorageFailed: a device or the tier failed; the tier is consistent all the same.
+        Cancelled: the monitor asked to stop; the tier contains whole stripes only.
+        BelowZero: the distance of a vertex to itself is negative (for floats this may be rounding, so it is not
+            checked).
+        DoesNotFit, SolveFailed, StorageFailed: a device or the tier failed; the tier is consistent nevertheless.
     """
     if tier.n:
         _Run(tiling, tier, devices, monitor, nonnegative=nonnegative, first=first_round).run()
@@ -100,7 +101,7 @@ class _Run:
         self._wanted: dict[int, bool] = {}
         self._orders: dict[int, deque[int]] = {}
         self._ahead: dict[tuple[int, int], Future[Array]] = {}
-        self._late: set[tuple[int, int]] = set()  # taken by a device before they were asked for ahead
+        self._late: set[tuple[int, int]] = set()  # stripes that a device took before they were requested in advance
         self._asked = self._sequence()
         self._next = next(self._asked, None)
 
@@ -164,7 +165,7 @@ class _Run:
                 try:
                     self._work(index, device)
                 except _Stopped:
-                    device.drain(wait=True)  # stripes in flight may still arrive
+                    device.drain(wait=True)  # report stripes that are still on their way back from the device
         except BaseException as error:
             self._fail(error)
         finally:
@@ -197,7 +198,7 @@ class _Run:
         device.follow(k)
 
     def _rest(self, index: int, device: Streamer, k: int) -> None:
-        """Relax the stripes that stay on a device, and the streamed ones that it can get, by panel ``k``."""
+        """Relax by panel ``k``: the resident stripes of a device, then streamed stripes as long as there are any."""
         device.reside(k, out=self._wants(k))
         while (stripe := self._pop(k)) is not None:
             device.relax(k, stripe, self._rows(k, stripe, device))
@@ -207,7 +208,7 @@ class _Run:
             self._change.notify_all()
 
     def _bring(self, device: Streamer, k: int) -> None:
-        """Load the stripes of round ``k``, which stay on the device."""
+        """Load the stripes of pivot block ``k``, which are resident, onto the device."""
         for stripe in self._job.members(k):
             self._check()
             rows = self._tier.take(stripe).result()
@@ -215,8 +216,8 @@ class _Run:
             self._tier.drop(stripe, rows)
 
     def _seed(self) -> None:
-        """When resuming a symmetric layout: collect the columns of the first two panels from the stripes above, in one
-        pass over them.
+        """When a symmetric layout resumes, copy the columns of the first two panels from the stripes above, in one
+        pass.
         """
         if not self._tiling.symmetric:
             return
@@ -229,7 +230,7 @@ class _Run:
             self._tier.drop(stripe, rows)
 
     def _lead(self, index: int, k: int) -> None:
-        """Close panel ``k`` once no device uses the buffer that it goes to."""
+        """Close panel ``k`` as soon as no device uses the buffer that will hold it."""
         device, first = self._devices[index], k == self._first or not self._early
         self._await(device, lambda: min(self._position) >= k - self._early)
         take = None if k in self._owner else partial(self._rows, k - self._early, device=device)
@@ -239,8 +240,8 @@ class _Run:
             self._change.notify_all()
 
     def _await(self, device: Streamer, ready: Callable[[], bool]) -> None:
-        """Wait until ``ready``; meanwhile report stripes that have arrived on this device, as other devices may wait
-        for them.
+        """Wait until ``ready``; meanwhile report stripes that are back from this device, as other devices may need
+        them.
         """
         while not self._stop and not ready():
             device.drain(wait=False)
@@ -252,14 +253,12 @@ class _Run:
     # ---- the order of stripes ----------------------------------------------------------------------------------------
 
     def _order(self, k: int) -> list[int]:
-        """Return the streamed stripes of round ``k``, those of the panel that is closed next first."""
+        """Return the streamed stripes of round ``k``, beginning with those of the panel that is closed next."""
         streamed = [group for group in self._steps.groups(k) if group not in self._owner]
         return [stripe for group in streamed for stripe in self._job.members(group)]
 
     def _pop(self, k: int) -> int | None:
-        """Return the next stripe to relax in round ``k``, None at its end; stripes that an earlier run relaxed are
-        passed over.
-        """
+        """Return the next stripe to relax in round ``k``, None at its end; skip stripes that an earlier run relaxed."""
         with self._change:
             order = self._orders.setdefault(k, deque(self._order(k)))
             while order:
@@ -275,7 +274,7 @@ class _Run:
         self._news += (stop - start) * stripe_entries(self._tiling, stripe, self._tier.n)
 
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
-        """Return the rows of a stripe before round ``k``; wait until it has been given back by the round before."""
+        """Return the rows of a stripe for round ``k``; wait until round ``k`` - 1 has given it back."""
         self._await(device, lambda: bool(self._level[stripe] >= k - 1))
         with self._change:
             found = self._ahead.pop((k, stripe), None)
@@ -294,7 +293,7 @@ class _Run:
             yield from ((k, s) for s in self._order(k))
 
     def _ask_ahead(self) -> None:
-        """Have the tier begin to read the next stripes, up to its window."""
+        """Request the next stripes from the tier in advance, as many as its window allows."""
         while self._next is not None and len(self._ahead) < self._tier.window:
             k, stripe = self._next
             if self._level[stripe] < k - 1:
@@ -308,9 +307,9 @@ class _Run:
     # ---- what was done ----------------------------------------------------------------------------------------------
 
     def _start(self, stripe: int) -> int:
-        """Return the last round that the stripe has already reached and will not repeat."""
+        """Return the last round that the stripe has reached; this run begins with the round after it."""
         level, k = self._first - 1, stripe // self._tiling.group
-        if self._tiling.symmetric:  # each round collects columns of every stripe, so none can be skipped
+        if self._tiling.symmetric:  # each round copies columns of every stripe for a panel, so none can be skipped
             return level
         while level + 1 < self._rounds and self._tier.skip(level + 1, stripe):
             level += 1

@@ -1,8 +1,8 @@
 """The matrix in the working store: stripes pass through a few buffers, and finished rounds are committed.
 
-Threads of their own read ahead, write back and commit, so a device waits for the disk only if it needs the very stripe
-that is being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing.
-In the last round, rows are passed to ``observe`` before they are written.
+Background threads read ahead, write back and commit, so a device waits for the disk only if the stripe that it needs is
+still being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing. In
+the last round, rows are passed to ``observe`` before they are written.
 
 Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of the round of each stripe.
 """
@@ -88,7 +88,7 @@ class StoreTier:
         return int(min(self._last, self._levels.min())) + 1 if len(self._levels) else 0
 
     def take(self, stripe: int) -> Future[Array]:
-        """Return a future of the rows of a stripe, read or made into a buffer.
+        """Return a future of a buffer with the rows of a stripe, read from the store or made from the arcs.
 
         The future raises StorageFailed if they cannot be read.
         """
@@ -128,7 +128,7 @@ class StoreTier:
         self._release(rows)
 
     def skip(self, k: int, stripe: int) -> bool:
-        """Whether the stripe has reached round ``k``, in this process or an earlier one."""
+        """Return whether the stripe has reached round ``k``, in this process or an earlier one."""
         return bool(self._levels[stripe] >= k)
 
     def wants(self, k: int) -> bool:  # noqa: ARG002
@@ -136,7 +136,7 @@ class StoreTier:
         return False
 
     def commit(self, k: int) -> None:  # noqa: ARG002
-        """Raise the first error of a background thread; a thread commits at intervals of its own."""
+        """Raise the first error of a background thread; commits are made by such a thread, at intervals."""
         with self._state:
             self._check()
 
@@ -163,7 +163,7 @@ class StoreTier:
                 self._check()
 
     def save(self) -> None:
-        """Commit the present state.
+        """Commit the current state.
 
         Raises:
             StorageFailed: the store cannot be written.

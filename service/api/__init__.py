@@ -1,1 +1,1 @@
-"""What goes over the wire: schemas, errors, and the OpenAPI document."""
+"""The interface of the API: schemas, errors, and the OpenAPI document."""

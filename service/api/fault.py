@@ -10,13 +10,13 @@ from typing import Any, Final
 from service.settings import variable
 from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidRequest, LimitExceeded
 
-#: the setting that bounds a resource; the memory of a GPU has none, because each job states its own bound
+#: the setting that limits a resource; there is none for the memory of a GPU, because each job states its own limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What went wrong; ``code`` is the ``kind`` of the error's class, ``details`` its machine-readable members."""
+    """An error as data; ``code`` is the ``kind`` of the error's class, ``details`` its machine-readable members."""
 
     code: str
     message: str
@@ -107,7 +107,9 @@ class NotAcceptable(InvalidRequest):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return the fault that describes ``error``; other exceptions than ours are described by class and message."""
+    """Return the fault that describes ``error``; exceptions that are no ApspError are described by class and
+    message.
+    """
     if isinstance(error, Refused):
         return error.fault
     if isinstance(error, DoesNotFit) and error.resource in _HELD_BY:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI derives it from the routes, and this module adds what holds for all of them."""
+"""The OpenAPI document: FastAPI derives it from the routes, and this module adds what all operations have in common."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.api.problems import documented
 from service.api.schemas.wire import ProblemDocument
 from service.http.gate import needed_scope
 
-#: answers that any operation under /v1 can give, and those of any with a body
+#: statuses that any operation under /v1 can return, and further ones that operations with a body can return
 EVERYWHERE: Final = (401, 403, 417, 422, 429, 431, 500, 503)
 WITH_BODY: Final = (408, 413)
 _RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}

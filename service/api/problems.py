@@ -68,7 +68,7 @@ _LONGEST_PART: Final = 100
 
 
 class HTTPProblem(HTTPException):
-    """A fault as an HTTPException, for places that only Starlette's exceptions can leave, such as ``receive``."""
+    """A fault as an HTTPException, for code in which only Starlette's exceptions are handled, such as ``receive``."""
 
     def __init__(self, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None) -> None:
         super().__init__(status or status_of(fault.code), fault.message, headers)
@@ -188,7 +188,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
 def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
     """Return the fault of a request that does not fit its schema; it lists the first errors and counts the others.
 
-    Where one member of the body or one parameter is at fault, ``field`` names it, as in faults of what it says.
+    If a single member of the body or a single parameter is wrong, ``field`` names it, as in other faults.
     """
     found = [
         {"pointer": "/" + "/".join(str(part)[:_LONGEST_PART] for part in item["loc"]), "detail": str(item["msg"])}

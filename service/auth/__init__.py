@@ -1,1 +1,1 @@
-"""Keys, callers and sessions: who asks, and what they may do."""
+"""Keys, callers and sessions: who sends a request, and what they may do."""

@@ -54,7 +54,7 @@ class Keyring:
         return found[0]
 
     def _ask(self, digest: bytes, key: str) -> asyncio.Task[Caller | None]:
-        """Return the look-up under way, or a new one."""
+        """Return the look-up that is already running, or a new one."""
         task = self._asked.get(digest)
         if task is None:
             task = self._asked[digest] = asyncio.create_task(self._find(digest, key))
@@ -64,7 +64,7 @@ class Keyring:
     def _forget(self, digest: bytes, done: asyncio.Task[Caller | None]) -> None:
         self._asked.pop(digest, None)
         if not done.cancelled() and (error := done.exception()) is not None:
-            # requests that wait get the error; a background look-up is repeated later
+            # waiting requests get the error; a look-up in the background is repeated later
             log.debug("a key could not be looked up: %s", error)
 
     async def _find(self, digest: bytes, key: str) -> Caller | None:

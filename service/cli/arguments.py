@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, get_type_hints, is_typeddict
+from typing import Annotated, Any, Final, Literal, TypedDict, get_type_hints, is_typeddict
 
 import typer
 
 from engine.model.algorithms import ALGORITHMS
-from service.options import Compression, Size, Vertices
-from storage.options import Option, declared
+from service.options import BulkOptions, Compression, JobOptions, LocalOptions, PrepareOptions, Size, Vertices
+from storage.options import Option, ReadingOptions, declared
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
 StoreFolder = Annotated[
@@ -48,6 +48,37 @@ class BulkOutputOptions(TypedDict, total=False):
     overwrite: Annotated[bool, Option("Solve again what has its store already, and replace that.", default=False)]
 
 
+class ExportOptions(TypedDict, total=False):
+    """What ``apsp export`` writes."""
+
+    sources: Annotated[Vertices, Option("Only these rows, named as for apsp solve.", metavar="LIST|FILE|-")]
+    targets: Annotated[Vertices, Option("Only these columns, named likewise.", metavar="LIST|FILE|-")]
+    within: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE")]
+    nearest: Annotated[
+        int | None, Option("Only the K nearest targets of each source, itself left out.", metavar="K", least=1)
+    ]
+    itself: Annotated[
+        bool, Option("A source that is a target is among its own nearest ones.", flags=("--itself",), default=False)
+    ]
+    wide: Annotated[
+        bool,
+        Option("A column for each target, in place of a line for each entry.", flags=("--wide",), default=False),
+    ]
+
+
+#: Headings of the help page for the options of a class; other options are below "Options".
+_HEADINGS: Final = {
+    ReadingOptions: "How GRAPH is read",
+    BulkOptions: "How it is solved",
+    LocalOptions: "How it is solved",
+    JobOptions: "How it is solved",
+    PrepareOptions: "How it is solved",
+    OutputOptions: "What is written",
+    BulkOutputOptions: "What is written",
+    ExportOptions: "What is written",
+}
+
+
 def flag_of(name: str, option: Option) -> str:
     """Return how the command line writes an option."""
     return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"
@@ -67,7 +98,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
-            parameters += [_parameter(option, *found) for option, found in declared(own[name]).items()]
+            heading = _HEADINGS.get(own[name])
+            parameters += [_parameter(option, *found, heading) for option, found in declared(own[name]).items()]
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[name]))
     # Typer reads these attributes; ``__wrapped__`` would lead it to the original command.
@@ -77,14 +109,23 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameter(name: str, kind: Any, option: Option) -> inspect.Parameter:
-    """Return the parameter from which Typer makes an option; sizes and lists of vertices are texts there."""
+def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> inspect.Parameter:
+    """Return the parameter from which Typer makes an option; sizes and lists of vertices are texts there.
+
+    Args:
+        name: name of the option in its class.
+        kind: its type.
+        option: what is declared about it.
+        heading: where the help page shows it; None for the other options.
+    """
     if kind in (Size, Vertices):
         kind = str | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
     # Typer does not say what it found, and lets NaN pass: real numbers are checked by what takes them
     least, most = (None, None) if name == "cutoff" else (option.least, option.most)
-    shown = typer.Option(flag_of(name, option), metavar=option.metavar, help=option.help, min=least, max=most)
+    shown = typer.Option(
+        flag_of(name, option), metavar=option.metavar, help=option.help, min=least, max=most, rich_help_panel=heading
+    )
     annotation = Annotated[kind, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)

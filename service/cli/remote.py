@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -17,14 +16,22 @@ Server = Annotated[
     str | None,
     typer.Option("--server", metavar="URL", help="Address of the service; else APSP_SERVER.  The key is APSP_KEY."),
 ]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
+JobId = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Id of a job, or as much of its beginning or end as is unique.",
+                   show_default=False),
+]  # fmt: skip
+Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page of so many, from 1.")]
 
-_JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: The digits of an id that ``apsp jobs`` shows; as many of its end mean a job where a store could be meant, too.
+SHOWN_DIGITS: Final = 8
 
 
 def means_job(store: str) -> bool:
     """Return whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
-    return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
+    if not os.environ.get("APSP_SERVER") or len(store) < SHOWN_DIGITS:
+        return False
+    return set(store) <= set("0123456789abcdef-") and len(store) <= 36 and not Path(store).exists()
 
 
 @with_options
@@ -74,6 +81,27 @@ def cancel(job: JobId, server: Server = None, as_json: Json = False) -> None:
     remote.cancel(job, remote.Remote(server, as_json))
 
 
+def resume(job: JobId, server: Server = None, as_json: Json = False) -> None:
+    """Queue a failed or cancelled job of a service again, from its checkpoint."""
+    from service.cli.commands import remote
+
+    remote.resume(job, remote.Remote(server, as_json))
+
+
+def delete(job: JobId, server: Server = None, as_json: Json = False) -> None:
+    """Delete a finished job of a service, and its result, for good."""
+    from service.cli.commands import remote
+
+    remote.delete(job, remote.Remote(server, as_json))
+
+
+def log(job: JobId, server: Server = None, as_json: Json = False) -> None:
+    """Print what the runners have written about a job of a service."""
+    from service.cli.commands import remote
+
+    remote.log(job, remote.Remote(server, as_json))
+
+
 def jobs(
     server: Server = None,
     state: Annotated[
@@ -81,17 +109,30 @@ def jobs(
         typer.Option(help="Only jobs in this state."),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    page: Page = 1,
     as_json: Json = False,
 ) -> None:
     """List your jobs on a service, newest first."""
     from service.cli.commands import remote
 
-    remote.jobs(remote.Remote(server, as_json), state=state, limit=limit)
+    remote.jobs(remote.Remote(server, as_json), remote.Window(limit, page), state=state)
+
+
+def graphs(
+    server: Server = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    page: Page = 1,
+    as_json: Json = False,
+) -> None:
+    """List your graphs on a service, newest first."""
+    from service.cli.commands import remote
+
+    remote.graphs(remote.Remote(server, as_json), remote.Window(limit, page))
 
 
 def fetch(
     job: JobId,
-    out: Annotated[Path, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="STORE.zarr", help="Where the matrix goes.")],
     server: Server = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace STORE.zarr once all is there.")] = False,
     as_json: Json = False,
@@ -102,4 +143,4 @@ def fetch(
     remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)
 
 
-COMMANDS = (submit, status, wait, cancel, jobs, fetch)
+COMMANDS = (submit, status, wait, log, cancel, resume, delete, jobs, graphs, fetch)

@@ -6,33 +6,52 @@ import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
 from storage.graph.graph import Graph, index_of
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-def selected_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
+    Labels = npt.NDArray[np.generic]
+
+
+def selected_vertices(text: str, graph: Graph | Labels, option: str) -> tuple[int, ...]:
     """Return the vertex indices that the text of ``option`` means, in its order, each once.
 
     ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
     the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the vertex; a
-    vertex called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column.
+    vertex called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column,
+    and a first line that is no vertex where the second one is one is the header, which is skipped with a note.
 
     Args:
         text: the argument of the option.
-        graph: the graph whose vertices are named.
+        graph: the graph whose vertices are named, or the labels of its vertices.
         option: name of the option, for messages.
 
     Raises:
         NotFound: a name is no vertex, or ``@FILE`` does not exist.
         InvalidRequest: no name at all, or the file is no text.
     """
-    names = _named(text, option, lambda text: _is_vertex(graph, text))
+    names = _without_header(list(_named(text, option, lambda text: _is_vertex(graph, text))), graph, text)
     found = dict.fromkeys(_index(graph, name, f"{option}{where}") for where, name in names)
     if not found:
         raise InvalidRequest(f"{option}: no vertex in {text!r}", field=option.removeprefix("--"))
     return tuple(found)
+
+
+def _without_header(names: list[tuple[str, str]], graph: Graph | Labels, text: str) -> list[tuple[str, str]]:
+    """Return the names without the first one if that is the header of a table."""
+    if not text.lower().endswith(".csv") or len(names) < 2:
+        return names
+    (where, first), (_, second) = names[:2]
+    if not where or _is_vertex(graph, first) or not _is_vertex(graph, second):
+        return names
+    print(f"note: {first!r}, the first line of {text.removeprefix('@')}, is taken for a header", file=sys.stderr)
+    return names[1:]
 
 
 def selected_names(text: str, option: str) -> list[str]:
@@ -59,7 +78,7 @@ def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator
     return (("", name) for name in split_names([text], option))
 
 
-def _index(graph: Graph, name: str, place: str) -> int:
+def _index(graph: Graph | Labels, name: str, place: str) -> int:
     try:
         return index_of(graph, name)
     except NotFound as error:
@@ -73,7 +92,7 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _is_vertex(graph: Graph, text: str) -> bool:
+def _is_vertex(graph: Graph | Labels, text: str) -> bool:
     try:
         index_of(graph, text)
     except NotFound:

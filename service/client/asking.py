@@ -1,4 +1,4 @@
-"""Repeats requests until there is an answer: which ones, when, and for how long."""
+"""Repeats requests until there is an answer; decides which requests are repeated, when, and for how long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import email.utils
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from service.client.errors import NoAnswer, Problem, ServiceError
@@ -57,6 +57,7 @@ def ask(request: Request, patience: Patience) -> Flow[Answer]:
         NoAnswer: no answer arrived in time.
     """
     began, attempt, received = patience.clock(), 0, 0
+    request = replace(request, connect_seconds=min(request.connect_seconds, max(0.1, patience.seconds)))
     while True:
         sink = request.sink
         reply: Answer | Lost = yield Send(request if sink is None else request.with_headers(sink.ask()))

@@ -1,6 +1,6 @@
 """The asynchronous client: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``, for asyncio and trio.
 
-``methods`` and ``result`` have what they can be asked.  File access and computation run in threads.
+Their methods are defined in ``methods`` and ``result``.  File access and computation run in threads.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
         await self.close()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow of ``service.client.flows`` or ``reading``: what has no method of its own."""
+        """Carry out a flow of ``service.client.flows`` or ``reading`` for which there is no method."""
         return await self._driver.run(flow)
 
     _run = run
@@ -148,7 +148,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
 
 
 class AsyncJob(JobMethods["AsyncJob", "AsyncResult"], Awaited):
-    """A job; its facts are those of the last answer."""
+    """A job; its attributes are those of the last answer."""
 
     def _result(self, facts: Document) -> AsyncResult:
         return AsyncResult(self._client, facts, self._names)

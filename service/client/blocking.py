@@ -1,4 +1,4 @@
-"""The blocking client: ``Client``, ``Job``, ``Result``; ``methods`` and ``result`` have what they can be asked."""
+"""The blocking client: ``Client``, ``Job``, ``Result``; their methods are defined in ``methods`` and ``result``."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         patience: seconds for which a request without an answer is repeated, where that is safe.
         tell: called with a message after every failed attempt that will be repeated.
 
-    Raises InvalidRequest for an address or key that cannot be one.
+    Raises InvalidRequest if the address or the key is malformed.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         self.close()
 
     def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow of ``service.client.flows`` or ``reading``: what has no method of its own."""
+        """Carry out a flow of ``service.client.flows`` or ``reading`` for which there is no method."""
         return self._driver.run(flow)
 
     _run = run
@@ -158,7 +158,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
 
 
 class Job(JobMethods["Job", "Result"], Blocking):
-    """A job; its facts are those of the last answer."""
+    """A job; its attributes are those of the last answer."""
 
     def _result(self, facts: Document) -> Result:
         return Result(self._client, facts, self._names)

@@ -30,7 +30,7 @@ def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
 
 
 class JobView:
-    """The facts about a job, as of the last time that the service was asked."""
+    """The attributes of a job, from the last answer of the service."""
 
     def __init__(self, facts: Mapping[str, Any], receipt: Mapping[str, Any] | None = None) -> None:
         self.facts: Mapping[str, Any] = facts
@@ -48,12 +48,12 @@ class JobView:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the job."""
         return str(self.facts["id"])
 
     @property
     def state(self) -> str:
-        """accepted, running, successful, failed or dismissed."""
+        """The state: accepted, running, successful, failed or dismissed."""
         return str(self.facts["state"])
 
     @property
@@ -63,12 +63,12 @@ class JobView:
 
     @property
     def progress(self) -> float:
-        """How much is done, from 0 to 1."""
+        """The fraction that is done, from 0 to 1."""
         return float(self.facts["progress"])
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """What is done, on what, in which type, and every rejected candidate."""
+        """The plan: algorithm, device, type, and every rejected candidate."""
         return dict(self.facts.get("plan") or {})
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class JobView:
 
 
 class ResultView:
-    """The facts about a result: ``job`` is its job's id, ``shape`` sources and targets."""
+    """The attributes of a result: ``job`` is its job's id, ``shape`` the numbers of sources and targets."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.facts: Mapping[str, Any] = facts

@@ -61,7 +61,10 @@ Problem = ProblemDetails
 
 
 class ServiceError(ApspError):
-    """The service refused; ``problem`` says what and why.  ``retry_after`` is when asking again makes sense (s)."""
+    """The service refused; ``problem`` says what and why.
+
+    ``retry_after`` is the number of seconds after which a new attempt makes sense.
+    """
 
     kind = "service-error"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -16,7 +18,7 @@ from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
 from service.options import JobOptions, Size, Vertices
 from service.units import parse_size
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, NotFound
 from storage.options import ReadingOptions, declared
 
 Document = dict[str, Any]
@@ -24,16 +26,19 @@ Watcher = Callable[[Document], None]
 
 #: states of a job that is not over
 OPEN: Final = ("accepted", "running")
-#: seconds for which the service shall delay the answer about an open job: with a watcher, and without
+#: the id of a job, and what may be a part of one
+WHOLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,35}")
+#: seconds for which the service is asked to delay its answer about an open job: with a watcher, and without one
 _WATCHED, _UNWATCHED = 1, 20
-#: factor between the patience of a wait and that of a single request
+#: waiting for a job is this many times as patient as a single request
 _MORE_PATIENCE: Final = 10
 #: further seconds for which the connection may be silent
 _SLACK: Final = 30.0
 
 
 def job_path(job: str, *rest: str) -> str:
-    """Return the address of a job, or of what is below it."""
+    """Return the path of a job, or a path below it."""
     if not job:
         raise InvalidRequest("which job? its id is empty", field="job")
     return "/".join(["v1/jobs", quote(job, safe=""), *rest])
@@ -106,7 +111,7 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
 
 
 def status(job: str, patience: Patience) -> Flow[Document]:
-    """Return a job as it is now."""
+    """Return the current state of a job."""
     return (yield from question("GET", job_path(job), patience))
 
 
@@ -146,6 +151,11 @@ def summary(job: str, patience: Patience) -> Flow[Document]:
     return (yield from question("GET", job_path(job, "summary"), patience))
 
 
+def manifest(job: str, patience: Patience) -> Flow[Document]:
+    """Return what a result is: shape, type, cutoff, tiles, bytes, digest."""
+    return (yield from question("GET", job_path(job, "results"), patience))
+
+
 def successful(found: Document) -> Document:
     """Return the job if it was successful, else raise JobFailed."""
     if found["state"] != "successful":
@@ -169,7 +179,7 @@ def delete(job: str, patience: Patience) -> Flow[None]:
 
 
 def log(job: str, patience: Patience) -> Flow[str]:
-    """Return what the runners wrote."""
+    """Return the log, which the runners wrote."""
     answer = yield from ask(Request("GET", job_path(job, "log")), patience)
     return answer.content.decode("utf-8", "replace")
 
@@ -182,17 +192,49 @@ def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Docu
         state: only jobs in this state.
         limit: the most jobs to list.
     """
+    return (yield from _listed("jobs", patience, limit, state=state))
+
+
+def graphs(patience: Patience, *, limit: int) -> Flow[list[Document]]:
+    """Return the uploaded graphs, newest first, at most ``limit``."""
+    return (yield from _listed("graphs", patience, limit))
+
+
+def _listed(kind: str, patience: Patience, limit: int, **query: Any) -> Flow[list[Document]]:
+    """Return the first ``limit`` entries of a list that the service gives in pages."""
     found: list[Document] = []
     cursor = None
     while len(found) < limit:
-        page = min(200, limit - len(found))
-        query = {"state": state, "limit": page, "cursor": cursor}
-        answer = yield from question("GET", "v1/jobs", patience, params=query)
-        found += answer["jobs"]
+        asked = {**query, "limit": min(200, limit - len(found)), "cursor": cursor}
+        answer = yield from question("GET", f"v1/{kind}", patience, params=asked)
+        found += answer[kind]
         if not answer["next"]:
             break
         cursor = cursor_of(answer["next"])
     return found
+
+
+def whole_id(text: str, patience: Patience) -> Flow[str]:
+    """Return the id of the one job whose id begins or ends with ``text``, at least four hexadecimal digits of it.
+
+    What cannot be a part of an id is returned as it is.  Ids of jobs begin with the time, so that those of one minute
+    begin alike; they end at random.
+
+    Raises:
+        NotFound: there is no such job.
+        InvalidRequest: there are several.
+    """
+    if WHOLE_ID.fullmatch(text) or not PART_OF_ID.fullmatch(text):
+        return text
+    listed = yield from jobs(patience, state=None, limit=sys.maxsize)
+    found = [job for job in listed if job["id"].startswith(text) or job["id"].endswith(text)]
+    if not found:
+        raise NotFound(f"there is no job whose id begins or ends with {text!r}; apsp jobs lists them")
+    if len(found) > 1:
+        some = ", ".join(job["id"] for job in found[:3])
+        more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
+        raise InvalidRequest(f"{len(found)} jobs have ids that begin or end with {text!r}: {some}{more}", field="job")
+    return str(found[0]["id"])
 
 
 def cursor_of(link: str) -> str:

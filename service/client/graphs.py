@@ -27,7 +27,7 @@ _KINDS = (
     "array, or arrays (sources, targets) or (sources, targets, weights)"
 )
 
-#: Rows of a table looked at to tell what its columns mean.
+#: Rows of a table that are read to find out what its columns mean.
 _SAMPLE = 1000
 
 
@@ -42,7 +42,7 @@ class Upload:
 
 @contextmanager
 def prepared(graph: Any, reading: ReadingOptions, name: str | None = None) -> Iterator[Upload]:
-    """Context manager: the upload of a graph of any kind; a temporary file is removed at the end.
+    """Context manager: provide the upload of a graph of any kind, and remove its temporary file at the end.
 
     Args:
         graph: a path or an object, see :meth:`Client.submit`.
@@ -128,10 +128,12 @@ def _dense(graph: Any, path: Path) -> None:
 
 
 def _networkx(graph: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
-    """The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
+    """Encode a NetworkX graph.
 
-    Where no edge has ``weight``, the rules of edge lists choose among the attributes, and every edge must have the one
-    that they choose: road networks have ``length``.  Vertices without edges become loops, which keep them.
+    The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
+
+    If no edge has ``weight``, the rules of edge lists choose among the attributes (road networks have ``length``), and
+    every edge must have the chosen one.  Vertices without edges become loops, which keep them.
     """
     for field in ("source", "target"):
         if reading.get(field) is not None:
@@ -167,7 +169,9 @@ def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Re
 
 
 def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
-    """Return a weight for loops, which are dropped when the graph is read: 0, or the one whose length is largest."""
+    """Return a weight for the loops, which are dropped when the graph is read: 0, or with a formula the weight whose
+    length is largest.
+    """
     from storage.readers.formula import parse_formula
 
     if length_of is None:
@@ -176,7 +180,7 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
 
 
 def _attribute(graph: Any, reading: ReadingOptions) -> str | None:
-    """Return the attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
+    """Return the attribute of edges that is the weight, or from which lengths are computed; None to count arcs."""
     from storage.readers.formula import parse_formula
     from storage.readers.lengths import length_among
 
@@ -208,14 +212,14 @@ def _number(value: Any) -> float | None:
 
 
 def _columns(weight: str, length_of: str | None) -> dict[str, Any]:
-    """Return the part of the query that says what the columns of the Parquet file are."""
+    """Return the part of the query that names the columns of the Parquet file."""
     source, target = _ends(weight)
     made = {"weight": weight} if length_of is None else {"length_of": length_of}
     return {"format": "parquet", "source": source, "target": target, **made}
 
 
 def _ends(weight: str) -> tuple[str, str]:
-    """Return the names for the columns of vertices beside that of the weight."""
+    """Return names for the columns of vertices that differ from that of the weight."""
     return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
 
 
@@ -260,7 +264,7 @@ def _polars(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dic
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:
-    """Return the cells of a column as a text file would have them; what is missing is empty."""
+    """Return the cells of a column as a text file would contain them; missing ones are empty."""
     return ["" if cell is None else str(cell) for cell in cells]
 
 
@@ -273,7 +277,7 @@ def _select_columns(
     """Return the positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask
     for.
 
-    ``cells`` are those of a column as text, all of them or the first ones.
+    ``cells`` returns the cells of a column as text, all of them or only the first ones.
     """
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import ReadOptions
@@ -307,12 +311,14 @@ def _select_columns(
 
 
 def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str = "weight") -> Names:
-    """Write an edge table of arrays or lists, ``name`` being that of the weights; returns the names of its vertices."""
+    """Write an edge table of arrays or lists, and return the names of its vertices; ``name`` is the column of the
+    weights.
+    """
     import polars as pl
 
     tails, heads = _vertices(tails), _vertices(heads)
     if isinstance(tails, list) != isinstance(heads, list):
-        # A vertex that stands on both sides has one name: 2 in an array is the 2.0 of a list.
+        # A vertex has the same name in both columns: 2 in an array is the same vertex as 2.0 in a list.
         tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
     names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
     ends = (pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads))

@@ -1,7 +1,8 @@
 """The methods of both clients, written once: each is a flow, which the client's driver carries out.
 
-``@asks`` turns a function that makes a flow into a method: of a class of :mod:`service.client.blocking` it returns what
-the flow returns, of a class of :mod:`service.client.asynchronous` it is to be awaited.  Type checkers see both.
+``@asks`` turns a function that makes a flow into a method.  In a class of :mod:`service.client.blocking` the method
+returns the value of the flow; in a class of :mod:`service.client.asynchronous` it must be awaited.  Type checkers see
+both.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Blocking:
 
 
 class Awaited:
-    """Base of the classes whose methods are to be awaited."""
+    """Base of the classes whose methods must be awaited."""
 
 
 class Method(Generic[P, T]):
@@ -84,7 +85,7 @@ def asks(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Method[P, T]:
 
 
 class ClientMethods(Generic[JobT, ResultT]):
-    """What a client of a service can be asked."""
+    """The methods of a client."""
 
     patience: Patience
     _http: httpx2.Client | httpx2.AsyncClient
@@ -175,7 +176,7 @@ class ClientMethods(Generic[JobT, ResultT]):
 
 
 class Part:
-    """What a job and a result have in common: the client that they came from, and the names of vertices."""
+    """Base class of jobs and results: the client that made them, and the names of vertices."""
 
     def _belong(self, client: ClientMethods[Any, Any], names: Names | None) -> None:
         self._client, self._names = client, names or Names()
@@ -184,7 +185,7 @@ class Part:
 
 
 class JobMethods(JobView, Part, Generic[JobT, ResultT]):
-    """A job; its facts are those of the last answer."""
+    """A job; its attributes are those of the last answer."""
 
     def __init__(
         self,
@@ -200,7 +201,7 @@ class JobMethods(JobView, Part, Generic[JobT, ResultT]):
         raise NotImplementedError
 
     def waited(self, timeout: float | None, watcher: flows.Watcher | None) -> Flow[None]:
-        """The flow of :meth:`wait`."""
+        """Return the flow of :meth:`wait`."""
         self.facts = yield from flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher)
 
     def solved(self) -> Flow[ResultT]:
@@ -211,44 +212,46 @@ class JobMethods(JobView, Part, Generic[JobT, ResultT]):
 
     @asks
     def refresh(self) -> Flow[JobT]:
-        """Update the facts; returns itself."""
+        """Update the attributes of the job; return the job itself."""
         self.facts = yield from flows.status(self.id, self._patience)
         return cast(JobT, self)
 
     @asks
     def wait(self, timeout: float | None = None, watcher: flows.Watcher | None = None) -> Flow[JobT]:
-        """Wait until it has ended; returns itself.  Broken connections and restarts of the service are tolerated.
+        """Wait until the job has ended; return the job.  Broken connections and restarts of the service are tolerated.
 
         Args:
             timeout: seconds after which StillOpen, a TimeoutError, is raised; the job continues.
-            watcher: called with the job's facts every second.
+            watcher: called every second with the service's description of the job.
         """
         yield from self.waited(timeout, watcher)
         return cast(JobT, self)
 
     @asks
     def cancel(self) -> Flow[JobT]:
-        """Ask it to stop, which it does at the next tile or batch; returns itself."""
+        """Ask the job to stop, which it does at the next tile or batch; return the job."""
         self.facts = yield from flows.cancel(self.id, self._patience)
         return cast(JobT, self)
 
     @asks
     def resume(self) -> Flow[JobT]:
-        """Queue it again from its checkpoint; returns itself.  Raises ServiceError if it has none."""
+        """Queue the job again, from its checkpoint; return the job.  Raises ServiceError if there is no checkpoint."""
         self.facts = yield from flows.resume(self.id, self._patience)
         return cast(JobT, self)
 
     @asks
     def delete(self) -> Flow[None]:
-        """Delete it and its result; ServiceError while it is open."""
+        """Delete the job and its result.  Raises ServiceError while it is open."""
         return flows.delete(self.id, self._patience)
 
     @asks
     def log(self) -> Flow[str]:
-        """Return its log."""
+        """Return the log of the job."""
         return flows.log(self.id, self._patience)
 
     @asks
     def result(self) -> Flow[ResultT]:
-        """Return its result.  Raises JobFailed if it ended without one, ServiceError while it is open."""
+        """Return the result of the job.  Raises JobFailed if it ended without a result, ServiceError while it is
+        open.
+        """
         return self.solved()

@@ -12,7 +12,9 @@ Label = int | str
 
 
 def label_of(vertex: object) -> Label:
-    """Return a vertex that is a whole number (of NumPy, too) or text, as it is named on the wire.  Raises TypeError."""
+    """Return the label on the wire of a vertex that is a whole number (also of NumPy) or text.  Raises TypeError for
+    others.
+    """
     if isinstance(vertex, str):
         return str(vertex)
     return index(vertex)  # type: ignore[arg-type]
@@ -21,8 +23,8 @@ def label_of(vertex: object) -> Label:
 class Names:
     """Translates vertices to labels and back.
 
-    Vertices that are all numbers, or all text, are their own labels; where others occur (tuples, or both kinds), each
-    is named by its ``str``.
+    If all vertices are numbers, or all are text, they are their own labels; otherwise (tuples, or both kinds) the label
+    of each is its ``str``.
     """
 
     def __init__(self, vertices: Iterable[Hashable] = ()) -> None:

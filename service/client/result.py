@@ -1,4 +1,4 @@
-"""What can be asked about a result: distances, paths, rows, arrays, the store; vertices are those of the caller."""
+"""The methods of a result: distances, paths, rows, arrays, the store; vertices are those of the caller."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class ResultMethods(ResultView, Part):
         for part in _parts(shape, cells):
             body: Document = {"sources": rows[part[0]], "targets": columns[part[1]]}
             if whole and len(body["targets"]) == across:
-                del body["targets"]  # whole rows need no names
+                del body["targets"]  # for whole rows, targets need not be named
             address = job_path(self.job, "submatrix")
             request = Request("POST", address, {"format": "npy"}, json=body, seconds=300.0)
             answer = yield from ask(request, self._patience)
@@ -151,8 +151,8 @@ class ResultMethods(ResultView, Part):
         """Return the distances as a lazy labelled array; entries are read through the service when they are used.
 
         Values are as stored: for integers, *no path* is the number in the attribute ``unreachable``.  Options go to
-        ``xarray.open_zarr``.  Vertices that were renamed for the wire keep those names here, because NumPy has no
-        labels of other kinds.  Needs xarray, fsspec and aiohttp.
+        ``xarray.open_zarr``.  Vertices that have other labels on the wire have those labels here, too, because NumPy
+        has no other kinds of labels.  Needs xarray, fsspec and aiohttp.
         """
         found: DataArray = yield Work(lambda: self._opened(options))
         return found

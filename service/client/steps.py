@@ -33,13 +33,13 @@ class BodySink(Protocol):
         """Return the headers of a request for the missing bytes."""
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """A body starts: all of it (200), or the missing part (206)."""
+        """Begin to receive a body: all of it (200), or the missing part (206)."""
 
     def write(self, chunk: bytes) -> None:
         """Receive a chunk of the body."""
 
     def end(self) -> None:
-        """The body has ended, or the connection broke."""
+        """Stop receiving: the body has ended, or the connection broke."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Request:
         repeatable: whether the request may be sent again when the service may have received it already.
         sink: receives the body of a successful answer; if None, the body is in ``Answer.content``.
         seconds: time without a byte after which the request is aborted.
+        connect_seconds: time after which an attempt to connect is given up.
     """
 
     method: str
@@ -65,6 +66,7 @@ class Request:
     repeatable: bool = True
     sink: BodySink | None = None
     seconds: float = 60.0
+    connect_seconds: float = 10.0
 
     def with_headers(self, more: Mapping[str, str]) -> Request:
         """Return the request with further headers."""
@@ -85,7 +87,7 @@ class Lost:
     """No complete answer arrived.
 
     Attributes:
-        reason: in words.
+        reason: why, in words.
         sent: whether the service may have seen the request.
         final: whether another attempt would end the same.
     """
@@ -111,7 +113,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Work:
-    """Call something that reads files or computes; the outcome is what it returns."""
+    """Call a function that reads files or computes; the outcome is its result."""
 
     call: Callable[[], Any]
 

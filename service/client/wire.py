@@ -13,9 +13,8 @@ import httpx2
 from service.client.steps import Lost, Request
 from storage.errors import InvalidRequest
 
-#: connections in a client's pool; no more files are transferred at the same time
+#: connections in a client's pool, which limits how many files are transferred at the same time
 _CONNECTIONS: Final = 20
-_CONNECT_SECONDS: Final = 10.0
 _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
@@ -54,7 +53,7 @@ def arguments(request: Request) -> dict[str, Any]:
         "params": {name: value for name, value in request.params.items() if value is not None},
         "headers": headers,
         "json": request.json,
-        "timeout": httpx2.Timeout(request.seconds, connect=_CONNECT_SECONDS),
+        "timeout": httpx2.Timeout(request.seconds, connect=request.connect_seconds),
     }
 
 

@@ -10,7 +10,9 @@ _MOST_BARS: Final = 72
 
 
 def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]:
-    """Return the edges of ``bins`` equal bins over the values, and their counts; one bin where all are equal."""
+    """Return the edges of ``bins`` equal bins over the values, and their counts; a single bin if all values are
+    equal.
+    """
     low, high = min(values), max(values)
     if low == high:
         return [low, high], [len(values)]
@@ -25,7 +27,7 @@ def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] |
     """Return the bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are merged if there are
     many.
 
-    ``edges`` has one number more than ``counts``.  None where there is nothing to draw.
+    ``edges`` has one number more than ``counts``.  Returns None if there is nothing to draw.
     """
     total = sum(counts)
     if not total:

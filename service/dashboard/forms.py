@@ -1,4 +1,6 @@
-"""Forms that change something: log in and out, solve, cancel, resume, delete.  Only our own pages may send them."""
+"""Handles forms that change something: log in and out, solve, cancel, resume, delete.  Only the service's own pages may
+send them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the fields of a form from the options of a job, and a request of the API from a filled-in form."""
+"""Makes the fields of a form from the options of a job, and an API request from a filled-in form."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
 
 
 def _value(name: str, text: str) -> Any:
-    """Return the value that the text of a field means; what is neither a list, a size nor a number stays a text."""
+    """Return the value that the text of a field means: a list, a size or a number, else the text itself."""
     kind, option = _OPTIONS[name]
     if kind == Vertices:  # the limit on the body bounds their number
         return split_names([text], name)

@@ -78,7 +78,7 @@ def home(visitor: Visitor, before: str | None) -> View:
 
 
 def machines(service: Service) -> View:
-    """Devices with their memory, and the disk that results go to."""
+    """Return the devices with their memory, and the disk on which results are stored."""
     runners = service.jobs.list_runners()
     disk = shutil.disk_usage(service.settings.data_dir)
     return {
@@ -88,7 +88,7 @@ def machines(service: Service) -> View:
 
 
 def graph(visitor: Visitor, graph_id: str) -> View:
-    """Return one graph and the jobs about it."""
+    """Return one graph and its jobs."""
     record = visitor.graph(graph_id)
     owner = visitor.owner
     name = _graph_names(visitor.service, owner).get(record.id) or record.name
@@ -101,7 +101,7 @@ def graph(visitor: Visitor, graph_id: str) -> View:
 
 
 def job(visitor: Visitor, job_id: str) -> View:
-    """Return one job: state, phases, plan, error, the head of its result."""
+    """Return one job: state, phases, plan, error, and the summary of its result."""
     record = visitor.job(job_id)
     try:
         found: GraphRecord | None = visitor.graph(record.graph)
@@ -140,7 +140,7 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
-    """Return how far the farthest vertex is from each source, or from evenly spaced ones."""
+    """Return the eccentricities of all sources, or of evenly spaced ones."""
     from service.views.sampling import eccentricities
 
     found = eccentricities(visitor.service.result(job_id, visitor.caller), 1024)
@@ -285,7 +285,9 @@ def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
 
 
 def _route(found: dict[str, Any]) -> View:
-    """A path as stops with the sum of weights up to each; long paths without their middle."""
+    """Return a path as a list of stops, each with the sum of weights up to it; the middle of a long path is left
+    out.
+    """
     so_far: int | float = 0
     stops: list[View] = []
     for k, vertex in enumerate(found["vertices"]):

@@ -29,7 +29,7 @@ Vertex = Annotated[str | None, Query(max_length=1000)]
 async def get_home(
     request: Request, visitor: Known, before: Annotated[str | None, Query(max_length=60)] = None
 ) -> Response:
-    """The home page: running, waiting and finished jobs, devices, and the upload of a graph.
+    """Return the home page: running, waiting and finished jobs, devices, and the upload of a graph.
 
     Args:
         request: the HTTP request.
@@ -42,7 +42,7 @@ async def get_home(
 
 @router.get("/graphs/{graph_id}")
 async def get_graph(request: Request, graph_id: str, visitor: Known) -> Response:
-    """The page of a graph: what the reader understood, and the plan of a job.
+    """Return the page of a graph: its receipt, and the plan of a job.
 
     Args:
         request: the HTTP request.
@@ -57,7 +57,7 @@ async def get_graph(request: Request, graph_id: str, visitor: Known) -> Response
 async def get_job(
     *, request: Request, job_id: str, visitor: Known, source: Vertex = None, target: Vertex = None
 ) -> Response:
-    """The page of a job: progress, plan, result; with ``source`` and ``target`` the distance and the path.
+    """Return the page of a job: progress, plan, result; with ``source`` and ``target`` also the distance and the path.
 
     Args:
         request: the HTTP request.
@@ -78,7 +78,7 @@ async def get_job(
 
 @router.get("/jobs/{job_id}/eccentricities")
 def get_eccentricities(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
-    """The eccentricities: a slow part of the job's page that is loaded separately.
+    """Return the eccentricities, a slow part of the job's page that is loaded separately.
 
     Args:
         request: the HTTP request.
@@ -120,7 +120,7 @@ async def graph_page(
 
 @router.get("/login")
 def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_length=2000)] = "") -> Response:  # noqa: A002
-    """The log-in page.
+    """Return the log-in page.
 
     Args:
         request: the HTTP request.
@@ -132,7 +132,7 @@ def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_
 
 @router.get("/static/{name}")
 def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
-    """A static file: style, script or icon."""
+    """Return a static file: style, script or icon."""
     found = _static().get(name)
     if found is None:
         raise HTTPProblem(Fault("not-found", f"there is no file {name[:80]!r}"))

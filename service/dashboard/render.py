@@ -33,13 +33,14 @@ _HEADERS: Final = {
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
-    """Render a template; ``visitor`` in the context is the person who requests the page, or None.
+    """Render a template.
+    In the context, ``visitor`` is the person who requests the page, or None.
 
-    Args:
-        request: the HTTP request.
-        template: file name of the template.
-        status: HTTP status.
-        context: variables of the template.
+        Args:
+            request: the HTTP request.
+            template: file name of the template.
+            status: HTTP status.
+            context: variables of the template.
     """
     text = (
         environment()
@@ -78,14 +79,14 @@ def environment() -> Environment:
 
 
 def _number(value: float | None) -> str:
-    """Return a distance or a weight as people write it; a dash where there is none."""
+    """Return a distance or a weight as people write it; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.7g}"
 
 
 def _about(value: float | None) -> str:
-    """Return a number with four digits or so, for axes."""
+    """Return a number rounded to about four digits, for axes."""
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -112,6 +113,6 @@ def _percent(share: float) -> str:
 
 
 def _quoted(name: object) -> str:
-    """Return a vertex in a list of vertices: in quotes where it holds a comma or a quote."""
+    """Return a vertex as it is written in a list of vertices: in quotes if it contains a comma or a quote."""
     text = str(name)
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text

@@ -23,7 +23,7 @@ from storage.errors import ApspError
 
 @dataclass(frozen=True)
 class Visitor(Asker):
-    """A person who asks this service for a page; ``name`` is that of their key, None if keys are not required."""
+    """A person who requests a page; ``name`` is the name of their key, None if keys are not required."""
 
     name: str | None
 

@@ -23,7 +23,7 @@ from service.state import Service
 
 T = TypeVar("T", bound=Wire)
 
-#: bytes of a body that is parsed on the event loop, in a few milliseconds whatever it holds
+#: largest body, in bytes, that is parsed on the event loop; that takes a few milliseconds, whatever it contains
 SHORT: Final = 1 << 16
 
 
@@ -44,7 +44,7 @@ class BodyRoute(APIRoute):
 
 
 class _Asked(Request):
-    """A request that parses a long body into an instance of its schema, which FastAPI then uses unchanged."""
+    """A request that parses a long body itself, into an instance of its schema, which FastAPI then uses unchanged."""
 
     def __init__(self, scope: Scope, receive: Receive, form: type[Wire]) -> None:
         super().__init__(scope, receive)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _ENOUGH_FILES: Final = 1 << 16
 #: file descriptors reserved for databases, results and processes
 _OWN_FILES: Final = 256
-#: the most connections that wait to be accepted; that many may be accepted before one can be closed
+#: the most connections that wait to be accepted; all of them may be accepted before the first one can be closed
 _BACKLOG: Final = 2048
 #: errors of accept() when there is no file descriptor or memory for another connection
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -29,7 +29,7 @@ _SECONDS_BETWEEN_COMPLAINTS: Final = 10.0
 
 
 class Connection(Protocol):
-    """What IdleConnections needs of a connection."""
+    """The methods of a connection that IdleConnections calls."""
 
     def close_now(self) -> None:
         """Close the connection at once."""
@@ -43,11 +43,11 @@ class IdleConnections:
         self._silent: OrderedDict[Connection, None] = OrderedDict()
 
     def wait(self, connection: Connection) -> None:
-        """The connection waits for a request, or for the rest of its headers."""
+        """Record that the connection waits for a request, or for the rest of its headers."""
         self._silent.setdefault(connection)
 
     def speak(self, connection: Connection) -> None:
-        """The connection has sent a request and is not idle any more."""
+        """Record that the connection has sent a request and is not idle any more."""
         self._silent.pop(connection, None)
 
     def admit(self, connection: Connection, held: int) -> None:
@@ -83,7 +83,7 @@ class AcceptErrorHandler:
         self._last, self._count = float("-inf"), 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an exception that no task awaits."""
+        """Log an exception that no task handles."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
             loop.default_exception_handler(context)

@@ -30,7 +30,7 @@ _Answer = tuple[dict[str, str], bytes]
 _DISTANCE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/distance")
 _TILE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/zarr/(?P<key>distances/c/[0-9]+/[0-9]+)", re.ASCII)
 _LONGEST_NAME: Final = 1000
-#: seconds to wait after each attempt while the kernel reads the bytes; after the last one a thread waits
+#: seconds to wait after each attempt while the kernel reads the bytes; after the last attempt a thread waits for them
 _PAUSES: Final = (0.0, 0.0005, 0.0)
 
 
@@ -89,7 +89,7 @@ class FastPath:
             try:
                 found = opened.peek_distance(asked["source"], asked["target"])
             except BlockingIOError:
-                await asyncio.sleep(pause)  # other requests are answered while the kernel reads
+                await asyncio.sleep(pause)  # meanwhile other requests are answered
             except ApspError:
                 return None  # the normal route reports the error
             else:

@@ -27,7 +27,8 @@ _CHUNK: Final = 1 << 20
 
 
 class OpenFile(Response):
-    """The answer for one open file, as the request's headers ask; it holds its own descriptor until it ends.
+    """The answer for one open file, with ranges and conditions of the request; it keeps its own descriptor until it
+    ends.
 
     If the file grows or is deleted meanwhile, its content at the time of the request is sent.  Raises HTTPProblem if
     the ranges are invalid.
@@ -63,7 +64,7 @@ class OpenFile(Response):
         self._release = weakref.finalize(self, os.close, self._handle)
 
     def _begin_parts(self, kind: str, size: int) -> str:
-        """Make the heads and the tail of a multipart answer; returns its media type."""
+        """Make the heads and the tail of a multipart answer; return its media type."""
         mark = secrets.token_hex(12)
         for part in self._parts:
             head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"

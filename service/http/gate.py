@@ -35,7 +35,7 @@ Identify = Callable[[str], Awaitable[Caller | None]]
 Observe = Callable[[str, str, int, float], None]
 
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
-#: headers of every answer, against sniffing, framing, scripts and reads by other sites; pages set their own policy
+#: headers of every answer, which prevent sniffing, framing, scripts and access by other sites; pages replace the policy
 SECURITY: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-site"),
@@ -46,10 +46,10 @@ _POLICY: Final = b"content-security-policy"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: the most headers of one request
 MOST_HEADERS: Final = 200
-#: forms that are accepted without a key; a key and an address fit into the limit many times
+#: forms that are accepted without a key, and the most bytes of such a form, many times what a key and an address need
 _OPEN_FORMS: Final = {"/login", "/logout"}
 _OPEN_FORM_BYTES: Final = 16_384
-#: where files are uploaded, which go to the disk
+#: the path to which files are uploaded; such bodies are written to the disk
 _UPLOADS: Final = "/v1/graphs"
 #: POST requests that change nothing
 _QUERIES: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
@@ -189,8 +189,8 @@ _SAFE_METHODS: Final = {"GET", "HEAD", "OPTIONS", "TRACE"}
 class BodyLimit:
     """Refuses bodies whose Content-Length or size is too large, or that arrive too slowly, before they are stored.
 
-    All but uploads stay in memory until their requests are answered, so the sum of these bodies is limited for each
-    caller, too: otherwise one key could fill the memory over many connections.
+    All bodies except uploads stay in memory until their requests are answered.  So the sum of these bodies is limited
+    for each caller, too: otherwise one key could fill the memory by many connections.
 
     It raises from ``receive``, in the code that reads the body, so the exception middleware must enclose that code.
     """
@@ -238,7 +238,7 @@ class BodyLimit:
                 del self._held[caller]
 
     def _check_sum(self, caller: str, more: int) -> None:
-        """Raise HTTPProblem if ``more`` bytes are too many beside the bodies of this caller that are in memory."""
+        """Raise HTTPProblem if ``more`` bytes exceed the limit, together with the bodies of this caller in memory."""
         most, requested = max(self._settings.max_bodies_bytes, self._settings.max_body_bytes), self._held[caller] + more
         if requested > most:
             message = (
@@ -277,7 +277,7 @@ def needed_scope(method: str, path: str) -> KeyScope:
 
 
 async def _head(app: ASGIApp, scope: Scope, send: Send) -> None:
-    """Answer HEAD with the headers of GET.  The body is generated but not sent, and a stream is ended."""
+    """Answer HEAD with the headers of GET.  The body is generated but not sent, and a stream is closed."""
     over = asyncio.Event()
     asked = False
 
@@ -332,7 +332,7 @@ def _no_control(path: str, query: bytes) -> HTTPProblem | None:
 
 
 def _who(scope: Scope) -> str:
-    """The key of a request; without keys the address that it comes from."""
+    """Return the key of a request; without keys the address from which it was sent."""
     caller: Caller = scope["state"].get("caller", ANYBODY)
     return caller.owner or _address(scope)
 

@@ -11,12 +11,14 @@ from typing import Final
 from service.api.fault import TooManyAtOnce
 from service.settings import variable
 
-#: callers remembered; the least recent one is dropped first and starts again with a full bucket
+#: most callers that are remembered; the least recent one is dropped first and then starts again with a full bucket
 _MOST_CALLERS: Final = 10_000
 
 
 class Rates:
-    """A token bucket for each caller: ``limit`` requests a second, twice that at once; used by one thread only."""
+    """A token bucket for each caller: ``limit`` requests per second, and up to twice that at once; used by one thread
+    only.
+    """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit, self._clock = limit, clock

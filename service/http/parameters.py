@@ -22,5 +22,5 @@ async def known_parameters(request: Request) -> None:
 
 
 def _names(parameter: Any) -> list[str]:
-    """Return the names of a parameter, of which a model has several."""
+    """Return the names of a parameter; a parameter that is a model has several."""
     return list(getattr(parameter.field_info.annotation, "model_fields", (parameter.alias,)))

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from service.http.connections import IdleConnections
 from service.http.file_response import SENDFILE
 
-#: seconds from the first moment of a request to the end of its headers
+#: seconds from the first byte of a request (or the connection) to the end of its headers
 HEADER_SECONDS: Final = 15.0
 #: bytes of the headers of a request, with its first line
 HEADER_BYTES: Final = 64 << 10
@@ -41,7 +41,7 @@ class PatientProtocol(H11Protocol):
         self.app = self._with_sendfile
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected; the deadline for its first headers starts."""
+        """Start the deadline for the first headers of a client that has connected."""
         super().connection_made(transport)
         self._await_headers()
         self._crowd.admit(self, len(self.connections))
@@ -55,7 +55,7 @@ class PatientProtocol(H11Protocol):
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """The connection waits for the next request, unless that has arrived already."""
+        """Let the connection wait for the next request, unless that has arrived already."""
         super().on_response_complete()
         if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
             self._crowd.wait(self)
@@ -65,7 +65,7 @@ class PatientProtocol(H11Protocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection was closed."""
+        """Clean up after a connection that was closed."""
         self._stop_waiting()
         super().connection_lost(exc)
 

@@ -44,8 +44,9 @@ def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refus
 
     Returns:
         The parts; those outside the file are left out.  None means the whole file: there is no header, its unit is not
-        bytes, or its parts together are larger than the file (they overlap).  A Refusal if the header is malformed
-        or no part lies inside the file, because sending gigabytes instead would be useless.
+        bytes, or its parts together are larger than the file (they overlap).  A Refusal if the header is malformed or
+        no part lies inside the file, because sending the whole file, perhaps gigabytes, instead would not help the
+        client.
     """
     unit, equals, value = (header or "").partition("=")
     if header is None or unit.strip().lower() != "bytes":

@@ -1,4 +1,4 @@
-"""Streams an upload to the disk with a few buffers in memory; computes its digest and checks its length."""
+"""Streams an upload to the disk through a few buffers in memory; computes its digest and checks its length."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
 
 def check_headers(request: Request, most: int) -> int | None:
-    """Return the Content-Length, if known; refuses forms, unknown encodings, and more than ``most`` bytes."""
+    """Return the Content-Length, if known; refuse forms, unknown encodings, and more than ``most`` bytes."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
         raise InvalidRequest(message, field="Content-Type")
@@ -43,7 +43,7 @@ def check_headers(request: Request, most: int) -> int | None:
 
 
 async def receive(request: Request, path: Path, announced: int | None) -> str:
-    """Stream the body to the file; returns its SHA-256 in hexadecimal digits.
+    """Stream the body to the file; return its SHA-256 in hexadecimal digits.
 
     Args:
         request: the upload; its body has not been read.
@@ -51,7 +51,7 @@ async def receive(request: Request, path: Path, announced: int | None) -> str:
         announced: bytes according to Content-Length, if known.
 
     Raises:
-        InvalidRequest: the body ended early, has not the announced length, or not the digest of Content-Digest.
+        InvalidRequest: the body ended early, or does not have the announced length or the digest in Content-Digest.
         StorageFailed: the disk is full or fails.
     """
     waiting: list[bytes] = []
@@ -86,7 +86,7 @@ class _Writer:
     """Digests and writes one batch in a thread while the next one arrives.
 
     Attributes:
-        digest: of all that was written; total: its bytes.  Both hold once ``settle`` has returned.
+        digest: the digest of all bytes written; total: their number.  Both are final once ``settle`` has returned.
     """
 
     def __init__(self, handle: int) -> None:
@@ -119,7 +119,7 @@ def _write(handle: int, digest: hashlib._Hash, chunks: list[bytes]) -> int:
 
 
 def _check_digest(header: str | None, found: bytes) -> None:
-    """Content-Digest (RFC 9530): other algorithms than SHA-256 are ignored, as it says."""
+    """Check Content-Digest (RFC 9530); algorithms other than SHA-256 are ignored, as the RFC allows."""
     for item in (header or "").split(","):
         name, _, value = item.strip().partition("=")
         if name.lower() == "sha-256" and value != f":{b64encode(found).decode()}:":

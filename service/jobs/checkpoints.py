@@ -71,7 +71,7 @@ def plan(profile: GraphProfile, options: Options, store: Path, monitor: Monitor 
         profile: the graph to solve.
         options: options of the solve.
         store: path of the store.
-        monitor: is told what is compiled first, and asked whether to stop.
+        monitor: receives the phase in which kernels are compiled, and is asked whether to stop.
     """
     from engine.api import solve as engine
 

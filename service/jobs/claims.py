@@ -34,7 +34,8 @@ def place(store: Path, claim: int) -> Path:
 def places(store: Path, *, below: int | None = None) -> list[Path]:
     """Return the stores of the claims that have a folder and a lower number than ``below``, the newest first.
 
-    Last comes ``store`` itself: before claims had folders of their own, the checkpoint lay beside it.
+    The last one is ``store`` itself, because earlier versions, in which claims had no folders, kept the checkpoint
+    beside it.
     """
     try:
         found = [(int(match[1]), path) for path in store.parent.iterdir() if (match := _FOLDER.fullmatch(path.name))]
@@ -76,7 +77,7 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
     if not taken and (finished() or store.exists()):  # an earlier claim has finished meanwhile
         return True
     for made in earlier:
-        if taken or not record_of(made).is_file():  # a checkpoint that could not be copied stays for the next claim
+        if taken or not record_of(made).is_file():  # else a checkpoint could not be copied: leave it for the next claim
             throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 
@@ -148,7 +149,7 @@ def _make(own: Path, trash: Path) -> None:
 
 
 def _put(made: Path, store: Path) -> bool:
-    """Move a finished store to the job's path; returns whether a store is there now, this one or another."""
+    """Move a finished store to the job's path; return whether a store, this one or another, is there now."""
     from storage.files import atomic
 
     try:

@@ -1,7 +1,7 @@
 """Streams of server-sent events about a job, made from the job database and the log file rather than by the runner.
 
 One query of the database serves all streams of this process, a few times a second and only while streams are open.  A
-stream holds only the newest state and an offset in the log, so a slow reader misses no line and costs no memory.
+stream keeps only the newest state and an offset in the log, so a slow reader misses no line and takes no memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _STATE: Final = {"state", "phase", "progress", "rate", "unit", "eta_seconds", "a
 
 @dataclass(frozen=True)
 class Position:
-    """How far a client has read: the version of the job's record and bytes of its log; it is the id of an event."""
+    """How far a client has read: the version of the job's record, and bytes of its log.
+
+    Sent as the id of an event.
+    """
 
     version: int = -1
     offset: int = 0

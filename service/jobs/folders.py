@@ -1,4 +1,4 @@
-"""Manages the folders of jobs in the data directory: where results are, how they are removed, what is lost.
+"""Manages the folders of jobs in the data directory: finds results, removes them, and detects lost ones.
 
 Imports no NumPy.
 """
@@ -135,7 +135,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def sweep(settings: Settings, jobs: JobStore) -> list[Path]:
-    """Remove what crashes left: the trash, and folders of jobs that are unknown or removed; returns the latter."""
+    """Remove what crashes left: the trash, and folders of jobs that are unknown or removed; return these folders."""
     folders = [path for path in (settings.data_dir / "jobs").iterdir() if path.is_dir()]
     names = [path.name for path in folders]
     known = set().union(*(jobs.with_folder(names[at : at + 1000]) for at in range(0, len(names), 1000)))

@@ -27,12 +27,14 @@ class _JobHandler(logging.FileHandler):
 
 
 def log_path(settings: Settings, job_id: str) -> Path:
-    """Return where the log of a job lies."""
+    """Return the path of the log of a job."""
     return settings.store(job_id).parent / NAME
 
 
 class _Plain(TextFormatter):
-    """Time in UTC, level, message; without secrets and server paths, because the owner of the job reads it."""
+    """Formats records as time in UTC, level and message; without secrets and server paths, because the job's owner
+    reads them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

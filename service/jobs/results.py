@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import InvalidRequest
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
 
@@ -25,7 +27,7 @@ class ResultReader:
     """An open result store; safe to use from many threads.
 
     Args:
-        path: a folder or an address of a solved matrix, or what is open already: a matrix, or a prepared graph.
+        path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
     """
 
     def __init__(self, path: str | Path | SealedResult) -> None:
@@ -66,7 +68,9 @@ class ResultReader:
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
     def peek_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
-        """Return ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as ``Matrix.peek`` does."""
+        """Return the same as ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as
+        ``Matrix.peek`` does.
+        """
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)
         if entry is None:
@@ -95,7 +99,7 @@ class ResultReader:
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
-        """Return the ``count`` reachable vertices nearest to a source, itself left out.
+        """Return the ``count`` reachable vertices nearest to a source, without the source itself.
 
         Equal distances are in the order of the columns.  Only targets that were solved count.
         """
@@ -104,10 +108,36 @@ class ResultReader:
         targets = [self.label(v) for v in vertices.tolist()]
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances)}
 
-    def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
-        """Histogram of the finite distances of one row without its diagonal, or of the whole matrix as sealed.
+    def within(self, source: Label, distance: float) -> dict[str, Any]:
+        """Return the vertices whose distance from a source is at most ``distance``, the nearest first, itself included.
 
-        ``edges`` has one number more than ``counts``; the last bin holds its upper edge, too.
+        As with a cutoff, ``distance`` is rounded to the type of the distances.  Equal distances are in the order of the
+        columns.  Only targets that were solved count.  Raises InvalidRequest as ``check_within`` does.
+        """
+        from engine.graph.selection import first_beyond
+
+        self.check_within(distance, "distance")
+        u = self.matrix.vertex(source)
+        row: Any = self.matrix.row(u)
+        columns = np.flatnonzero(self.reached(row) & np.less(row, first_beyond(distance, row.dtype)))
+        columns = columns[np.argsort(row[columns], kind="stable")]
+        targets = [self.label(v) for v in self.matrix.targets[columns].tolist()]
+        return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
+
+    def check_within(self, distance: float, field: str) -> None:
+        """Raise InvalidRequest if the result cannot tell which distances are at most ``distance``."""
+        if math.isnan(distance):
+            raise InvalidRequest(f"{field}: {distance} is no distance", field=field)
+        cutoff = self.matrix.attributes.get("cutoff")
+        if cutoff is not None and distance > cutoff:
+            message = f"{field}: {distance:g} is asked for, but the result was solved with a cutoff of {cutoff:g}"
+            raise InvalidRequest(f"{message}; it holds no longer distances", field=field)
+
+    def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
+        """Return a histogram of the finite distances of one row without its diagonal, or the sealed one of the whole
+        matrix.
+
+        ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
         """
         if source is None:
             found = self.matrix.summary.get("histogram") or {"edges": [], "counts": []}
@@ -122,7 +152,7 @@ class ResultReader:
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about the store: shape, type, tiles, bytes, digest, and how it was solved."""
+        """Return a description of the store: shape, type, tiles, bytes, digest, and how it was solved."""
         matrix = self.matrix
         keys = (
             "unreachable",
@@ -143,7 +173,7 @@ class ResultReader:
                 "digest": matrix.digest}  # fmt: skip
 
     def reached(self, entries: Array) -> npt.NDArray[np.bool_]:
-        """Which entries are distances."""
+        """Return which entries are distances."""
         mask: npt.NDArray[np.bool_] = np.not_equal(entries, self.matrix.unreachable)
         return mask
 

@@ -45,9 +45,9 @@ class Retention:
         self._thread.join()
 
     def look(self, now: float, steady: float) -> list[str]:
-        """Remove what has expired at wall-clock time ``now``; returns the jobs whose result was removed.
+        """Remove everything that has expired at wall-clock time ``now``; return the jobs whose result was removed.
 
-        ``steady`` is the time of a monotonic clock; if both clocks disagree, nothing is removed for its age.
+        ``steady`` is the time of a monotonic clock; if the two clocks disagree, nothing is removed because of its age.
         """
         settings = self._settings
         trusted = abs(now - steady - self._offset) < _JUMP

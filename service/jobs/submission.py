@@ -19,7 +19,7 @@ from service.state import Service
 from storage.errors import InvalidRequest
 from storage.jobs.store import JobRecord, Submission
 
-#: increased when the same graph and options give another store than before, so that old results are not reused
+#: version of results: increased when the same graph and options lead to another store, so that old ones are not reused
 RESULT_FORMAT: Final = 1
 #: seconds for which a plan is cached; the runner makes its own
 _PLAN_SECONDS: Final = 10.0
@@ -29,7 +29,9 @@ _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "execut
 
 
 def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
-    """Return the digest of what determines a result: graph (its id is a digest), options, format of the store."""
+    """Return the digest of everything that determines a result: graph (its id is a digest), options, format of the
+    store.
+    """
     asked = {k: v for k, v in options.items() if v is not None and k not in _CIRCUMSTANCES}
     return _digest({"graph": graph_id, "options": asked, "format": RESULT_FORMAT})
 
@@ -53,7 +55,7 @@ class Plans:
         self._made: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
 
     async def get(self, service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the plan of a job; raises what planning raises.
+        """Return the plan of a job; raise the errors of planning.
 
         Args:
             service: what the routes of this process share.
@@ -131,7 +133,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
 
 
 def resume(service: Service, record: JobRecord) -> JobRecord:
-    """Accept a stopped job again; raises what the job store raises."""
+    """Accept a stopped job again; raises the errors of the job store."""
     refuse_if_draining(service)
     settings = service.settings
     asked = Submission(

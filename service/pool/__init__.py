@@ -1,1 +1,1 @@
-"""Processes beside the API that read graphs, plan jobs and check long bodies."""
+"""Helper processes of the API, which read graphs, plan jobs and check long bodies."""

@@ -77,7 +77,8 @@ def _begin(nice: int) -> None:
     if parent is None:
         return
     if sys.platform == "linux":
-        # a thread that watches the parent needs the interpreter's lock, which C code may hold for hours
+        # the kernel does this, because a thread that watches the parent needs the interpreter's lock, which C code may
+        # hold
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent.pid:  # the parent ended before prctl was called
             os._exit(1)
@@ -92,7 +93,7 @@ def _die_with(sentinel: int) -> None:
 def _bound_memory(memory: int | None) -> int | None:
     """Limit the growth of this process to ``memory`` bytes; returns the limit, None if the system provides no figures.
 
-    Beyond the limit a MemoryError is raised, or the process ends.  Only private writable memory counts
+    Beyond the limit, a MemoryError is raised or the process ends.  The limit counts private writable memory
     (RLIMIT_DATA), not address space that libraries merely reserve.
     """
     held = _data_bytes()
@@ -109,7 +110,7 @@ def _bound_memory(memory: int | None) -> int | None:
 
 
 def _data_bytes() -> int | None:
-    """Writable private memory of this process; None if the system does not tell."""
+    """Return the bytes of private writable memory of this process; None if the system does not report them."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))

@@ -43,7 +43,7 @@ class _Call:
 class ProcessPool:
     """Runs functions in up to ``most`` helper processes; a process that died or was killed is replaced.
 
-    If there are several processes, no owner may hold all of them, so an owner of endless tasks delays nobody else.
+    If there are several processes, no owner may occupy all of them, so an owner of very long tasks delays nobody else.
 
     Args:
         nice: how much the priority of the processes is lowered.
@@ -66,7 +66,7 @@ class ProcessPool:
         self._idle = 0
 
     def start(self) -> None:
-        """Start one process and let it import what it will need."""
+        """Start one process, and let it import the modules that tasks need."""
         self._submit(_Call(warm_up, (), None, _START_SECONDS))
 
     async def run(
@@ -105,7 +105,8 @@ class ProcessPool:
             if len(self._waiting) > self._idle and len(self._children) < self._most:
                 child = _Child(self._nice, self._memory, self._setting)
                 self._children.add(child)
-                # The system ends a child when the thread that started it ends, so each has a thread that lasts.
+                # The system kills a child when the thread that started it ends, so each child has a thread that lasts
+                # as long.
                 threading.Thread(target=self._attend, args=(child,), name="beside", daemon=True).start()
         return call.future
 
@@ -145,7 +146,8 @@ class ProcessPool:
 
 
 class _Child:
-    """One helper process, restarted when it has ended; used by one thread, may be killed by any."""
+    """One helper process, restarted when it has ended.
+    Only one thread uses it, but any thread may kill it."""
 
     def __init__(self, nice: int, memory: int | None, setting: str) -> None:
         self._nice, self._memory, self._setting = nice, memory, setting

@@ -22,7 +22,7 @@ def warm_up() -> None:
 
 
 def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Read the uploaded file, save its graph; returns the columns of its record but name and time of creation.
+    """Read the uploaded file and save its graph; return its record's columns, without name and time of creation.
 
     Args:
         settings: the service's settings.
@@ -101,7 +101,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
 
 
 def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
-    """Return the vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
+    """Return the vertices that a request names in ``field``, each once; raise InvalidRequest for an unknown name."""
     from storage.graph.graph import index_of
 
     names = request.get(field)

@@ -1,1 +1,1 @@
-"""Processes that solve jobs, and the supervisor that keeps them alive."""
+"""Runner processes, which solve jobs, and the supervisor that keeps them alive."""

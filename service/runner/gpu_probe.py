@@ -16,7 +16,7 @@ _SIDE: Final = 96
 
 
 def probe(device: int, seconds: float) -> str | None:
-    """None if the device computes correctly within ``seconds``, else the reason why it does not."""
+    """Return None if the device computes correctly within ``seconds``, else the reason why it does not."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible(device)}
     command = [sys.executable, "-m", "service.runner.gpu_probe"]
     try:

@@ -1,6 +1,7 @@
-"""Which devices of this node get a runner, and which GPUs a process may see.  Found without CUDA.
+"""Decides which devices of this node get a runner and which GPUs a process may see, without using CUDA.
 
-A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.
+A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.  Where several runners share
+the processors, the second one's device is ``cpu2``, and so on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from engine.model.system import available_memory, usable_processors
 from service.settings import Settings
 from storage.errors import InvalidRequest
 
@@ -25,10 +27,10 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
 
     Args:
         setting: ``auto``, ``none``, or devices with commas between them.
-        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets those that are left.
+        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets the remaining ones, perhaps fewer.
 
     Raises:
-        InvalidRequest: the setting names no device, or a GPU for two runners.
+        InvalidRequest: the setting names no device, a GPU for two runners, or more runners than processors.
     """
     if setting == "none":
         return []
@@ -36,11 +38,13 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
         count = _gpus()
         groups = [range(first, min(first + gpus_per_runner, count)) for first in range(0, count, gpus_per_runner)]
         return [_name(group) for group in groups] or ["cpu"]
-    found = list(dict.fromkeys(word.strip() for word in setting.split(",")))
+    words = [word.strip() for word in setting.split(",")]
+    sharing = _sharing(words.count("cpu"))
+    found = list(dict.fromkeys(sharing.pop(0) if word == "cpu" else word for word in words))
     taken: dict[int, str] = {}
     for word in found:
         group = numbers(word)
-        if word != "cpu" and not group:
+        if word in words and word != "cpu" and not group:
             message = (
                 f"runners: {word!r} is no device; auto, none, or devices such as cpu or cuda0,cuda1, "
                 "or cuda0-3 for one runner with four GPUs"
@@ -54,6 +58,31 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
     return found
 
 
+def _sharing(count: int) -> list[str]:
+    """Return the devices of so many runners that share the processors."""
+    if count > 1 and count > usable_processors():
+        message = f"runners: {count} runners of the processors, but there are {usable_processors()}: leave out some cpu"
+        raise InvalidRequest(message, field="runners")
+    return [f"cpu{i}" if i > 1 else "cpu" for i in range(1, count + 1)]
+
+
+def with_shares(settings: Settings) -> Settings:
+    """Return settings in which several runners that share the processors share the memory, too.
+
+    What a job may use is then an equal part of the processors, and of the memory that is free now, unless the settings
+    say how much it may use; the processes that plan jobs go by the same numbers.
+    """
+    names = devices(settings.runners, settings.gpus_per_runner)
+    if sum(not numbers(name) for name in names) < 2:
+        return settings
+    shares: dict[str, int] = {}
+    if settings.threads is None:
+        shares["threads"] = max(1, usable_processors() // len(names))
+    if settings.memory is None:
+        shares["memory"] = available_memory() // len(names)
+    return settings.model_copy(update=shares)
+
+
 def numbers(device: str) -> range:
     """Return the numbers of the GPUs of a runner's device; empty for ``cpu`` and for words that name no device."""
     match = _DEVICE.fullmatch(device)
@@ -64,21 +93,23 @@ def numbers(device: str) -> range:
 
 
 def singles(device: str) -> list[str]:
-    """Return the devices that a runner's device consists of: each is locked, so that no other runner works on it."""
+    """Return the single devices of which a runner's device consists; each has a lock, so that no other runner uses
+    it.
+    """
     return [f"cuda{number}" for number in numbers(device)] or [device]
 
 
 def visible(*devices: int) -> str:
-    """Return CUDA_VISIBLE_DEVICES for a process that is to see these devices of those that this process sees."""
+    """Return the CUDA_VISIBLE_DEVICES with which a child process sees only these of this process's devices."""
     names = _named() or []
     return ",".join(names[device] if device < len(names) else str(device) for device in devices)
 
 
 @cache
 def see_those_of_a_runner(settings: Settings) -> None:
-    """Let this process see as many GPUs as the runner with most of them, so that it plans as that runner will.
+    """Let this process see as many GPUs as the largest runner has, so that it plans as that runner does.
 
-    It has an effect before CUDA is loaded only, and where this node has runners with GPUs.
+    It has an effect only before CUDA is loaded, and only on a node that has runners with GPUs.
     """
     groups = [numbers(device) for device in devices(settings.runners, settings.gpus_per_runner)]
     most = max(groups, key=len, default=range(0))

@@ -1,7 +1,7 @@
 """Finds running jobs whose runner is lost: their heartbeat has not changed for too long.  Uses no database.
 
-Time is measured with the observer's monotonic clock, and only while the observer could read heartbeats.  So a wall
-clock that jumps, a machine that slept or a database that was unavailable takes no job from a living runner.
+Time is measured with the observer's monotonic clock, and only while the observer could read heartbeats.  So no living
+runner loses its job because a wall clock jumps, a machine sleeps or the database is unavailable.
 """
 
 from __future__ import annotations

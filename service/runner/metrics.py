@@ -1,4 +1,4 @@
-"""Metrics of one runner: seconds of its tiles, bytes that it moved, memory of its device; sent with heartbeats.
+"""Collects metrics of one runner, which its heartbeats send: seconds of tiles, bytes moved, memory of its device.
 
 Counters begin with the process, so they are zero after a restart, as readers of counters expect.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.model import traffic
+from service.runner.gpus import numbers
 
 _IO: Final = Path("/proc/self/io")
 _PROCESSORS: Final = Path("/proc/cpuinfo")
@@ -25,7 +26,7 @@ class RunnerMetrics:
         self._device = device
         self._lock = threading.Lock()
         self._phases: dict[str, tuple[int, float]] = {}
-        self._name = processor_name() if device == "cpu" else _gpu_name()
+        self._name = _gpu_name() if numbers(device) else processor_name()
 
     def step(self, phase: str, seconds: float) -> None:
         """Count one tile, batch or round of a phase, which took ``seconds``."""
@@ -41,7 +42,7 @@ class RunnerMetrics:
         return {"name": self._name, "memory": {"used": used, "limit": limit}, "phases": phases, "bytes": _moved()}
 
     def _memory(self) -> tuple[int | None, int | None]:
-        if self._device == "cpu":
+        if not numbers(self._device):
             from engine.model.system import available_memory, resident_bytes
 
             held = resident_bytes()
@@ -53,7 +54,7 @@ class RunnerMetrics:
 
 
 def _moved() -> dict[str, dict[str, int]]:
-    """Return the bytes that this process has moved, by tier and direction: to and from disks, and devices."""
+    """Return the bytes that this process has read from and written to disks and devices, by tier and direction."""
     found: dict[str, dict[str, int]] = {}
     try:
         lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
@@ -76,7 +77,9 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """Return the name of the GPUs of this machine; None if they differ: only CUDA could tell which is which."""
+    """Return the name of the GPUs of this machine; None if they differ, because only CUDA knows which one a runner
+    uses.
+    """
     found = set()
     try:
         for path in _GPUS.glob("*/information"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _PROC: Final = Path("/proc")
-#: fields of /proc/PID/stat behind the command: the state, and the start in ticks since the machine's
+#: positions of fields in /proc/PID/stat after the command: the state, and the start in ticks since the machine started
 _STATE, _STARTED = 0, 19
 
 
@@ -53,7 +53,9 @@ def kill(told: object) -> bool:
 
 @cache
 def _host() -> str | None:
-    """Return the boot of the machine, and the numbering of processes here, of which each container has its own."""
+    """Return the id of the machine's boot and of the process namespace, because each container numbers its own
+    processes.
+    """
     try:
         return f"{(_PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(_PROC / 'self/ns/pid').readlink()}"
     except OSError:

@@ -50,6 +50,7 @@ _DISK_PAUSES: Final = (5.0, 300.0)
 _PROBE_PAUSES: Final = (10.0, 300.0)
 #: argument that makes the runner stop when its standard input ends, because its parent has ended
 WITH_PARENT: Final = "--with-parent"
+_ANEW: Final = "no checkpoint was kept, so it starts from the beginning"
 #: exit status of a runner whose GPU needs a new process
 DEVICE_LOST: Final = 3
 
@@ -58,7 +59,7 @@ class Runner:
     """The runner of one device.
 
     Args:
-        settings: of the service.
+        settings: the settings of the service.
         stopping: set to make it stop at the next tile or batch.
         device: ``cpu``, or ``cuda`` and a number or a range of numbers.
         wake: set when there is a new job.
@@ -78,18 +79,18 @@ class Runner:
         #: whether the GPU needs a new process
         self.device_lost = False
         self._probed: float | None = None
-        #: the last pause because of a full disk in seconds, and the time at which it ends
+        #: the length of the last pause because of a full disk, in seconds, and the time at which it ends
         self._pause = self._rests_until = 0.0
 
     def run(self) -> None:
-        """Settle the jobs of a dead predecessor, then work until stopped.  A failing job does not end this loop."""
+        """End the claims of a dead predecessor, then work until stopped.  A failing job does not end this loop."""
         self._until_stored(self._recover)
         warm_up = WarmUp()
         told: float | None = None
         while not self._stopping.is_set() and not self.device_lost:
             try:
                 if told is None or time.monotonic() - told >= self._settings.heartbeat_seconds:
-                    if self._device != "cpu" and not self._answers():
+                    if numbers(self._device) and not self._answers():
                         break
                     self.announce("idle")
                     told = time.monotonic()
@@ -110,7 +111,7 @@ class Runner:
     def _claimed(self) -> JobRecord | None:
         if time.monotonic() < self._rests_until:
             return None
-        return self._jobs.claim(self._name, cuda=self._device != "cpu")
+        return self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
 
     def interrupt(self) -> None:
         """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
@@ -121,7 +122,7 @@ class Runner:
             raise Cancelled("the job was cancelled")
 
     def announce(self, state: str, detail: str | None = None) -> None:
-        """Store that this runner is alive, with its state."""
+        """Store the state of this runner, as a sign that it is alive."""
         figures = {**self._metrics.read(), "process": processes.own()}
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
@@ -157,7 +158,7 @@ class Runner:
             self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
-        """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
+        """Load, plan, solve and seal; return the summary, the seconds of each phase, and the bytes of the store."""
         from engine.api.solve import solve_to_store
         from engine.graph.profile import GraphProfile
         from service.pool.tasks import job_options
@@ -168,6 +169,9 @@ class Runner:
         if has_result(self._settings, job.id) or claims.begin(store, job.fence, rubbish, patience):
             log.info("job %s: the result of an earlier attempt is complete", job.id)
             return self._sealed(job)
+        if job.fence > 1:
+            kept = checkpoints.has_checkpoint(store, address)
+            log.info("job %s: %s", job.id, "goes on from its checkpoint" if kept else _ANEW)
         place = claims.place(store, job.fence)
         began = time.perf_counter()
         graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
@@ -213,7 +217,9 @@ class Runner:
         claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)
 
     def _let_go(self, job: JobRecord) -> None:
-        """Stop after the claim was lost.  Its files remain for its successor; they are removed if there is a result."""
+        """Clean up after the claim was lost: its files remain for the successor, or are removed if there is a
+        result.
+        """
         log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
             if self._jobs.job(job.id).state == SUCCESSFUL:
@@ -241,7 +247,7 @@ class Runner:
         if for_want_of_disk(fault.to_dict()):
             self._put_back(job, fault)
             return
-        if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
+        if numbers(self._device) and fault.code in ("solve-failed", "internal"):
             self.device_lost = True  # after a CUDA error the process may stay unusable
             if (sick := self._probe()) is not None:
                 most = self._settings.max_attempts
@@ -369,7 +375,7 @@ def main() -> None:
 
 
 def _watch_parent(stopping: threading.Event, wake: threading.Event) -> None:
-    """Each byte from the parent announces a job; the end of the input means that the parent has ended."""
+    """Read the standard input: each byte from the parent announces a job; its end means that the parent has ended."""
     # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
     while os.read(0, 1024):
         wake.set()

@@ -20,7 +20,7 @@ from engine.model.system import usable_processors
 from service import logs
 from service.jobs.folders import check_store
 from service.runner import processes
-from service.runner.gpus import devices, numbers, visible
+from service.runner.gpus import devices, numbers, visible, with_shares
 from service.runner.leases import Leases
 from service.runner.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-#: seconds after which the end of a runner is not a failed start
+#: if a runner has lived for this many seconds, its end does not count as a failed start
 _HEALTHY_SECONDS: Final = 30.0
 #: seconds between two checks of the running jobs
 _WATCH_SECONDS: Final = 0.5
@@ -113,10 +113,10 @@ class RunnerProcess:
             self._stopping.wait(pause)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # The runner stops when its standard input ends, which happens however this process ends.  It runs in a session
-        # of its own, so that the terminal's interrupt does not reach it: it is stopped after the API.
+        # The runner stops when its standard input ends, which happens however this process ends.  It runs in a separate
+        # session, so that the terminal's interrupt does not reach it, because it must stop after the API.
         environment = {**os.environ, **self._settings.environment()}
-        if self.device != "cpu":
+        if numbers(self.device):
             environment["CUDA_VISIBLE_DEVICES"] = visible(*numbers(self.device))
         if self._share > 1 and self._settings.threads is None:
             environment["APSP_THREADS"] = str(max(1, usable_processors() // self._share))
@@ -135,8 +135,8 @@ class Supervisor:
     """All runners of one node.
 
     Args:
-        settings: of the service.
-        jobs: the job store; not closed here.
+        settings: the settings of the service.
+        jobs: the job store, which the supervisor does not close.
     """
 
     def __init__(self, settings: Settings, jobs: JobStore) -> None:
@@ -265,9 +265,9 @@ def _ending(code: int) -> str:
 
 
 def supervise(settings: Settings) -> None:
-    """Run the runners of this node until SIGTERM or SIGINT; ``apsp runner``."""
+    """Run the runners of this node until SIGTERM or SIGINT; this is the command ``apsp runner``."""
     logs.configure("runners", settings.log_format)
-    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
+    settings = with_shares(settings.model_copy(update={"data_dir": settings.data_dir.absolute()}))
     check_store(settings)
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 REPORT_SECONDS: Final = 0.25
 #: seconds between two checks for a cancellation by the heartbeat thread
 LOOK_SECONDS: Final = 1.0
-#: the time constant of the displayed rate in seconds
+#: time constant, in seconds, with which the displayed rate is averaged
 _RATE_SECONDS: Final = 5.0
 
 
@@ -41,7 +41,7 @@ class ProgressEstimator:
         self._mark = now
 
     def begin(self, phase: str, total: int, unit: str, now: float) -> None:
-        """A phase of ``total`` units begins.
+        """Begin a phase of ``total`` units.
 
         Args:
             phase: name of the phase.
@@ -55,7 +55,7 @@ class ProgressEstimator:
         self._rate = None
 
     def advance(self, amount: int) -> None:
-        """``amount`` more units are done."""
+        """Count ``amount`` more units as done."""
         self._done += amount
 
     def read(self, now: float) -> Progress:
@@ -77,7 +77,9 @@ class ProgressEstimator:
         return Progress(self._fraction, self._rate, self.unit, left)
 
     def _split(self) -> tuple[float, float, float]:
-        """Predicted seconds before, of and after the current phase; a phase without a prediction has weight zero."""
+        """Return the predicted seconds before, in and after the current phase; a phase without a prediction counts
+        zero.
+        """
         if self.phase not in self._predicted:
             whole = sum(self._predicted.values())
             return self._fraction * whole, 0.0, (1 - self._fraction) * whole
@@ -91,7 +93,7 @@ class JobMonitor(Monitor):
 
     Attributes:
         stopping: set when the runner has to stop; the job then goes back to the queue.
-        asked: whether the job is to be cancelled.
+        asked: whether cancellation of the job was asked for.
         lost: whether the claim is lost; nothing may be stored about the job any more.
         interrupted: whether the solve was stopped between two tiles.
     """

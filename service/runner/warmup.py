@@ -1,4 +1,4 @@
-"""Makes an idle runner ready for its first job: kernels compiled in the background, then loaded step by step.
+"""Makes an idle runner ready for its first job: compiles kernels in the background, then loads them step by step.
 
 Compiling takes some minutes of processor time, and is needed once on each machine.  It runs in processes of the lowest
 priority, and is stopped when a job comes; the job compiles what it needs itself, and the rest waits until the runner
@@ -35,20 +35,22 @@ _SOLVES: Final = (
 )
 #: processes that compile beside an idle runner, at most
 PROCESSES: Final = 4
-#: times that compiling is begun; jobs interrupt it
+#: most times that compiling is started; each job interrupts it
 STARTS: Final = 20
 LOWEST: Final = 19
 
 
 class WarmUp:
-    """The remaining steps; a step that fails is only logged, because none is necessary."""
+    """The remaining steps of a warm-up; a step that fails is only logged, because no step is necessary."""
 
     def __init__(self) -> None:
         self._steps = _steps()
         self._compiling: subprocess.Popen[bytes] | None = None
 
     def step(self) -> bool:
-        """Do the next step; False when there is nothing to do, or only to wait for what is compiled meanwhile."""
+        """Do the next step; return False if there is nothing to do now, perhaps because kernels are still being
+        compiled.
+        """
         if self._compiling is not None:
             if self._compiling.poll() is None:
                 return False
@@ -66,7 +68,7 @@ class WarmUp:
         return done is not None
 
     def pause(self) -> None:
-        """End what is compiled in the background, because there is a job; it is begun again when the runner is idle."""
+        """Stop compiling in the background, because there is a job; it is started again when the runner is idle."""
         if self._compiling is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -93,7 +95,7 @@ def _steps() -> Iterator[bool]:
 
 
 def _compile() -> subprocess.Popen[bytes]:
-    """Compile in a process group of its own, which ends with this process."""
+    """Start compiling in a separate process group, which ends with this process."""
     command = [sys.executable, "-m", "service.runner.warmup", str(PROCESSES)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - this program
 
@@ -115,7 +117,7 @@ def _solve(options: dict[str, str], whole: bool) -> None:
 
 
 def main() -> None:
-    """Compile what is missing, until the runner that started this process ends."""
+    """Compile missing kernels, until the runner that started this process ends."""
     import threading
 
     from engine.api.warming import warm

@@ -1,1 +1,1 @@
-"""What interfaces show of a graph or a matrix: facts, summary, samples, pictures, and rows in file formats."""
+"""Prepares graphs and matrices for display: facts, summary, samples, pictures, and rows in file formats."""

@@ -1,4 +1,4 @@
-"""Finds the facts about a graph that are shown by ``apsp inspect`` and with every graph of the service."""
+"""Computes the facts about a graph that ``apsp inspect`` and the service show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from storage.graph.graph import Graph, Receipt
 
 
 def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
-    """Counts, weights, components and what cleaning changed, as JSON types.
+    """Return counts, weights, components and what cleaning changed, as JSON types.
 
     ``edges`` counts the edges of an undirected graph, ``arcs`` always the stored arcs; no path passes through the first
     ``terminals`` vertices, which the components ignore.  Takes O(n + arcs) time.
@@ -61,7 +61,7 @@ def _label(graph: Graph, index: int) -> int | str | None:
 
 
 def _components(graph: Graph) -> tuple[int, int]:
-    """Numbers of weak and of strong components."""
+    """Return the numbers of weak and of strong components."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -25,13 +25,12 @@ _PIECE: Final = 2**20
 
 @dataclass(frozen=True)
 class Picture:
-    """What was read of a matrix, reduced.
+    """A matrix, or the parts of it that were read, reduced to an image.
 
     Attributes:
         image: mean of the reached entries in each cell, shape (at most side, at most side), NaN where none is reached.
-        eccentricities: largest distance from each source that was read to another vertex, those that reach none left
-            out.
-        rows_read, rows: rows that went into both, and rows of the matrix.
+        eccentricities: the largest distance to another vertex, for each source that was read and reaches one.
+        rows_read, rows: number of rows that were read, and of all rows of the matrix.
     """
 
     image: Floats

@@ -29,7 +29,7 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _digits(value: object) -> str:
-    """Whole numbers in full, others with the seven digits that float32 has."""
+    """Return whole numbers in full, others with the seven digits that float32 has."""
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 

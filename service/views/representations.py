@@ -20,7 +20,7 @@ from service.jobs.results import ResultReader
 
 #: entries read and encoded at once
 BATCH: Final = 1 << 18
-#: reading one single entry costs about as much as this many entries of a row
+#: reading a single entry takes about as long as reading this many entries of a row
 _ENTRY_COST: Final = 500
 #: this many adjacent rows lie in the same tiles
 _BAND: Final = 64
@@ -42,7 +42,7 @@ class Selection:
 
     @property
     def width(self) -> int:
-        """Entries in a row."""
+        """The number of entries in a row."""
         return self.result.matrix.shape[1] if self.targets is None else len(self.targets)
 
     def batches(self) -> Iterator[tuple[Indices, Array]]:
@@ -72,7 +72,7 @@ class Selection:
         return _labels(matrix.target_labels if self.targets is None else matrix.labels[self.targets])
 
     def values(self, entries: Array) -> pl.Series:
-        """Return the entries in a row after the other, null where there is no path."""
+        """Return the entries, row after row, in one series; null where there is no path."""
         flat = entries.reshape(-1)
         series = pl.Series("distance", flat)
         return series.set(pl.Series(~self.result.reached(flat)), None)
@@ -93,7 +93,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
 
 
 def as_csv(rows: Selection) -> Iterator[bytes]:
-    """Lines ``source,target,distance`` under a header."""
+    """Yield lines ``source,target,distance`` under a header."""
     yield b"source,target,distance\n"
     for table in _tables(rows):
         yield table.write_csv(include_header=False).encode()

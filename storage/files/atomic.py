@@ -31,7 +31,7 @@ _AT_FDCWD: Final = -100
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 _SYNC_FILE_RANGE_WRITE: Final = 2
-#: Errors of renameat2 where the kernel or the file system does not support it.
+#: Error codes of renameat2 if the kernel or the file system does not support it.
 _UNSUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 #: Errors of a write to a full disk, or beyond a quota.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -43,9 +43,9 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
     """Make the error to raise for a failed file operation.
 
     Args:
-        action: what was tried, as a verb phrase before the path, such as ``"write"``.
+        action: the failed action, as a verb phrase that the path can follow, such as ``"write"``.
         path: the file or folder.
-        error: what the system answered.
+        error: the error of the system.
         wanted: bytes asked for; the message then also says how many are free.
 
     Returns:
@@ -112,7 +112,7 @@ def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
 
 
 def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
-    """Overwrite a file in place with the buffers and make it durable; hardly a page of it stays in the page cache.
+    """Overwrite a file in place and make it durable; almost none of its pages stay in the page cache.
 
     Args:
         path: the file, made if it does not exist; its disk blocks are used again.
@@ -130,7 +130,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         sync_data(handle)
-        if not past:  # past the cache, only the last page is cached, and the next write of the file's end needs it
+        if not past:  # else only the last page is in the cache, and the next write of the file's end needs that page
             forget(handle)
     finally:
         os.close(handle)
@@ -321,7 +321,7 @@ class Staging:
 
 
 def clear_stale(target: Path) -> None:
-    """Remove the staging folders of dead writers of ``target``, and move back an old store that one had set aside."""
+    """Remove the staging folders of dead writers of ``target``; if one had moved the old store aside, move it back."""
     aside = set_aside(target)
     with contextlib.suppress(OSError):
         if aside.exists() and not target.exists():
@@ -374,7 +374,7 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
 
 
 def _put(folder: Path, target: Path, replace: bool) -> Path | None:
-    """Move ``folder`` to ``target``; return the path of the old folder now, or None if there was none."""
+    """Move ``folder`` to ``target``; return the path to which the old folder was moved, or None if there was none."""
     if not replace or not target.exists():
         rename_new(folder, target)
         return None

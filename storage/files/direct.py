@@ -1,4 +1,5 @@
-"""Reading and writing files past the page cache (O_DIRECT): half the processor time, and no pages to drop afterwards.
+"""Reads and writes files past the page cache (O_DIRECT), which takes half the processor time and leaves no cached
+pages.
 
 The kernel requires aligned memory and offsets, so each thread has an aligned *buffer*, in large pages where the system
 has them: a tile is assembled, checked and unpacked there, while it is in the processor's cache.  Where the file system
@@ -114,7 +115,7 @@ def _aligned(size: int) -> Bytes:
 
 
 def _set_direct(handle: int, size: int, *, on: bool) -> bool:
-    """Switch O_DIRECT on or off for an open file of ``size`` bytes; False where unsupported or not worth it."""
+    """Switch O_DIRECT on or off for an open file of ``size`` bytes; False if it is unsupported or gains nothing."""
     if not _FLAG or not _LEAST <= size <= _MOST:
         return False
     flags = fcntl.fcntl(handle, fcntl.F_GETFL)

@@ -1,4 +1,4 @@
-"""The rules that all readers share, on columns of arcs: labels, weights, self loops, parallel arcs, rows.
+"""Cleans columns of arcs by the rules that all readers share: labels, weights, self loops, parallel arcs, rows.
 
 These are the steps of ``storage.graph.graph.build_from``.  They work in chunks or in place where possible, because the
 columns and the result together are the peak memory of reading a graph.
@@ -18,13 +18,13 @@ from storage.errors import InvalidGraph, NegativeCycle
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[np.generic]
 
-#: Whole numbers up to here are exact in float64, so rules that compute in float64 are exact as well.
+#: Up to this number, whole numbers are exact in float64, so rules that compute in float64 are exact as well.
 EXACT = 2**53
 #: Up to this number of arcs sorting them takes less time than the import of scipy.sparse.
 FEW_ARCS = 1 << 18
 #: Entries processed at a time where a temporary array of the whole length would exceed the memory bound.
 CHUNK = 1 << 20
-#: Entries that a cache holds, for several passes over them.
+#: Number of entries that fit in a cache, so that several passes over them are fast.
 CACHED = 1 << 14
 
 
@@ -52,12 +52,12 @@ class ArcList:
 
 
 def chunks(length: int) -> Iterator[slice]:
-    """Slices of at most ``CHUNK`` that cover ``length``."""
+    """Yield slices of at most ``CHUNK`` entries that together cover ``length`` entries."""
     return (slice(i, min(i + CHUNK, length)) for i in range(0, length, CHUNK))
 
 
 def _extent(columns: tuple[AnyArray, ...]) -> tuple[int, int]:
-    """Smallest and largest entry of integer columns, (0, -1) if there is none."""
+    """Return the smallest and the largest entry of integer columns; (0, -1) without entries."""
     full = [c for c in columns if len(c)]
     if not full:
         return 0, -1
@@ -67,7 +67,7 @@ def _extent(columns: tuple[AnyArray, ...]) -> tuple[int, int]:
 def index_by_label(arcs: ArcList) -> IntArray:
     """Replace labels by vertex indices and return the labels that occur, ascending.
 
-    A dense range is ranked through a table; wide ones (OpenStreetMap ids) through sorted labels.
+    If the labels span a small range, a table maps them to indices; else (OpenStreetMap ids) a search in sorted labels.
     """
     low, high = _extent((arcs.tails, arcs.heads))
     span = high - low + 1
@@ -113,7 +113,10 @@ def _sorted_set(values: AnyArray) -> IntArray:
 
 
 def _rank(column: AnyArray, labels: IntArray) -> npt.NDArray[np.int32]:
-    """Position of every entry in ``labels``; keys in order walk them four times as fast as random ones."""
+    """Return the position of every entry in ``labels``.
+
+    Entries are looked up in ascending order, which is four times as fast as random order.
+    """
     out = np.empty(len(column), np.int32)
     for part in chunks(len(column)):
         order = np.argsort(column[part])
@@ -177,7 +180,9 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
 
 
 def _whole_numbers(weights: AnyArray) -> IntArray | None:
-    """Floats as int64 if all are whole and at most 2**53, in two passes that stay in the cache; else None."""
+    """Return floats as int64 if all are whole and at most 2**53, else None; two passes, chunk by chunk, within the
+    cache.
+    """
     out = np.empty(len(weights), np.int64)
     for first in range(0, len(weights), CACHED):
         piece, whole = weights[first : first + CACHED], out[first : first + CACHED]
@@ -189,7 +194,7 @@ def _whole_numbers(weights: AnyArray) -> IntArray | None:
 
 
 def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
-    """Remove self loops and arcs of weight +inf; returns how many of each.
+    """Remove self loops and arcs of weight +inf; return how many of each were removed.
 
     Raises:
         NegativeCycle: a self loop has a negative weight.
@@ -217,7 +222,7 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
 
 
 def mirror(arcs: ArcList) -> None:
-    """Add the arc back to every arc."""
+    """Add the reverse arc of every arc."""
     tails = np.concatenate([arcs.tails, arcs.heads])
     arcs.heads = np.concatenate([arcs.heads, arcs.tails])
     arcs.tails = tails
@@ -236,11 +241,12 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
         return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), weights, 0
     if len(arcs.tails) <= FEW_ARCS:
         return _merge_parallel(*_sorted_rows(arcs, weights, n))
-    # Imported here: a start of the API process, and a small solve, must not pay for scipy.sparse.
+    # Imported here, so that the start of the API process and small solves need not wait for scipy.sparse.
     from scipy.sparse import coo_array
 
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
-    # SciPy would add up parallel arcs; claiming that there are none leaves them to the minimum below.
+    # SciPy would add up parallel arcs.  This flag claims that there are none, so SciPy leaves them unchanged, and the
+    # code below takes their minimum.
     rows.has_canonical_format = True
     arcs.tails = arcs.heads = np.zeros(0, np.int32)
     arcs.weights = None
@@ -270,7 +276,7 @@ def _sorted_rows(arcs: ArcList, weights: AnyArray, n: int) -> tuple[IntArray, np
 def _merge_parallel(
     indptr: IntArray, heads: npt.NDArray[np.int32], values: AnyArray
 ) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:
-    """Of equal neighbours within a row keep one, with the smallest weight."""
+    """Merge equal heads, which are adjacent within a row, into one arc with the smallest weight."""
     repeats = np.zeros(len(heads), np.bool_)
     np.equal(heads[1:], heads[:-1], out=repeats[1:])
     starts = indptr[:-1]
@@ -291,7 +297,7 @@ def _merge_parallel(
 
 
 def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """Int32 if it holds all weights; merging may have left only whole numbers."""
+    """Return the weights as int32 if it holds all; they may be whole numbers now that parallel arcs are merged."""
     weights = canonical_weights(weights)
     if weights.dtype == np.int64:
         low, high = _extent((weights,))

@@ -6,6 +6,7 @@ zeros, infinities) and makes the canonical form on which digests, stores and eng
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
@@ -30,6 +31,9 @@ from storage.graph.cleaning import (
     smallest_type,
 )
 from storage.graph.inputs import label_array, whole_array
+
+#: names that one that is unknown is compared with
+_COMPARED = 2_000
 
 #: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
 #: version 1 would let paths pass through them; all other graphs have version 1.
@@ -85,7 +89,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a reader understood and what cleaning changed; shown by ``apsp inspect`` and ``POST /v1/graphs``."""
+    """What a reader found in a file, and what cleaning changed; shown by ``apsp inspect`` and ``POST /v1/graphs``."""
 
     format: str
     compression: str | None
@@ -120,15 +124,16 @@ def build_graph(
 ) -> tuple[Graph, Counts]:
     """Clean a list of arcs into a graph.
 
-    Self loops are dropped (a negative one is a negative cycle), of parallel arcs the smallest weight stays, both after
-    mirroring undirected edges; a weight of +inf means no arc, an explicit 0 is an arc of length zero.
+    First, undirected edges are mirrored.  Then self loops are dropped (a negative one is a negative cycle), and of
+    parallel arcs the one with the smallest weight is kept.  A weight of +inf means no arc; an explicit 0 is an arc of
+    length zero.
 
     Args:
         tails, heads: integers, shape (entries,).  With ``labels`` or ``n`` they are vertex indices 0 .. n - 1;
             without, they are the labels themselves and the vertices are those that occur.
         weights: numbers, shape (entries,), or None: every arc weighs 1 and the graph counts hops.
         labels: shape (n,), strictly ascending int64 or strings.
-        n: number of vertices, labelled 0 .. n - 1; may go together with ``labels``, whose length it then repeats.
+        n: number of vertices, labelled 0 .. n - 1; if ``labels`` are given, too, it must be their number.
         directed: False mirrors every entry.
         mirrored: the entries of an undirected graph hold both arcs of each edge already.
 
@@ -192,7 +197,7 @@ def build_from(
 def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
-    Equal for equal graphs whatever the file they came from and the width of the integer type that holds the weights.
+    Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
@@ -232,7 +237,17 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         if at < len(labels) and str(labels[at]) == name:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
-    raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}")
+    near = _similar(labels, wanted)
+    hint = f".  Did you mean {near!r}?" if near else ""
+    raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}{hint}")
+
+
+def _similar(labels: AnyArray, name: str) -> str | None:
+    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
+    first = search_text(labels, name[:1])
+    some = labels[first : first + _COMPARED] if name else labels[:0]
+    alike = [text for text in map(str, some) if text.startswith(name[:1])]
+    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
 
 
 def search_text(labels: AnyArray, name: str) -> int:
@@ -255,7 +270,7 @@ def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
 
     Args:
         graph: the graph.
-        receipt: what its reader understood, stored with it.
+        receipt: the receipt of its reader, stored with it.
         folder: a path that does not exist; missing parents are made.
 
     Raises:
@@ -309,7 +324,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
 def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
     """Open what ``save_graph`` wrote; the arrays are memory-mapped, read only.
 
-    Raises NotFound if there is no such folder, StorageFailed if what is there is damaged.
+    Raises NotFound if there is no such folder, StorageFailed if its content is damaged.
     """
     source = Path(folder)
     if not (source / "graph.json").is_file():

@@ -31,7 +31,7 @@ class GraphStore:
         self._objects = None if address is None else Objects(address).below("graphs")
 
     def add(self, graph: Graph, receipt: Receipt) -> tuple[str, str]:
-        """Save a graph unless it is stored already; returns its id and its digest."""
+        """Save a graph unless it is stored already; return its id and its digest."""
         digest = graph_digest(graph)
         graph_id = digest.removeprefix("sha256:")[:32]
         folder = self.folder(graph_id)

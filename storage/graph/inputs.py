@@ -25,7 +25,8 @@ def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
 def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return an array in which Python's whole numbers are int64 and Python's texts are ``StringDType``.
 
-    NumPy makes floats of a list such as ``[1, 2**63]`` and leaves the objects of an object array as they are.
+    NumPy alone would convert a list such as ``[1, 2**63]`` to floats, and leave the objects in an object array
+    unconverted.
 
     Raises:
         InvalidGraph: a whole number is beyond int64, or numbers and texts are mixed.
@@ -50,7 +51,7 @@ def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def _as_int64(array: AnyArray, name: str) -> IntArray:
-    """Integers as int64; InvalidGraph for unsigned ones that would change their sign."""
+    """Return integers as int64; raise InvalidGraph for unsigned integers that int64 does not hold."""
     if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
         raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64; use text labels", field=name)
     return array.astype(np.int64)

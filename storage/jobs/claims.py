@@ -1,8 +1,9 @@
-"""Claims of runners on jobs: leases with a fence, and how a job continues whose runner is lost.
+"""Claims of runners on jobs: leases with a fence, and what happens to a job whose runner is lost.
 
 A claim raises ``attempt`` and ``fence``.  Every later change of a running job names the fence of its claim, so a runner
-that was overtaken can change nothing.  A living runner raises ``beat``.  An observer with a monotonic clock of its own
-decides whether a beat is overdue (``service.runner.leases``), so wall clocks are never compared.
+whose job another one has claimed can change nothing.  A living runner keeps raising ``beat``.  Observers decide by
+their own monotonic clocks whether a beat is overdue (``service.runner.leases``), so clocks of different machines are
+never compared.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from storage.jobs.schema import (
     runners,
 )
 
-#: Attempts of a job whose runners die, before it fails.
+#: Number of attempts after which a job fails if its runners keep dying.
 MAX_ATTEMPTS: Final = 3
 #: A running job's id, the fence of its claim and its beat.
 Beat = tuple[str, int, int]
@@ -55,7 +56,7 @@ class Claims:
         """
         with self._database.transaction("read") as connection:
             if connection.execute(_next(cuda)).first() is None:
-                return None  # an idle runner asks often: it must not take the write lock for that
+                return None  # an idle runner asks often, and should not take the write lock each time
         now = time.time()
         with self._database.transaction("durable") as connection:
             found = connection.execute(_next(cuda).with_for_update(skip_locked=True)).scalar_one_or_none()
@@ -68,12 +69,12 @@ class Claims:
             return job_of(connection.execute(change.where(jobs.c.id == found).returning(jobs)).one())
 
     def report(self, claimed: JobRecord, phase: str, progress: Progress) -> bool | None:
-        """Store how far a running job is.
+        """Store the progress of a running job.
 
         Args:
             claimed: the job as it was claimed.
             phase: its phase now.
-            progress: of the whole job.
+            progress: the progress of the whole job.
 
         Returns:
             Whether its cancellation was asked for; None if the claim was lost.
@@ -103,7 +104,7 @@ class Claims:
 
         Args:
             claimed: the job as it was claimed.
-            summary: facts about the result, JSON.
+            summary: the summary of the result, JSON.
             seconds: wall seconds of each phase.
             size: bytes of the result.
 
@@ -143,7 +144,7 @@ class Claims:
         """End the claim of a runner that has not increased the beat of its job.
 
         Args:
-            found: the beat, as from :meth:`beats` some time ago.
+            found: the beat that :meth:`beats` returned some time ago.
             reason: why the attempt ended, for the history of the job.
             max_attempts: the job fails after this many attempts.
 
@@ -164,7 +165,7 @@ class Claims:
             claimed: the job as it was claimed.
             reason: why the attempt ended, for the history of the job.
             max_attempts: the job fails after this many attempts.
-            error: what the job then fails with; by default, with the loss of its runner.
+            error: the error of the job if it fails now; by default, the loss of its runner.
 
         Returns:
             The job as it is now; None if the claim was lost.

@@ -1,7 +1,7 @@
-"""The database behind the job store: SQLite or PostgreSQL by URL, transactions of three kinds, migrations.
+"""The database behind the job store: SQLite or PostgreSQL, selected by URL; transactions of three kinds; migrations.
 
-``durable`` transactions are written through to the disk before they return: a job is accepted, a job is over.
-``progress`` transactions may be lost in a power cut.  ``read`` transactions take no lock.
+``durable`` transactions are on the disk when they return: for example, a job is accepted, or has ended. ``progress``
+transactions may be lost in a power cut.  ``read`` transactions take no lock.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Database:
         migrate(self)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._engine.dispose()
 
     def ping(self) -> None:
@@ -62,12 +62,14 @@ class Database:
             connection.execute(text("SELECT 1"))
 
     def transaction(self, kind: Kind) -> AbstractContextManager[Connection]:
-        """Begin a transaction; errors of the database become DatabaseFailed, broken constraints stay IntegrityError."""
+        """Begin a transaction; errors of the database become DatabaseFailed, except violated constraints
+        (IntegrityError).
+        """
         return _Transaction(self._kinds[kind])
 
     def one_at_a_time(self, connection: Connection, name: str) -> None:
         """Make other transactions wait at this call, for the same name, until this transaction ends."""
-        if not self.sqlite:  # SQLite has one writer anyway
+        if not self.sqlite:  # SQLite allows only one writer in any case
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
     def _on_begin(self, connection: Connection) -> None:
@@ -151,7 +153,7 @@ def _engine(url: URL, timeout: float) -> Engine:
 
 
 def _on_connect(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # _on_begin executes BEGIN, so the driver must not
+    connection.isolation_level = None  # so that the driver does not execute BEGIN, which _on_begin does
     for pragma in ("journal_mode=WAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
@@ -177,7 +179,7 @@ class _Transaction(AbstractContextManager[Connection]):
 
 
 def _translated(error: SQLAlchemyError) -> Exception:
-    """Return DatabaseFailed for errors that a retry may mend, and other errors unchanged."""
+    """Return DatabaseFailed for errors that a retry may overcome, and other errors unchanged."""
     ours = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
     if ours or isinstance(error, IntegrityError):
         return error

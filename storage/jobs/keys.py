@@ -1,8 +1,8 @@
 """Keys of callers in the job database, and the owners of graphs and jobs.
 
-A key is ``apsp_ID_SECRET`` with 256 random bits as its secret.  Only the SHA-256 of the secret is kept: slow password
-hashes protect secrets that people choose, which can be guessed.  This one takes about 2^255 guesses, and a slow hash
-would delay every request.
+A key is ``apsp_ID_SECRET`` with 256 random bits as its secret.  Only the SHA-256 of the secret is stored.  Slow
+password hashes protect secrets that people choose, which can be guessed; this secret would take about 2^255 guesses,
+and a slow hash would delay every request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCOPES: Final = ("read", "submit", "admin")
 
 @dataclass(frozen=True)
 class KeyRecord:
-    """What is known about a key; times are seconds since the epoch."""
+    """The record of a key; times are seconds since the epoch."""
 
     id: str
     name: str
@@ -51,7 +51,9 @@ class KeyStore:
         return self._database
 
     def create(self, name: str, scopes: Sequence[str]) -> tuple[KeyRecord, str]:
-        """Make a key; returns its record and the key, which is not stored.  InvalidRequest for an unknown scope."""
+        """Make a key; return its record and the key itself, which is not stored.  Raises InvalidRequest for an unknown
+        scope.
+        """
         wrong = [scope for scope in scopes if scope not in SCOPES]
         if wrong or not scopes:
             message = f"a key has scopes among {', '.join(SCOPES)}, found {', '.join(wrong) or 'none'}"
@@ -104,7 +106,9 @@ class KeyStore:
         return found
 
     def own_graph(self, owner: str, record: GraphRecord) -> bool:
-        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload; False if that was known."""
+        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload; return False if it was
+        recorded.
+        """
         values = {"owner": owner, "graph": record.id, "name": record.name, "created": record.created}
         told = {"facts": record.facts, "receipt": record.receipt}
         try:
@@ -121,7 +125,7 @@ class KeyStore:
             return None if row is None else _as_uploaded(row)
 
     def disown_graph(self, owner: str, graph_id: str) -> bool:
-        """Delete the record that ``owner`` uploaded a graph; returns whether the graph has no owner left."""
+        """Delete the record that ``owner`` uploaded a graph; return whether the graph has no owner left."""
         mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
         with self._database.transaction("durable") as connection:
             connection.execute(delete(graph_owners).where(*mine))
@@ -159,10 +163,10 @@ def _owned(owner: str) -> Select[Any]:
 
 
 def _as_uploaded(row: Row[Any]) -> GraphRecord:
-    """Make the record of a graph with name, time, facts and receipt of this owner's upload, not of the first one."""
+    """Make the record of a graph with name, time, facts and receipt of this owner's upload, not of the first upload."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
-    if own["receipt"] is None:  # a later upload, recorded by a version that kept one receipt a graph
+    if own["receipt"] is None:  # a later upload, recorded by a version that kept only one receipt per graph
         facts = {name: value for name, value in values["facts"].items() if name not in _OF_A_FILE}
         if "weights" in facts:
             told = ("column", "length_of")

@@ -1,4 +1,4 @@
-"""Which results are removed when, and the removal of old rows from the job database."""
+"""Decides which results are removed when, and removes old rows from the job database."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class ResultRetention:
             return list(connection.execute(query).scalars())
 
     def with_folder(self, job_ids: Sequence[str]) -> set[str]:
-        """Return those of these ids whose jobs may have files: all that were not removed."""
+        """Return the ids of those of these jobs that may have files: all jobs that were not removed."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())
 
     def overdue(self, before: float | None, most_bytes: int | None) -> list[str]:
-        """Return jobs whose result should be removed: those over since before a time, and the oldest beyond a size.
+        """Return jobs whose result should be removed: those that ended before a certain time, and the oldest ones if
+        all results together are too large.
 
         ``before`` is in seconds since the epoch; ``most_bytes`` limits the results of all jobs together.
         """
@@ -56,7 +57,9 @@ class ResultRetention:
             return bool(connection.execute(change).rowcount)
 
     def purge(self, removed_before: float, keys_before: float) -> int:
-        """Delete old removed jobs, old removed graphs without jobs, and old idempotency keys; returns how many jobs."""
+        """Delete old rows: removed jobs, removed graphs without jobs, and idempotency keys; return the number of
+        deleted jobs.
+        """
         with self._database.transaction("durable") as connection:
             connection.execute(delete(idempotency).where(idempotency.c.created < keys_before))
             gone = connection.execute(delete(jobs).where(jobs.c.removed < removed_before)).rowcount

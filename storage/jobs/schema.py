@@ -163,7 +163,9 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running job is: ``fraction`` 0..1 of the whole job; ``rate`` in ``unit`` a second; ``eta`` seconds."""
+    """The progress of a running job: ``fraction`` 0..1 of the whole job; ``rate`` in ``unit`` per second; ``eta``
+    seconds.
+    """
 
     fraction: float = 0.0
     rate: float | None = None
@@ -181,9 +183,9 @@ class JobRecord:
         place_in_queue: among equal priorities, the lowest is solved first; the numbers make owners alternate.
         device: ``cuda`` for a job that only a runner with a GPU may claim, else ``any``.
         beat: number of heartbeats of the runner; version: number of changes of the job.
-        options: as submitted; empty in lists of jobs.
+        options: the options as submitted; empty in lists of jobs.
         fingerprint: digest of graph, options and result format; equal ones have equal results.
-        bytes: size of the result; removed, removal: when the result went away, and why (``deleted``, ``expired``).
+        bytes: size of the result; removed, removal: when and why the result was removed (``deleted``, ``expired``).
     """
 
     id: str
@@ -242,10 +244,10 @@ class RunnerRecord:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job as it is submitted; see :class:`JobRecord` for fields of the same name.
+    """A job to be submitted; for fields of the same name see :class:`JobRecord`.
 
-    ``key`` and ``digest`` are the Idempotency-Key and the digest of the request that it was sent with;
-    ``most_of_owner`` and ``most`` limit the open jobs of the owner and of all.
+    ``key`` and ``digest`` are the Idempotency-Key of the request and the digest of the request; ``most_of_owner`` and
+    ``most`` limit the open jobs of the owner and of all.
     """
 
     graph: str
@@ -275,7 +277,7 @@ LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.option
 
 
 def job_of(row: Row[Any]) -> JobRecord:
-    """Make the record of a row of ``jobs``; without options if they were not selected."""
+    """Make a record from a row of ``jobs``; without options if they were not selected."""
     values = {"options": {}, **row._mapping}
     values["place_in_queue"] = values.pop(jobs.c.place_in_queue.name)
     return JobRecord(**{**values, "progress": Progress(**values["progress"])})

@@ -23,7 +23,7 @@ class SessionStore:
         self._database = database
 
     def open(self, key_id: str, seconds: float) -> str:
-        """Open a session of a key that lasts ``seconds``; returns its token.  Expired sessions are deleted."""
+        """Open a session of a key that lasts ``seconds``, and return its token; also delete expired sessions."""
         token, now = secrets.token_urlsafe(32), time.time()
         values = {"digest": _digest(token), "key": key_id, "created": now, "expires": now + seconds}
         with self._database.transaction("durable") as connection:

@@ -1,6 +1,6 @@
-"""The record of truth about graphs and jobs: SQL tables behind one class, on SQLite or PostgreSQL.
+"""The authoritative record of graphs and jobs: SQL tables behind one class, on SQLite or PostgreSQL.
 
-What a method promises (a job is accepted, a job is over, a result is removed) is written through to the disk before it
+A change that callers rely on (a job is accepted, a job has ended, a result is removed) is on the disk when the method
 returns; progress is not.  This module does not depend on HTTP or algorithms: options, plans and errors are JSON here.
 """
 
@@ -64,7 +64,7 @@ class JobStore(Claims, ResultRetention):
         return self._database
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._database.close()
 
     def ping(self) -> None:
@@ -74,7 +74,7 @@ class JobStore(Claims, ResultRetention):
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph, or find the one of equal content; returns it and whether it is new, or had been removed."""
+        """Record a graph, or find the record of equal content; return it, and whether it is new or had been removed."""
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"graph {record.digest}")
             row = connection.execute(select(graphs).where(graphs.c.digest == record.digest)).one_or_none()
@@ -94,7 +94,9 @@ class JobStore(Claims, ResultRetention):
             return _graph(connection, graph_id)
 
     def list_graphs(self, limit: int, after: float | None = None) -> list[GraphRecord]:
-        """Return the newest ``limit`` graphs, newest first; ``after`` continues behind that time of creation."""
+        """Return the newest ``limit`` graphs, newest first; with ``after``, only graphs older than that time of
+        creation.
+        """
         query = select(graphs).where(graphs.c.removed.is_(None))
         if after is not None:
             query = query.where(graphs.c.created < after)
@@ -130,7 +132,7 @@ class JobStore(Claims, ResultRetention):
         return self.submit(Submission(graph_id, options, plan, name))[0]
 
     def submit(self, asked: Submission) -> tuple[JobRecord, bool]:
-        """Accept a job durably; returns it and whether it is new, because a request may be sent again.
+        """Accept a job durably; return it, and whether it is new, because a request may be sent again.
 
         Raises:
             NotFound, Gone: the graph does not exist, or was removed.
@@ -172,7 +174,7 @@ class JobStore(Claims, ResultRetention):
             return _keyed(connection, owner or "", key, digest)
 
     def remember(self, owner: str | None, key: str, digest: str, job_id: str) -> None:
-        """Let an idempotency key stand for a job that exists already.
+        """Record that an idempotency key stands for a job that exists already.
 
         Args:
             owner, key, digest: as in :meth:`replay`.
@@ -232,7 +234,7 @@ class JobStore(Claims, ResultRetention):
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
 
     def still_open(self, job_ids: Sequence[str]) -> set[str]:
-        """Return those of these ids whose jobs are open."""
+        """Return the ids of those of these jobs that are open."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state.in_(OPEN))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())
@@ -249,7 +251,7 @@ class JobStore(Claims, ResultRetention):
             return [job_of(row) for row in connection.execute(select(*LISTED).where(jobs.c.state == RUNNING))]
 
     def ended_since(self, moment: float, limit: int = 10_000) -> list[JobRecord]:
-        """Return the jobs that ended at that time or later, the earliest first, deleted ones too."""
+        """Return the jobs that ended at that time or later, including deleted ones; the earliest first."""
         query = select(*LISTED).where(jobs.c.state.in_(OVER), jobs.c.finished >= moment)
         with self._database.transaction("read") as connection:
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.finished).limit(limit))]
@@ -274,7 +276,7 @@ class JobStore(Claims, ResultRetention):
             return int(connection.execute(query).scalar_one())
 
     def cancel(self, job_id: str) -> JobRecord:
-        """Dismiss an accepted job at once, or ask a running one to stop; a job that is over does not change."""
+        """Dismiss an accepted job at once, or ask a running job to stop; a job that has ended does not change."""
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)
             if record.state == ACCEPTED:
@@ -309,7 +311,9 @@ class JobStore(Claims, ResultRetention):
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:
-        """Delete a job that is over; its id stays known.  NotFound or Gone if there is none, Conflict if it is open."""
+        """Delete a job that has ended; its id stays known.  Raises NotFound or Gone if there is none, Conflict if it is
+        open.
+        """
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)
             if record.open:
@@ -356,7 +360,10 @@ def _check_limits(connection: Connection, asked: Submission) -> None:
 
 
 def _place_in_queue(connection: Connection, asked: Submission) -> int:
-    """Compute the place of a new job (start-time fair queueing): after the owner's open jobs, not before the front."""
+    """Compute the place of a new job in the queue, by start-time fair queueing.
+
+    The place is after the owner's other open jobs, and not before the job that is first in the queue.
+    """
     of_priority = (jobs.c.state.in_(OPEN), jobs.c.priority == asked.priority)
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
     front = connection.execute(select(func.min(jobs.c.place_in_queue)).where(*of_priority)).scalar_one()

@@ -1,8 +1,10 @@
-"""A sealed store that is downloaded file by file: checked against its seal, and published once it is complete.
+"""Downloads a sealed store file by file, checks the files against the seal, and publishes the store once it is
+complete.
 
-The seal (``zarr.json``) holds size and checksum of every file but the tiles, and those files hold the tiles'.  So only
-the seal is trusted, and it has a digest of itself.  The files lie in the working folder next to the target
-(``storage.matrix.working_dir``), which outlives the process: a later download continues with the tiles that it has.
+The seal (``zarr.json``) holds size and checksum of every file except the tiles; one of these files, the manifest, holds
+those of the tiles.  So only the seal has to be trusted, and it contains its own digest.  The files lie in the working
+folder next to the target (``storage.matrix.working_dir``), which outlives the process: a later download continues with
+the tiles that it has.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?", re.AS
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the store: its name below the root, its bytes, and the CRC-32C of all of it, or of a tile's body."""
+    """A file of the store: its name below the root, its size in bytes, and the CRC-32C of the file, or of a tile
+    without its trailer.
+    """
 
     name: str
     size: int
@@ -50,7 +54,7 @@ class Download:
     """A download of a store to ``target``, as a context manager.  Accepted files stay until the store is published.
 
     Attributes:
-        total: bytes of all files but the seal; None until :meth:`tiles` was called.
+        total: bytes of all files except the seal; None until :meth:`tiles` was called.
     """
 
     def __init__(self, target: str | Path, document: bytes, *, overwrite: bool = False) -> None:
@@ -59,7 +63,7 @@ class Download:
         Args:
             target: where the store will be; its parent folder must exist.
             document: the root document, which is the seal.
-            overwrite: replace a store that is there, once this one is whole.
+            overwrite: replace an existing store, once this one is complete.
 
         Raises:
             Conflict: something is at ``target``, or another process or another store is being downloaded there.
@@ -88,7 +92,7 @@ class Download:
         return self._sides
 
     def tiles(self) -> Iterator[tuple[Piece, bool]]:
-        """Return an iterator over all tiles that says of each whether it is already there and sound.
+        """Return an iterator over all tiles, each with a flag that says whether it is already here and undamaged.
 
         Raises:
             StorageFailed: the manifest cannot be read.

@@ -1,4 +1,4 @@
-"""What lies in an *exchange folder*: files that other processes write for the owner of a store in the making."""
+"""The files in an *exchange folder*, which other processes write for the owner of a store in the making."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Marks:
 
 
 def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
-    """Write a C-contiguous array into a folder, as several files, because threads that write to one file wait.
+    """Write a C-contiguous array into a folder as several files, because threads that write to the same file wait for
+    each other.
 
     Files are replaced whole, so a reader that has opened an older one can finish.
 

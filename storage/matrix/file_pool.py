@@ -1,9 +1,9 @@
-"""Files that tiles are written into before they take the place of the old ones.
+"""A pool of files: each new tile is written into one of them, which then replaces the file of the old tile.
 
 A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
-rate of writing (decision 033).  So a tile is written into a *spare*, a file with blocks of its own, made durable, and
-exchanged with the old tile, whose file then becomes a spare.  No reader ever sees half a tile, and no old tile is
-removed before the new one is durable.
+rate of writing (decision 033).  So a tile is written into a *spare*, a file that has blocks already; the spare is made
+durable and exchanged with the file of the old tile, which then becomes a spare.  No reader ever sees half a tile, and
+no old tile is removed before the new one is durable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FilePool:
         self._out = self._made = 0
 
     def write(self, path: Path, buffers: Sequence[atomic.Buffer], size: int) -> None:
-        """Replace a file by a durable one, in one step.
+        """Replace a file atomically by a durable one.
 
         Args:
             path: the file, which exists.

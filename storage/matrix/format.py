@@ -24,9 +24,9 @@ from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
-#: lowest version that is safe.  A matrix whose columns are all vertices has version 1.  Version 2 has selected columns,
-#: which a reader of version 1 would take for all.  Version 3 is of a graph with terminals, through which an earlier
-#: reader would lead its routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
+#: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
+#: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals, through
+#: which an earlier reader would lead routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
 FORMAT_VERSION: Final = 4
 DISTANCES: Final = "distances"
 #: The array that a prepared graph always has (``storage.prepared``), and its version.
@@ -43,7 +43,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def crc32c(data: bytes | Array, before: int = 0) -> int:
-    """CRC-32C (Castagnoli) of ``data``, continued from the checksum of what came before it."""
+    """Return the CRC-32C (Castagnoli) of ``data``, continued from ``before``, the checksum of the preceding bytes."""
     return int(google_crc32c.extend(before, data))
 
 
@@ -58,7 +58,8 @@ def file_checksum(path: Path) -> tuple[int, int]:
 
 
 def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
-    """Return the value that a Zarr client reads where a tile is lost: NaN for floats, the type's maximum for integers.
+    """Return the value that a Zarr client reads instead of a lost tile: NaN for floats, the type's maximum for
+    integers.
 
     Neither can be mistaken for a distance or for *unreachable*.  Raises InvalidRequest if the sentinel is that maximum.
     """
@@ -96,7 +97,7 @@ def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
 
     Args:
         grid: shape and tiles of the matrix.
-        attributes: those of the store; type, unreachable, unit and compression are read.
+        attributes: the attributes of the store; type, unreachable, unit and compression are read.
     """
     dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
     shuffled = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": ZSTD_LEVEL, "shuffle": "shuffle", "blocksize": 0}
@@ -161,7 +162,7 @@ def seal_document(
     Args:
         folder: where the files are.
         attributes: those of the root.
-        known: bytes and CRC-32C of files that need not be read for that, by their names in the folder.
+        known: size in bytes and CRC-32C of files that need not be read again, by their names in the folder.
     """
     known, tiles = known or {}, folder / DISTANCES / "c"
     files = {}
@@ -205,7 +206,7 @@ def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> d
         holds: the array that must be there, ``DISTANCES`` or ``TABLES``; None for either.
 
     Raises:
-        StorageFailed: naming ``path`` and what is wrong.
+        StorageFailed: the seal is damaged, or of another kind; the message names ``path`` and the reason.
     """
     try:
         document = json.loads(data)

@@ -1,4 +1,6 @@
-"""A store before its tiles: the description of the matrix, the checks of it, labels, arcs and metadata."""
+"""Everything of a store except tiles and seal: checks the description of the matrix, and writes labels, arcs and
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from storage.matrix.format import (
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import side_array
 
-#: Attributes that the store sets; a caller must not.
+#: Attributes that the store itself sets, and callers must not.
 _OWN: Final = frozenset(
     {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
 )
@@ -47,7 +49,7 @@ class MatrixSpec:
     Attributes:
         dtype: type of the entries (uint16, int32, float32, float64).
         unreachable: the stored value for *no path*; +inf for floats.
-        sources: vertex indices of the rows, shape (rows,), no two alike; None for all, in order.
+        sources: vertex indices of the rows, shape (rows,), all different; None for all, in order.
         targets: vertex indices of the columns, shape (columns,), likewise.
         attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
         compression: ``none`` or ``zstd``.
@@ -63,7 +65,9 @@ class MatrixSpec:
 
 @dataclass(frozen=True)
 class Frame:
-    """A store before its tiles: where it goes, the graph, the vertices of its rows and columns, and its attributes."""
+    """A store before its tiles are written: its path, the graph, the vertices of its rows and columns, and its
+    attributes.
+    """
 
     target: Path
     graph: Graph
@@ -141,7 +145,7 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
 
 
 def write_graph(folder: Path, graph: Graph) -> None:
-    """Write the arcs, and the document of the group of all that stands there.  Raises OSError."""
+    """Write the arcs, and the document of their group.  Raises OSError."""
     arcs = folder / "graph"
     side_array(arcs / "indptr", graph.indptr, ("boundary",))
     side_array(arcs / "heads", graph.heads, ("arc",))
@@ -173,11 +177,12 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced.  Only matrix stores are, so that a mistyped path removes nothing else.
+    """Refuse a target that may not be replaced: anything but a matrix store, so that a mistyped path removes nothing
+    else.
 
     Raises:
         NotFound: the folder around it does not exist.
-        Conflict: it exists and ``overwrite`` is False, or it is no matrix store.
+        Conflict: it exists, and ``overwrite`` is False or it is no matrix store.
     """
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")

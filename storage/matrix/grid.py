@@ -37,7 +37,7 @@ class TileGrid:
         return down * across
 
     def slices(self, i: int, j: int) -> tuple[slice, slice]:
-        """Return the rows and columns of the matrix that tile (i, j) holds, its padding left out."""
+        """Return the rows and columns of the matrix that tile (i, j) holds, without its padding."""
         (rows, columns), (height, width) = self.shape, self.tile
         return slice(i * height, min((i + 1) * height, rows)), slice(j * width, min((j + 1) * width, columns))
 
@@ -67,9 +67,9 @@ class TileGrid:
 def layout(shape: tuple[int, int], itemsize: int) -> TileGrid:
     """Return the grid that a store of this shape and entry size (bytes) uses.
 
-    Flat tiles: 64 rows, and as few tiles across as keep a row of a tile within 32 KiB, all of the same width, so that
-    padding at the edge takes less than ``ALIGNMENT`` entries a tile.  ``docs/decisions/003-matrix-layout.md`` has the
-    measurements.
+    Tiles are flat: 64 rows, and as few tiles across as possible with rows of at most 32 KiB.  All tiles are of the same
+    width, so that padding at the edge takes less than ``ALIGNMENT`` entries per row and tile.
+    ``docs/decisions/003-matrix-layout.md`` has the measurements.
     """
     rows, columns = shape
     across = max(1, -(-columns * itemsize // SEGMENT_BYTES))

@@ -1,9 +1,9 @@
-"""A solve takes over the checkpoint of an earlier one whose process may still be alive.
+"""Lets a solve take over the checkpoint of an earlier solve, whose process may still be alive.
 
-A process that was suspended (SIGSTOP, a paused virtual machine) continues where it stopped: through paths, and through
-files that it has open.  So a successor works below a path of its own, and takes the checkpoint there.  While a process
-holds the lock of a working folder, its files are copied and never shared.  Once the lock is free, no process has a file
-of the folder open, and the folder is moved in one step; the old path then leads nowhere.
+A process that was suspended (SIGSTOP, a paused virtual machine) later continues where it stopped, and writes through
+paths and through open files.  So a successor works below another path, and brings the checkpoint there.  While a
+process holds the lock of a working folder, its files are copied and never shared.  Once the lock is free, no process
+has a file of the folder open, and the folder is moved in one step; the old path then leads nowhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.working_dir import RECORD, lock, place_checkpoint, record_bytes, working_folder
 
 _THREADS: Final = 4
-#: How often a copy is begun because the record has changed during the previous one.
+#: Most attempts to copy; a new one is made if the record has changed during the previous one.
 _COPIES: Final = 3
-#: How often a tile is read that is replaced while it is read.
+#: Most attempts to read a tile, which may be replaced while it is read.
 _READS: Final = 10
 _PAUSE: Final = 0.02
 
@@ -85,8 +85,8 @@ class _Replaced(Exception):  # noqa: N818 - it ends an attempt to copy and is no
 def _copied(old: Path, new: Path) -> bool:
     """Copy record and tiles of a checkpoint that a process holds.
 
-    A tile may be newer than the record, never older.  If the record was replaced meanwhile, it may have been lowered
-    before tiles were overwritten by less: then the copy is discarded.
+    A copied tile may be more advanced than the record says, never less.  If the record was replaced meanwhile, it may
+    have been lowered before tiles were overwritten with less progress; the copy is then discarded.
     """
     source = working_folder(old)
     for _ in range(_COPIES):
@@ -98,7 +98,7 @@ def _copied(old: Path, new: Path) -> bool:
                 same = _stamp(source / RECORD) == before
             except FileNotFoundError:  # its process has finished, or another process has taken the checkpoint
                 raise _Replaced from None
-            if not same:  # before the record is placed: after a kill it must not stand over tiles that hold less
+            if not same:  # before the record is written: it must not claim more than the tiles hold
                 raise _Replaced
 
         with contextlib.suppress(_Replaced):

@@ -1,4 +1,4 @@
-"""The distance matrix as a store: create, write, seal, open, read rows and entries, verify.
+"""The distance matrix as a store: opens, reads and verifies it.
 
 A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/store.md`` lists
 what is in it and ``docs/decisions/003-matrix-layout.md`` says why it is laid out so.  This reader is stricter than a
@@ -55,13 +55,13 @@ def open_matrix(path: str | Path) -> Matrix:
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: what is there is no sealed store, or its metadata are damaged.
+        StorageFailed: ``path`` is no sealed store, or its metadata are damaged.
     """
     return open_sealed(path, Matrix)
 
 
 def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], Result]) -> Result:
-    """Open what is sealed at ``path``, with metadata of one result even where a writer swaps it meanwhile.
+    """Open the sealed result at ``path``; all its metadata are of one result, even if a writer replaces it meanwhile.
 
     Args:
         path: a folder, or an address in an object store.
@@ -92,7 +92,7 @@ def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], R
 
 
 def is_sealed_store(folder: Path) -> bool:
-    """Return whether a folder is a store that this program has sealed, sound or damaged, and nothing else."""
+    """Return whether a folder is a store that this program has sealed, even if it is damaged by now."""
     try:
         return not is_foreign((folder / ROOT_DOCUMENT).read_bytes())
     except (FileNotFoundError, IsADirectoryError):
@@ -100,7 +100,9 @@ def is_sealed_store(folder: Path) -> bool:
 
 
 def get_ready() -> None:
-    """Import what opening a store needs, so that the first store opens without that wait."""
+    """Import the modules that opening a store needs, so that opening the first store takes no longer than later
+    ones.
+    """
     import zarr
 
     zarr.create_array({}, data=np.zeros(1))[...]
@@ -111,7 +113,7 @@ def verify_matrix(path: str | Path) -> None:
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: naming the first tile or file that is missing or damaged.
+        StorageFailed: a tile or file is missing or damaged; the message names the first one.
     """
     with open_matrix(path) as matrix:
         check_tiles(matrix)
@@ -163,7 +165,7 @@ class Matrix(SealedResult):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files but the root document."""
+        """Bytes of all files except the root document."""
         return self._tiles.total_bytes + sum(size for size, _ in self._files.values())
 
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
@@ -235,7 +237,7 @@ class Matrix(SealedResult):
 
         Raises:
             NotFound: no file of that name belongs to the store.
-            StorageFailed: it belongs to the store and is lost, or its size is not the sealed one.
+            StorageFailed: a file of the store is lost, or its size is not the sealed one.
         """
         size = self._sealed_size(key)
         try:

@@ -1,6 +1,6 @@
-"""What every sealed result offers, whatever it answers from: its seal, its labels, its graph, and questions to it.
+"""The base class of sealed results: seal, labels, graph, and queries.
 
-``storage.matrix.reader.Matrix`` reads answers from tiles; a prepared graph computes them from tables.
+``storage.matrix.reader.Matrix`` answers queries by reading tiles; a prepared graph answers by computing from tables.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class SealedResult(ABC):
     integers.
 
     Attributes:
-        path: where it was opened.
+        path: the path or address under which it was opened.
         attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
             sources and targets (``all`` or ``subset``) and the caller's own.
-        summary: as given to ``seal``.
+        summary: the summary that was passed to ``seal``.
         dtype: type of the entries.
         unreachable: the value for *no path*.
         grid: the tile grid.
         labels: the names of all vertices; n: how many there are.
         sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
-        digest: of the seal, ``sha256:...``; equal for equal results.
+        digest: the digest of the seal, ``sha256:...``; equal for equal results.
     """
 
     dtype: np.dtype[Any]
@@ -79,7 +79,7 @@ class SealedResult(ABC):
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Bytes of all files but the root document."""
+        """Bytes of all files except the root document."""
 
     @abstractmethod
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
@@ -98,7 +98,7 @@ class SealedResult(ABC):
         """Read every file again and compare sizes and checksums with the seal.
 
         Raises:
-            StorageFailed: naming the first tile or file that is missing or damaged.
+            StorageFailed: a tile or file is missing or damaged; the message names the first one.
         """
 
     def block(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
@@ -107,7 +107,8 @@ class SealedResult(ABC):
         return np.ascontiguousarray(self.rows(sources)[:, columns])
 
     def nearest(self, source: int, count: int) -> tuple[IntArray, Array]:
-        """Return the reachable targets nearest to a source (vertex index), itself left out, and their distances.
+        """Return the reachable targets nearest to a source (vertex index), without the source itself, and their
+        distances.
 
         Equal distances are in the order of the columns.
 
@@ -171,7 +172,9 @@ class SealedResult(ABC):
         return self._positions(vertices, "target", self._columns_of, self.shape[1])
 
     def vertex(self, text: str | int) -> int:
-        """Return the index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
+        """Return the index of the vertex that has this name in the graph's file.  Raises NotFound, which names the
+        range of labels.
+        """
         return index_of(self.labels, text)
 
     def graph(self) -> Graph:
@@ -183,7 +186,7 @@ class SealedResult(ABC):
         return self._folder.current()
 
     def check_files(self, prefix: str) -> None:
-        """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  Raises StorageFailed."""
+        """Compare the files whose names begin with ``prefix``, except tiles, with the seal.  Raises StorageFailed."""
         for name in self._files:
             if name.startswith(prefix):
                 self._checked(name)
@@ -211,12 +214,12 @@ class SealedResult(ABC):
 
     @cached_property
     def _rows_of(self) -> IntArray | None:
-        """Row of each vertex, -1 where it is no source; None when all are, in order."""
+        """The row of each vertex, -1 for a vertex that is no source; None if all vertices are sources, in order."""
         return None if self.attributes["sources"] == "all" else self._places(self.sources)
 
     @cached_property
     def _columns_of(self) -> IntArray | None:
-        """Column of each vertex, -1 where it is no target; None when all are, in order."""
+        """The column of each vertex, -1 for a vertex that is no target; None if all vertices are targets, in order."""
         return None if self.attributes["targets"] == "all" else self._places(self.targets)
 
     def _places(self, vertices: IntArray) -> IntArray:
@@ -261,7 +264,9 @@ class SealedResult(ABC):
             raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
 
     def _checked(self, name: str) -> Any:
-        """A file that is no tile, compared with the seal.  KeyError: none of that name belongs to the store."""
+        """Return a file other than a tile, after comparing it with the seal.  Raises KeyError if the store has no such
+        file.
+        """
         size, checksum = self._files[name]
         data = self._folder.read(name)
         if (len(data), crc32c(data)) != (size, checksum):

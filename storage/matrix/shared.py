@@ -1,8 +1,8 @@
 """A store in the making that several processes work on: one owns it, the others are its guests.
 
 A guest reads tiles, and writes new ones into files of its own in an *exchange folder*; only the owner renames them to
-tiles (``WorkingMatrix.adopt``).  So a guest that its owner has given up may still write: the owner ignores these files.
-No process waits for a lock, and a tile is replaced in one step, as everywhere.
+tiles (``WorkingMatrix.adopt``).  So a guest that its owner has given up does no harm if it still writes: the owner
+ignores these files.  No process waits for a lock, and every tile is replaced atomically.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from storage.matrix.writer import MatrixWriter
 
 
 class _Guest:
-    """The attributes of a staging folder that a writer reads; a guest never publishes anything."""
+    """A stand-in for a staging folder, with only the attributes that a writer reads, because a guest never publishes
+    anything.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.target = folder
@@ -35,9 +37,9 @@ class GuestMatrix(WorkingMatrix):
     """A store in the making, for a process that does not own it.  Threads may use different tiles at a time.
 
     Args:
-        folder: of the store in the making.
+        folder: the folder of the store in the making.
         exchange_dir: the folder for new files.
-        grid, dtype, compression: those of the owner's matrix.
+        grid, dtype, compression: as in the owner's matrix.
     """
 
     def __init__(self, folder: Path, exchange_dir: Path, grid: TileGrid, dtype: str, compression: str) -> None:
@@ -64,7 +66,7 @@ class GuestMatrix(WorkingMatrix):
         self._sizes[i, j] = 0
 
     def believe(self, marks: Marks) -> None:
-        """Expect these checksums when the tiles of ``marks`` are read next; other content is an error."""
+        """Set the checksums to expect when the tiles of ``marks`` are read next; other content is an error."""
         rows = slice(marks.first, marks.first + len(marks.sizes))
         self._sizes[rows], self._checksums[rows] = marks.sizes, marks.checksums
 

@@ -1,7 +1,7 @@
 """The small arrays of a store (labels, arcs, manifest) as Zarr v3 writes them, without the import of zarr.
 
-A solve of a thousand vertices and a question to its store would spend a fifth of their time on that import.  The files
-are the same to the byte as zarr-python's; of arrays that something else wrote, zarr reads what is not understood here.
+That import would take a fifth of the time of a solve of a thousand vertices and a query to its store.  The files are
+identical to zarr-python's; arrays of other forms, which other programs may have written, are read by zarr.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def array_document(
     """Return the ``zarr.json`` of an array, as zarr-python writes it.
 
     Args:
-        shape, chunks: of the array and of each of its chunks.
+        shape, chunks: shape of the array, and of each of its chunks.
         kind: Zarr's name of the type.
         fill: the value of entries that no file holds, in JSON types.
-        codecs: how the bytes of a chunk are made.
+        codecs: the codecs of a chunk.
         dimensions: a name for each dimension.
-        attributes: those of the array, in JSON types.
+        attributes: the attributes of the array, in JSON types.
     """
     document = {
         "shape": list(shape),
@@ -70,10 +70,10 @@ def array_document(
 
 
 def side_array(folder: Path, values: Array, dimensions: tuple[str, ...]) -> None:
-    """Write a small array, with checksums; every chunk is written, so that lost ones are recognised.
+    """Write a small array, with checksums; every chunk is written, so that a lost chunk is noticed.
 
     Args:
-        folder: where the array goes; it is made.
+        folder: the folder of the array; it is created.
         values: integers, floats or ``StringDType``, any shape.
         dimensions: a name for each dimension.
 
@@ -138,7 +138,7 @@ def read_side_array(document: Mapping[str, Any], read: Callable[[str], bytes]) -
 
 
 def _is_plain(document: Mapping[str, Any]) -> bool:
-    """Whether an array is of the form that ``side_array`` writes."""
+    """Return whether an array is of the form that ``side_array`` writes."""
     text = document["data_type"] == "string"
     return bool(
         document["zarr_format"] == 3
@@ -152,7 +152,7 @@ def _is_plain(document: Mapping[str, Any]) -> bool:
 
 
 def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Position of each chunk in the grid of chunks, and the entries of the array that it holds."""
+    """Return the position of each chunk in the grid of chunks, and the slices of the array that it holds."""
     counts = [range(-(-size // side)) for size, side in zip(shape, chunk, strict=True)]
     pieces = []
     for place in itertools.product(*counts):
@@ -162,7 +162,7 @@ def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[tuple[tuple[
 
 
 def _packed_names(names: Array) -> bytes:
-    """Their number, then length and UTF-8 bytes of each."""
+    """Return the number of names, then the length and the UTF-8 bytes of each."""
     parts = [_COUNT.pack(names.size)]
     for name in names.ravel().tolist():
         data = name.encode()
@@ -171,7 +171,7 @@ def _packed_names(names: Array) -> bytes:
 
 
 def _unpacked_names(data: bytes) -> Array:
-    """Inverse of :func:`_packed_names`; ValueError if lengths and bytes do not agree."""
+    """Undo :func:`_packed_names`; raise ValueError if lengths and bytes do not agree."""
     try:
         (count,), at, names = _COUNT.unpack_from(data), 4, []
         for _ in range(count):

@@ -20,8 +20,8 @@ _STAMP: Final = ".stamp"
 def fault_of(store: Path, document: Mapping[str, Any]) -> str | None:
     """Return why the tiles in ``store`` are not those of the record; None if they are.
 
-    Records of earlier versions have no stamp.  A store loses its stamp just before it is published, and is recognised
-    by its seal then.
+    Records of earlier versions have no stamp.  A store loses its stamp just before it is published; from then on it is
+    recognised by its seal.
     """
     if not stamp_file(store).parent.is_dir():
         return f"the tiles that belong to it are gone from {store}: bring them back, or begin anew (--overwrite)"

@@ -1,4 +1,4 @@
-"""Reading tiles of a sealed store: only the bytes that are needed, and an error if a tile is missing or damaged."""
+"""Reads tiles of a sealed store: only the bytes that are needed; raises an error if a tile is missing or damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.files.atomic import set_aside
 from storage.matrix.format import DISTANCES, Array, IntArray, crc32c, decompress
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 
-#: From this many wanted entries of a tile on, one read of the whole tile is faster than one read per entry.
+#: If at least this many entries of a tile are wanted, one read of the whole tile is faster than one read per entry.
 _WHOLE_TILE_ENTRIES: Final = 128
 #: On Linux, this flag makes a read fail unless it is served from memory; elsewhere it is 0, and reads always wait.
 _NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
@@ -114,11 +114,11 @@ class StoreFolder:
 class TileReader:
     """The tiles of a sealed store.  Safe to use from many threads.
 
-    The first time that a tile is touched it is read whole and its checksum compared with the manifest; later only the
-    bytes asked for are read.
+    The first access to a tile reads all of it and compares its checksum with the manifest; later accesses read only the
+    bytes that they need.
 
     Attributes:
-        far: reading a tile takes so long that callers should request several at a time, with ``prepare``.
+        far: whether reading a tile takes so long that callers should request several at a time, with ``prepare``.
     """
 
     far = False
@@ -133,7 +133,7 @@ class TileReader:
         *,
         compressed: bool,
     ) -> None:
-        """``dtype`` is little-endian; ``checksums`` and ``sizes`` (bytes) have one entry a tile."""
+        """``dtype`` is little-endian; ``checksums`` and ``sizes`` (bytes) have one entry per tile."""
         if not checksums.shape == sizes.shape == grid.counts:
             raise StorageFailed(f"{folder.path} is damaged: its manifest does not fit a matrix of {grid.shape}")
         self._folder, self._grid, self._dtype, self._compressed = folder, grid, dtype, compressed
@@ -147,7 +147,7 @@ class TileReader:
         return int(self._sizes.sum())
 
     def prepare(self, tiles: list[tuple[int, int]]) -> None:
-        """Begin to read tiles that will be needed soon, where that saves time; here it does not."""
+        """Begin to read tiles that will be needed soon; does nothing for tiles on a disk."""
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
         """Copy rows of tile (i, j) into ``out``.
@@ -155,7 +155,7 @@ class TileReader:
         Args:
             i, j: row and column of the tile in the grid.
             offsets: the rows, counted from the top of the tile, shape (k,).
-            wanted: the rows of ``out`` that they go to, shape (k,).
+            wanted: the rows of ``out`` that receive them, shape (k,).
             out: shape (rows, columns of the matrix); only the columns of the tile are written.
 
         Raises:

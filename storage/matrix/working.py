@@ -1,8 +1,8 @@
-"""The store in the making as a working copy: written repeatedly, read back, committed, and resumed.
+"""The store in the making as a working copy, which is written repeatedly, read back, committed and resumed.
 
-The tile files are those of the sealed store, so there is only one copy and nothing is converted at the end.  A tile
-that exists is replaced in one step by a durable one (``storage.matrix.file_pool``); a new tile is durable from the next
-commit on.  Hardly any of them stay in the page cache.
+The tile files are those of the sealed store, so there is only one copy and nothing is converted at the end.  An
+existing tile is replaced atomically by a durable one (``storage.matrix.file_pool``); a new tile is durable after the
+next commit.  Almost no tiles stay in the page cache.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from storage.matrix.writer import MatrixWriter, begin
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: Most new tiles that wait for a commit; the thread that writes one more makes them durable.  A matrix of more tiles is
-#: written past the page cache.
+#: Most new tiles that wait for a commit; the thread that writes one more makes them durable.  A matrix with more tiles
+#: than this is written past the page cache.
 _PENDING: Final = 128
-#: Attributes that say how a matrix was solved; they may differ when a checkpoint is resumed.
+#: Attributes that say how a matrix was solved; a checkpoint may be resumed with other values.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
 
 
@@ -59,12 +59,13 @@ def open_working(
         overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint cannot be
             resumed.
         resume: continue from the checkpoint, if there is one.
-        address: in an object store, where the store goes instead; ``path`` then only holds the working copy.
-        claim: number of the claim on that address, of which the highest counts; nothing of a higher one is changed.
+        address: an address in an object store for the store; ``path`` then holds only the working copy.
+        claim: number of the claim on the address.  The highest claim counts; a solve changes nothing that belongs to a
+            higher one.
 
     Raises:
-        Conflict: another process works there; there is a checkpoint, and neither ``resume`` nor ``overwrite`` was
-            asked for; the checkpoint is of another matrix; or what ``create_matrix`` refuses.
+        Conflict: another process works at ``path``; there is a checkpoint, and neither ``resume`` nor ``overwrite`` was
+            asked for; the checkpoint is that of another matrix; or as in ``create_matrix``.
         StorageFailed: the file system refused, or the record of the checkpoint is damaged.
         ApspError: as in ``create_matrix``.
     """
@@ -137,14 +138,14 @@ class WorkingMatrix(MatrixWriter):
         Writes that run at the same time may or may not be included.
 
         Raises:
-            StorageFailed: the file system refused; the previous commit stays the checkpoint.
+            StorageFailed: the file system refused; the previous commit remains the checkpoint.
         """
         folder = self._place.folder
         with self._record_lock:
             try:
                 self._sync_new(0)
                 self._file_pool.settle()
-                if not self._committed:  # a process that resumes writes all files but the tiles again
+                if not self._committed:  # a process that resumes writes all files except the tiles again
                     for path in (Path(self._tiles), Path(self._tiles).parent, folder):
                         atomic.sync_path(path)
                 self._place.save(record)
@@ -155,8 +156,8 @@ class WorkingMatrix(MatrixWriter):
     def lower(self, record: Mapping[str, object]) -> None:
         """Commit ``record``, which claims less than the last commit, before the next tile is written or adopted.
 
-        A record never claims more of a tile than the tile holds.  So a solve that will overwrite tiles by less calls
-        this first; until it writes a tile, the checkpoint stays unchanged.
+        A record never claims more progress for a tile than the tile contains.  So a solve that will overwrite tiles
+        with less progress calls this first; the checkpoint changes only when it writes the first tile.
         """
         with self._record_lock:
             self._lowered = record
@@ -173,7 +174,7 @@ class WorkingMatrix(MatrixWriter):
         try:
             for old in base.glob("room-*"):
                 shutil.rmtree(old, ignore_errors=True)
-            # two levels: a process that still writes into an old folder cannot make that folder again
+            # two levels, because a process that still writes into an old folder recreates at most one level
             exchange_dir = base / f"room-{secrets.token_hex(4)}" / "files"
             exchange_dir.mkdir(parents=True)
         except OSError as error:
@@ -181,7 +182,7 @@ class WorkingMatrix(MatrixWriter):
         return exchange_dir
 
     def adopt(self, exchange_dir: Path, files: Iterable[TileFile]) -> None:
-        """Move durable tiles from ``exchange_dir`` to their places, each in one step.
+        """Move durable tiles from ``exchange_dir`` to their places, each atomically.
 
         Raises:
             StorageFailed: the file system refused.
@@ -190,7 +191,7 @@ class WorkingMatrix(MatrixWriter):
             self._adopt_tile(exchange_dir, tile)
 
     def marks(self, first: int, last: int) -> Marks:
-        """Return what is known of the tile rows from ``first`` to before ``last``."""
+        """Return sizes and checksums of the tile rows from ``first`` to ``last`` - 1, as far as they are known."""
         rows = slice(first, last)
         return Marks(first, self._sizes[rows].copy(), self._checksums[rows].copy())
 
@@ -229,7 +230,7 @@ class WorkingMatrix(MatrixWriter):
         Args:
             first: the first row.
             out: shape (rows, columns of the matrix).
-            column: only the tile that holds this column and those right of it are read.
+            column: only the tile that holds this column and the tiles right of it are read.
 
         Raises:
             InvalidRequest: the rows cut a tile, or ``out`` has another shape or type.
@@ -251,7 +252,9 @@ class WorkingMatrix(MatrixWriter):
         super().seal(summary)
 
     def abort(self) -> None:
-        """Remove everything, the checkpoint too; the path stays as it was.  Does nothing once the store is closed."""
+        """Remove everything, including the checkpoint; the path is unchanged.  Does nothing once the store is
+        closed.
+        """
         self._place.record = None
         super().abort()
 
@@ -346,7 +349,7 @@ class WorkingMatrix(MatrixWriter):
         return checksum, len(data)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
-        """Assemble a padded tile in the buffer that files are written from, so that entries are copied only once."""
+        """Assemble a padded tile in the buffer from which files are written, so that entries are copied only once."""
         (height, width), (rows, columns) = self._grid.tile, part.shape
         size = self._grid.tile_bytes(self._dtype.itemsize)
         tile = direct.buffer_for(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)

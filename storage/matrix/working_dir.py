@@ -2,9 +2,8 @@
 
 It holds ``store`` (the store in the making), ``spare`` (files that tiles are written into) and ``record.json``, which
 says how far the solve has come.  A folder without a record is garbage of a process that died before its first commit.
-The record and a file among the tiles hold the same random stamp, so that tiles that were moved there from another
-folder are not taken for those that the record describes.
-The system frees the lock (flock) when the process that holds it ends.
+The record and a file among the tiles hold the same random stamp, so that tiles from another folder are not mistaken for
+the tiles that the record describes.  The system frees the lock (flock) when the process that holds it ends.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ log = logging.getLogger(__name__)
 #: A working folder is a checkpoint if it has this file.
 RECORD: Final = "record.json"
 _FORMAT: Final = 1
-#: The two options of the command line for a checkpoint; every message about one names them.
+#: The two options of the command line for a checkpoint; every message about a checkpoint names them.
 _WAYS: Final = "go on with it (--resume) or begin anew (--overwrite)"
 
 
@@ -42,12 +41,12 @@ class Checkpoint:
     """The committed state of a stopped solve.
 
     Attributes:
-        target: where its store will be.
-        identity: what must be equal to resume: graph (digest), type, sources and so on.
-        record: as given to ``WorkingMatrix.commit``.
-        saved: when, in ISO 8601.
+        target: the path of its store.
+        identity: the properties that must be equal to resume: graph (digest), type, sources and so on.
+        record: the record that was passed to ``WorkingMatrix.commit``.
+        saved: the time of the commit, in ISO 8601.
         bytes: disk space of the working folder.
-        fault: why no solve can resume from it; None if its tiles are there.
+        fault: why no solve can resume from it; None if one can.
     """
 
     target: Path
@@ -74,7 +73,7 @@ def discard_checkpoint(target: str | Path) -> None:
     path = Path(target).absolute()
     if working_folder(path).exists():
         handle = lock(path)
-        with contextlib.suppress(OSError):  # the record goes first, because none may outlive its tiles
+        with contextlib.suppress(OSError):  # the record is removed first, because it must not outlive its tiles
             _drop_record(working_folder(path))
         shutil.rmtree(working_folder(path), ignore_errors=True)
         os.close(handle)
@@ -89,13 +88,13 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
     """Make a durable checkpoint of ``target`` from a record and tiles.
 
     Args:
-        target: the path of the store; what its working folder holds is removed.
+        target: the path of the store; the content of its working folder is removed.
         record: the bytes of the record, as from ``record_bytes``.
-        bring: writes the tiles into the folder that it is given.
+        bring: called with a folder, into which it writes the tiles.
 
     Raises:
-        Conflict: another process works there.
-        StorageFailed: the file system refused; an incomplete checkpoint has no record then, so it is ignored.
+        Conflict: another process works in the folder.
+        StorageFailed: the file system refused; the incomplete checkpoint has no record, so it is ignored.
     """
     path = Path(target).absolute()
     base = working_folder(path)
@@ -122,7 +121,7 @@ class WorkingDir(atomic.Staging):
 
     Attributes:
         spare: the folder for files that tiles are written into.
-        record: as given to the last commit; None before the first.
+        record: the record of the last commit; None before the first.
     """
 
     def __init__(self, target: Path, identity: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
@@ -164,9 +163,10 @@ class WorkingDir(atomic.Staging):
         self.record = stated
 
     def publish(self, *, replace: bool) -> None:
-        """As in the base class; afterwards the working folder is removed."""
+        """Publish as the base class does, then remove the working folder."""
         if self.record is not None:
-            # After an exchange the old store lies here.  If the process ends then, this digest tells the two apart.
+            # After an exchange, the old store is in this folder.  If the process ends then, the digest tells old and
+            # new apart.
             try:
                 self.save(self.record, publishing=seal_of(self.folder))
             except OSError as error:
@@ -179,11 +179,11 @@ class WorkingDir(atomic.Staging):
         self._remove()
 
     def check_held(self) -> None:
-        """StorageFailed unless the path still leads to the folder that this process has locked.
+        """Raise StorageFailed unless the path still leads to the folder that this process has locked.
 
-        A process that was suspended may wake after its successor has moved the folder away.  It would still write by
-        path, and so make a folder of the same name that lacks the earlier files.  A folder that was moved away never
-        comes back: if this check passes, everything written before went to the right folder.
+        A process that was suspended may wake after its successor has moved the folder away.  It would then write by
+        path, and so create a folder of the same name without the earlier files.  A folder that was moved away never
+        comes back; so if this check passes, everything written before is in the right folder.
         """
         held = None if self._lock is None else os.fstat(self._lock)
         try:
@@ -228,7 +228,7 @@ class WorkingDir(atomic.Staging):
         if "stamp" in document:
             self._stamp, self._stamped = document["stamp"], stamp_file(self.folder).exists()
         if "publishing" in document:
-            # Before the seal is removed, by which a folder without a stamp is recognised.
+            # Done before the seal is removed, because a folder without a stamp is recognised by its seal.
             self.save(document["record"])
         _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES,))
@@ -320,7 +320,7 @@ def _write_record(base: Path, content: Mapping[str, object]) -> None:
 
 
 def _put_record(base: Path, data: bytes) -> None:
-    """Replace the record durably, in one step.  Raises OSError."""
+    """Replace the record durably and atomically.  Raises OSError."""
     draft = base / f"{RECORD}~"
     atomic.write_file(draft, [data])
     atomic.sync_path(draft)
@@ -353,7 +353,7 @@ def _digest(document: Mapping[str, object]) -> str:
 
 
 def _published(target: Path, document: Mapping[str, Any]) -> bool:
-    """Return whether the store of this record was published, and only the working folder was not removed.
+    """Return whether the store of this record was published, so that only the working folder remains to be removed.
 
     The working folder then holds the store that was replaced, if any.  The published store may have been moved away
     from its target since.

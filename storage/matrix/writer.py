@@ -1,4 +1,6 @@
-"""Writing a matrix store: tiles into a staging folder from many threads, then manifest, fsync, seal, one rename."""
+"""Writes a matrix store: many threads write tiles into a staging folder; then follow manifest, fsync, seal, and one
+rename.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ Writer = TypeVar("Writer", bound="MatrixWriter")
 
 
 def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool = False) -> MatrixWriter:
-    """Begin a store at ``path``, which changes only on ``seal``; leftovers of dead writers to it are removed.
+    """Begin a store at ``path``, where nothing changes before ``seal``; leftovers of dead writers are removed.
 
     Args:
         path: where the store will be; its parent folder must exist.
@@ -54,7 +56,7 @@ def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite
 
 
 def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
-    """Make a writer over a folder in which everything but tiles and seal is written.
+    """Create a writer, over a folder in which everything except tiles and seal is already written.
 
     Args:
         frame: the store, as from ``frame_of``.
@@ -120,7 +122,7 @@ class MatrixWriter:
         return self._dtype
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Write the tiles of a rectangle; a tile that is written again holds the last block.
+        """Write the tiles of a rectangle; a tile may be written again, and then holds the last block.
 
         Args:
             row, column: the upper left entry of the rectangle in the matrix.
@@ -143,7 +145,7 @@ class MatrixWriter:
                 self._write_tile(i, j, self._compress(part) if self._compressed else self._segments(part))
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
-        """Make everything durable, write the seal, and put the store at its path; the writer is closed then.
+        """Make everything durable, write the seal, put the store at its path, and close the writer.
 
         Raises:
             StorageFailed: a tile was never written, or the file system refused; nothing at the path has changed.
@@ -163,7 +165,7 @@ class MatrixWriter:
         self._publish(data)
 
     def _publish(self, data: bytes) -> None:
-        """Publish the store, which is complete but for its root document ``data``."""
+        """Publish the store, which is complete except for its root document ``data``."""
         folder = self._staging.folder
         try:
             # The seal must never be durable before the files that it lists.
@@ -179,7 +181,7 @@ class MatrixWriter:
             self._open = self._staging.pending
 
     def abort(self) -> None:
-        """Remove all that was written; the path stays as it was.  Does nothing after ``seal`` or a second time."""
+        """Remove everything that was written; the path is unchanged.  Does nothing after ``seal`` or a second time."""
         if self._open:
             self._finish_writes()
             self._open = False
@@ -195,7 +197,7 @@ class MatrixWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Count the writes that run, so that sealing and aborting wait for them."""
+        """Context manager: count the running writes, so that sealing and aborting wait for them."""
         with self._state:
             if not self._accepting:
                 raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
@@ -227,7 +229,7 @@ class MatrixWriter:
 
     @staticmethod
     def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
-        """Append the checksum of a tile's bytes; returns the checksum and the bytes of the whole file."""
+        """Append the checksum of a tile's bytes; return the checksum and the size of the whole file."""
         checksum = 0
         for buffer in buffers:
             checksum = crc32c(buffer, checksum)

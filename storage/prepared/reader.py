@@ -22,7 +22,7 @@ _THREADS: Final = 4
 
 
 class PreparedStore(SealedResult):
-    """The files of a prepared graph.  How tables answer is known to ``engine.api.prepared_matrix``, not here."""
+    """The files of a prepared graph; ``engine.api.prepared_matrix`` computes answers from its tables."""
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Read and check the seal and the labels.
@@ -58,7 +58,7 @@ class PreparedStore(SealedResult):
         """Read a table, ``forward`` or ``backward``, and check it; None if there is none of that name.
 
         Raises:
-            StorageFailed: naming the first chunk that is missing or damaged.
+            StorageFailed: a chunk is missing or damaged; the message names the first one.
         """
         where = f"tables/{name}"
         if where not in self._arrays:
@@ -73,7 +73,7 @@ class PreparedStore(SealedResult):
         return out.astype(self.dtype, copy=False)
 
     def _read_chunk(self, name: str, piece: Array) -> None:
-        """Read a chunk into ``piece``; what is beyond it is padding."""
+        """Read a chunk into ``piece``; if the chunk is longer, the rest is padding."""
         size, checksum = self._files[name]
         handle = self._open(name)
         try:
@@ -101,11 +101,13 @@ class PreparedStore(SealedResult):
             raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
 
     def file(self, name: str) -> bytes:
-        """Return a file that is no table, compared with the seal.  Raises StorageFailed, and KeyError for no file."""
+        """Return a file other than a table, after comparing it with the seal.  Raises StorageFailed; KeyError if there
+        is no such file.
+        """
         return bytes(self._checked(name))
 
     def files(self) -> Iterator[str]:
-        """Iterate over the names of all files but the root document."""
+        """Iterate over the names of all files except the root document."""
         return iter(self._files)
 
     def has(self, name: str) -> bool:
@@ -118,12 +120,12 @@ class PreparedStore(SealedResult):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files but the root document."""
+        """Bytes of all files except the root document."""
         return sum(size for size, _ in self._files.values())
 
 
 def _left(buffers: list[Any], done: int) -> list[Any]:
-    """Return what follows the first ``done`` bytes of the buffers."""
+    """Return the parts of the buffers that follow their first ``done`` bytes."""
     left = []
     for buffer in buffers:
         if done < len(buffer):

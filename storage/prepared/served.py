@@ -1,6 +1,6 @@
 """The matrix of a prepared graph as a store of Zarr: an ordinary array whose chunks are computed when they are read.
 
-Everything that reads Zarr through zarr-python takes the store: ``zarr.open``, ``xarray.open_zarr``, ``dask.array``.
+Any program that reads Zarr through zarr-python can read it: ``zarr.open``, ``xarray.open_zarr``, ``dask.array``.
 Metadata, keys and bytes are those of a solved store of the same graph, checksums included.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from storage.prepared.reader import PreparedStore
 
-#: Bytes of bands of rows that are kept for the chunks beside the one that was read.
+#: Most bytes of computed rows that are kept, because neighbouring chunks of the one that was read need them, too.
 CACHE_BYTES: Final = 256 << 20
 _TILE: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
-#: The arrays that a solved store has beside its matrix, and the dimension of those that are the labels here.
+#: The arrays of a solved store besides its matrix, with their dimensions; here they are the labels of all vertices.
 _LABELS: Final = {"source": "source", "target": "target"}
 
 
@@ -59,7 +59,7 @@ class ComputedStore(Store):
         return {ROOT_DOCUMENT: json.dumps(group_document(attributes, inline)).encode(), **documents}
 
     def read(self, key: str) -> bytes | None:
-        """Return the bytes of a key, computed if it is a chunk of the matrix; None where there is none.
+        """Return the bytes under a key, computed if it is a chunk of the matrix; None if there is no such key.
 
         Raises:
             StorageFailed: a file of the prepared graph is damaged.
@@ -89,7 +89,9 @@ class ComputedStore(Store):
         return tile.tobytes() + crc32c(tile).to_bytes(CHECKSUM_BYTES, "little")
 
     def _band(self, i: int) -> np.ndarray[Any, Any]:
-        """Return the rows of the tiles of row ``i``; others that were used long ago are forgotten."""
+        """Return the rows of tile row ``i``, computed or cached; drop rows that were used longest ago from the
+        cache.
+        """
         with self._lock:
             band = self._bands.pop(i, None)
             if band is None:
@@ -100,7 +102,7 @@ class ComputedStore(Store):
                 self._bands.popitem(last=False)
             return band
 
-    # ---- what Zarr asks ---------------------------------------------------------------------------------------------
+    # ---- methods that Zarr calls ------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComputedStore) and other._prepared is self._prepared
@@ -109,10 +111,10 @@ class ComputedStore(Store):
         return id(self._prepared)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """Return what a key holds, or a part of it.
+        """Return the bytes under a key, or a part of them.
 
         Args:
-            key: as Zarr names files.
+            key: the name of a file, as Zarr forms it.
             prototype: makes the buffer.
             byte_range: the part; None for all.
         """
@@ -133,7 +135,7 @@ class ComputedStore(Store):
         return [await self.get(key, prototype, part) for key, part in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        """Whether there is such a key; nothing is computed for it."""
+        """Return whether there is such a key, without computing its content."""
         tile = _TILE.fullmatch(key)
         if tile is not None:
             counts = self._prepared.grid.counts

@@ -1,7 +1,9 @@
-"""Writes a prepared graph: labels, arcs, parts and tables into a staging folder, then fsync, seal, one rename.
+"""Writes a prepared graph: labels, arcs, parts and tables into a staging folder; then follow fsync, seal and one
+rename.
 
-A Zarr v3 group as a matrix store is, sealed by the same document, so nothing is served that is not whole.  Tables are
-flat arrays of many chunks; what a chunk's file holds is known when it is written, so sealing does not read it again.
+Like a matrix store it is a Zarr v3 group, sealed by the same kind of document, so an incomplete one is never opened.
+Tables are flat arrays of many chunks; checksums of chunks are computed when they are written, so sealing does not read
+them again.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class PreparedWriter:
     def __init__(
         self, path: str | Path, graph: Graph, spec: MatrixSpec, parts: Mapping[str, Array], *, overwrite: bool = False
     ) -> None:
-        """Write all but the tables; leftovers of dead writers to ``path`` are removed.
+        """Write everything except the tables; leftovers of dead writers to ``path`` are removed.
 
         Args:
             path: where the prepared graph will be; its parent folder must exist.
@@ -74,7 +76,7 @@ class PreparedWriter:
         Args:
             name: ``forward`` or ``backward``.
             table: one-dimensional, of the type of the store.
-            report: is told of every chunk's bytes; what it raises ends the writing.
+            report: called with the bytes of each chunk that was written; an exception that it raises ends the writing.
 
         Raises:
             StorageFailed: the file system refused.

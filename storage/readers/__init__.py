@@ -1,4 +1,4 @@
-"""Graph files in: one door for all formats, told apart by content."""
+"""Reads graph files: one function for all formats, which are recognised by content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["FORMATS", "ReadLimits", "read_graph"]
 
 log = logging.getLogger(__name__)
 
-#: Name of each format and what it is; ``docs/formats.md`` has the rules.
+#: Name and description of each format; ``docs/formats.md`` has the rules.
 FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dimacs": "DIMACS shortest path (.gr): 'p sp', without a header, or PACE 'p tw'",
@@ -81,7 +81,7 @@ _MODULES: Final = {
     "rcpsp-max": "instances.rcpsp_max",
 }
 
-#: ReadOptions that only some formats have a meaning for; the others refuse them rather than ignore them.
+#: Options that have a meaning only for some formats; readers of other formats refuse them instead of ignoring them.
 _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "source": ("--from", ("edges", "parquet")),
     "target": ("--to", ("edges", "parquet")),
@@ -112,26 +112,26 @@ def read_graph(
     """Read, check and clean a graph file, plain or compressed with gzip or zstd.
 
     Args:
-        path: the file; what comes through a pipe is kept in a temporary file meanwhile.
-        format: a name in ``FORMATS``; None tells it by content.
+        path: the file, or a pipe, whose content is then kept in a temporary file meanwhile.
+        format: a name in ``FORMATS``; None to recognise it by content.
         directed: overrides what the format declares.
-        weight: the weight's column or attribute, by name or by number from 1; None: see ``docs/formats.md``.
+        weight: the column or attribute of the weights, by name or by number from 1; None: see ``docs/formats.md``.
         unweighted: ignore weights: every arc weighs 1.
         source, target: the columns of the vertices, by name or by number from 1.
         labels: the attribute of vertices that names them instead of their id; every vertex has it, no two the same.
         length_of: a formula over one column that makes the lengths, such as ``1000 - score`` (``formula``).
         centroids_through: let paths pass through the zone centroids of a TNTP network.
-        limits: what the file may expand to and declare.
+        limits: limits on the size of the content and on declared counts.
 
     Returns:
         The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.
 
     Raises:
         NotFound: no such file.
-        InvalidGraph: the content cannot be understood; names the line or field where there is one.
+        InvalidGraph: the content cannot be understood; the message names the line or field if there is one.
         NegativeCycle: a self loop of negative weight.
-        InvalidRequest: unknown format, a column that is not there, an option that the format has no meaning for.
-        LimitExceeded: larger than ``limits`` allow; raised before anything of that size is allocated.
+        InvalidRequest: the format is unknown, a column does not exist, or an option has no meaning for the format.
+        LimitExceeded: the graph is larger than ``limits`` allow; raised before anything of that size is allocated.
         StorageFailed: there is no room for a temporary file.
     """
     form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
@@ -150,7 +150,7 @@ def read_graph(
         file = Source(regular, limits)
         name = form or _told(file, options)
         _check_meaning(name, options)
-        # Imported by name: a start of the API process must not pay for polars and SciPy.
+        # Imported by name, so that the start of the API process need not wait for polars and SciPy.
         reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
         parsed = reader.read(file, options)
         return _build(parsed, name, file, parsed.directed if options.directed is None else options.directed)
@@ -158,7 +158,9 @@ def read_graph(
 
 @contextlib.contextmanager
 def _net(format: str | None) -> Iterator[None]:  # noqa: A002
-    """Turn an unforeseen error of a reader into a refusal of the file; each such refusal is a fault of apsp."""
+    """Context manager: turn an unforeseen error of a reader into a refusal of the file; each such refusal is a defect
+    of apsp.
+    """
     try:
         yield
     except (ApspError, MemoryError):
@@ -179,14 +181,14 @@ def unforeseen(error: BaseException, format: str | None) -> BaseException:  # no
 
 
 def _told(file: Source, options: ReadOptions) -> str:
-    """Return the name of the format, which the content decides."""
+    """Return the name of the format, recognised by content."""
     if file.start.startswith(b"PK") and any(mark in file.start for mark in (b"[Content_Types].xml", b"opendocument")):
         raise InvalidGraph("this is a spreadsheet file, which is not read: save the sheet as CSV")
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
     if name == "sif" and (options.source or options.target):
-        return "edges"  # columns that were named: the relation is another of them
+        return "edges"  # the caller has named the columns of the vertices, so the relation is just another column
     if name != "edges":
         return name
     if is_matrix(file, options):
@@ -197,7 +199,7 @@ def _told(file: Source, options: ReadOptions) -> str:
 
 
 def _check_meaning(name: str, options: ReadOptions) -> None:
-    """Refuse options that say nothing about a file of this format."""
+    """Refuse options that have no meaning for files of this format."""
     for field, (option, formats) in _TAKES.items():
         if getattr(options, field) and name not in formats:
             message = f"{option} has no meaning for {name} files, only for {', '.join(formats)}"

@@ -1,4 +1,4 @@
-"""The weight among the named attributes of edges (GML, GraphML, GEXF, Pajek, JSON and others)."""
+"""Finds the weight among the named attributes of edges (GML, GraphML, GEXF, Pajek, JSON and others)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from storage.readers.left_out import LeftOut
 from storage.readers.lengths import length_among
 from storage.readers.parsed import ReadOptions
 
-#: The attribute that GEXF and Pajek know themselves, and for which they define a default.
+#: The attribute that GEXF and Pajek define themselves, with a default.
 OWN = "weight"
 
 
 class EdgeWeights:
-    """Collects the weight of each edge: the attribute asked for, or the first usual name that the first edge has.
+    """Collects the weight of each edge: from the attribute asked for, or else from the first usual name of a weight
+    that the first edge has.
 
     ``default`` is the weight of an edge that has none, in formats that define one; None refuses such an edge if another
     has a weight.
@@ -70,7 +71,7 @@ class EdgeWeights:
             self._refuse_missing(attributes, line)
 
     def _begin_late(self, name: str, line: int) -> None:
-        """Give the edges before the first one with a weight the format's default, if it defines one."""
+        """Give the format's default, if it defines one, to all edges before the first edge that has a weight."""
         if self._default is None or name != OWN:
             raise InvalidGraph(
                 f"an edge with {name!r}, while the first has no weight; add the missing weights, or say --unweighted",
@@ -127,7 +128,7 @@ class EdgeWeights:
 
 
 def _usual(attributes: Mapping[str, tuple[str, int]]) -> str | None:
-    """Return the attribute that means a length; if there is none, a similarity is refused."""
+    """Return the attribute that means a length; raise an error if there is only a similarity."""
     names = [name for name in attributes if name.lower() == "weight" or _number(attributes[name]) is not None]
     found = length_among(names, [_number(attributes[name]) or 0.0 for name in names])
     return None if found is None else names[found]

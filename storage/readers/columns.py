@@ -1,4 +1,4 @@
-"""Columns of arcs that grow while a file streams by, in the narrowest type that holds what has come so far."""
+"""Columns of arcs that grow while a file is read, in the narrowest type that holds the values so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ORDER = (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64))
 
 
 class Column:
-    """A growing array: int32, int64 or float64, widened when a part needs it."""
+    """A growing array of int32, int64 or float64; its type is widened when a new part needs it."""
 
     def __init__(self) -> None:
         self._array: AnyArray = np.empty(0, np.int32)
@@ -60,7 +60,7 @@ def _narrowest(part: AnyArray) -> np.dtype[np.generic]:
 
 
 class ArcColumns:
-    """Tails, heads and, if any, weights of the arcs read so far; counts against ``max_arcs``."""
+    """Tails, heads and, if any, weights of the arcs read so far; checks their number against ``max_arcs``."""
 
     def __init__(self, limits: ReadLimits, weighted: bool) -> None:
         self._limits = limits
@@ -88,8 +88,8 @@ class ArcColumns:
 class TextLabels:
     """Numbers text labels in the order in which they occur; at the end it sorts them by code points.
 
-    The codes are those of a polars category set: ten times as fast as a dictionary of Python strings.  The first few
-    names go into a dictionary all the same, which spares a small file the import of polars; categories come after them.
+    The codes are those of a polars category set: ten times as fast as a dictionary of Python strings.  Only the first
+    few names go into a dictionary, so that small files need not import polars; categories hold all later ones.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class _Categories:
 
         self._categories = pl.Categories.random()
         self._kind = pl.Categorical(self._categories)
-        # Categories live as long as some column of theirs.
+        # Polars keeps categories only as long as some column uses them.
         self._anchor = pl.Series([], dtype=self._kind)
         self.count = 0
 
@@ -149,7 +149,7 @@ class _Categories:
         return codes
 
     def ordered(self) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """Return the names, ascending, and the place of each code among them."""
+        """Return the names in ascending order, and for each code its position among them."""
         names = self._categories.to_series()
         # A code may have been reserved without a name; such ones sort last and occur on no arc.
         ascending = names.arg_sort(nulls_last=True)

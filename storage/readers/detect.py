@@ -1,4 +1,4 @@
-"""Telling a format by content; the name breaks ties only."""
+"""Recognises a format by content; the name of the file only breaks ties."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
-# All of them meet lines that are stripped of blanks.
+# All of these patterns are applied to lines stripped of blanks.
 _TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*+:")
 _GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
-#: Formats that would otherwise pass for odd edge lists, by their first line.
+#: First lines of formats that would otherwise be read as odd edge lists.
 _STRANGERS = {
     r"(Weighted)?(AdjacencyGraph|EdgeArray)$": "a graph of PBBS or Ligra",
     r"<.* sparse (array|matrix) ": "a sparse matrix as SciPy prints it (save it with scipy.io.mmwrite)",
@@ -33,24 +33,29 @@ _STRANGERS = {
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
 _DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)
-#: What may stand before it; met at the start only, so that an end is looked for once.
+#: Comments that may precede it; matched at the start only, so that the end of a comment is searched for only once.
 _C_COMMENTS = re.compile(r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|(?://|#)[^\n]*+)*+")
-#: What may stand before the root of an XML document.
+#: Whatever may precede the root of an XML document.
 _PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
 _ROOT = re.compile(r"\s*+<(?:[\w.-]++:)?([\w.-]++)")
 #: NetworkX writes the time into the head of its adjacency lists.
 _ADJLIST = re.compile(r"#\s?GMT \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}")
-#: Kinds of interactions by which Cytoscape's files are known.
+#: Kinds of interactions by which files of Cytoscape are recognised.
 _RELATIONS = frozenset({"pp", "pd", "pr", "rc", "cr", "gl", "pm", "mp", "xx", "interacts-with", "interacts with"})
-#: Lines looked at; formats that need more than these are told by their first words.
+#: Number of lines that are read to recognise a format; formats with longer heads are recognised by their first words.
 _LINES = 200
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format.  Raises InvalidGraph for what is no graph, and where two formats are possible."""
+    """Return the name of the format.  Raises InvalidGraph if the content is no graph, or if two formats are
+    possible.
+    """
     for magic, name in _BINARY.items():
         if source.start.startswith(magic):
             return name
+    if source.start.startswith(b"SQLite format 3\0"):
+        message = "this is a database of SQLite, as GeoPackages are, which is not read; write its edges as CSV"
+        raise InvalidGraph(f"{message} or Parquet: gdf.drop(columns='geometry').to_csv('edges.csv')")
     lines = [line.strip() for line in source.head]
     first = next((line for line in lines if line), "")
     _refuse_strangers(first, lines)
@@ -81,7 +86,7 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
 
 
 def _refuse_lgl(lines: list[str]) -> None:
-    """Refuse igraph's LGL (``# vertex``, then its neighbours): an edge list would take the vertices for comments."""
+    """Refuse igraph's LGL (``# vertex``, then its neighbours): read as an edge list, its vertices would be comments."""
     marks = [i for i, line in enumerate(lines) if line.startswith("#")]
     alternate = len(marks) > 1 and marks[0] == 0 and marks != list(range(len(marks)))
     separated = any(sign in line for line in lines for sign in ",;")
@@ -129,7 +134,9 @@ def _uncommented(lines: list[str], marks: str) -> str:
 
 
 def _by_root(text: str) -> str:
-    """XML by the name of its root; ``<KEY> value`` is no XML but the head of a link table."""
+    """Return the XML format that the name of the root decides; ``<KEY> value`` is not XML but the head of a link
+    table.
+    """
     at = 0
     while prolog := _PROLOG.match(text, at):
         at = prolog.end()
@@ -144,7 +151,7 @@ def _by_root(text: str) -> str:
 
 
 def _by_braces(lines: list[str]) -> str | None:
-    """NetworkX's lists: edges with dictionaries, and adjacency lists by the time in their head."""
+    """Recognise NetworkX's lists: edges by their dictionaries, adjacency lists by the time in their head."""
     body = [line for line in lines if line and not line.startswith("#")]
     rows = body[:_LINES]
     braces = [line.endswith("}") and "{" in line for line in rows]
@@ -161,7 +168,7 @@ def _by_braces(lines: list[str]) -> str | None:
 
 
 def _by_relation(lines: list[str], suffix: str) -> str | None:
-    """SIF: rows whose second field is a relation.  InvalidGraph if it may as well be an edge list."""
+    """Recognise SIF by rows whose second field is a relation; raise InvalidGraph if it may as well be an edge list."""
     body = [line for line in lines if line and line[0] not in "#%"][:_LINES]
     separator = "\t" if any("\t" in line for line in body) else None
     rows = [_fields(line, separator) for line in body]
@@ -201,7 +208,7 @@ def _fields(line: str, separator: str | None) -> list[str]:
 
 
 def _refuse_lengths(rows: list[list[str]], width: int) -> None:
-    """Rows of names that end in a number: a length, and what stands before it may be names with blanks."""
+    """Refuse rows of names that end in a number: it may be a length, and the text before it names with blanks."""
     rows = rows[1:] if len(rows) > 1 and not is_number(rows[0][-1]) else rows
     if not rows or min(map(len, rows)) < width or not all(is_number(row[-1]) and not is_number(row[0]) for row in rows):
         return
@@ -225,7 +232,7 @@ def _two_ways(row: list[str]) -> str:
 
 
 def _by_shape(lines: list[str], source: Source) -> str | None:
-    """Return the format of bare numbers, which the count of numbers on each line decides, or None."""
+    """Return the format of a file of bare numbers, decided by how many stand on each line; None if unknown."""
     rows = [line.split() for line in islice((x for x in lines if x and x[0] not in "#%"), _LINES)]
     if len(rows) > 1 and any(re.fullmatch(r"\[-?[0-9]++\]", word) for row in rows[1:4] for word in row):
         return "rcpsp-max"

@@ -1,6 +1,6 @@
-"""One field at a time: the careful meaning of a vertex and of a weight, with errors that name the line.
+"""Reads one field at a time: exactly what counts as a vertex or a weight, with errors that name the line.
 
-The column parser is a fast form of this module: whatever it does not read without doubt is read again here.
+The column parser is a fast version of this module; whatever it cannot read with certainty is read again here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_ROW = 1 << 20
 
 
 class TextVertex(InvalidGraph):
-    """A vertex that is no number where numbers came before; an edge list may then hold names."""
+    """Raised for a vertex that is no number after vertices that are; the edge list may then hold names."""
 
 
 def shown(text: str) -> str:
@@ -47,7 +47,9 @@ def whole(token: str, line: int, field: str) -> int:
 
 
 def vertex(token: str, line: int, column: str = "") -> int:
-    """A vertex written as a number; ``TextVertex`` if it looks like a name.  ``column`` is its name for messages."""
+    """Return a vertex that is written as a number; raise ``TextVertex`` if it looks like a name.  ``column`` is for
+    messages.
+    """
     if not _WHOLE.fullmatch(token):
         place = f" (column {column!r})" if column else ""
         if token.lower() in _MISSING:
@@ -60,9 +62,10 @@ def vertex(token: str, line: int, column: str = "") -> int:
 
 
 def label(token: str, line: int, column: str = "") -> int:
-    """A vertex whose number is its name; ``column`` as in ``vertex``.
+    """Return a vertex whose number is its name; ``column`` as in ``vertex``.
 
-    ``TextVertex`` for whole numbers in another than their one canonical spelling, too: ``02138`` and ``2138`` are two.
+    Also raises ``TextVertex`` for a whole number that is not in its canonical spelling: ``02138`` and ``2138`` are two
+    vertices.
     """
     if is_whole(token) and not is_label(token):
         why = "is beyond the range of int64"
@@ -78,21 +81,21 @@ def is_whole(token: str) -> bool:
 
 
 def is_number(token: str, decimal_comma: bool = False) -> bool:
-    """Return whether a token reads as a weight, infinite and not-a-number words included."""
+    """Return whether a token reads as a weight, including words for infinity and not-a-number."""
     if decimal_comma:
         token = token.replace(",", ".")
     return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
 
 
 def is_missing(token: str) -> bool:
-    """Return whether a field is empty or a word for that."""
+    """Return whether a field is empty, or a word for a missing value."""
     return token.lower() in _MISSING
 
 
 def weight(
     token: str, line: int, *, integer: bool = False, decimal_comma: bool = False, field: str = "weight"
 ) -> int | float:
-    """A weight: int for whole numbers, float otherwise; +inf where the file says so.
+    """Return a weight: int for whole numbers, else float; +inf if the file says so.
 
     ``integer`` formats take whole numbers only; ``field`` is the word for messages.  Raises InvalidGraph for everything
     that is not a length.
@@ -149,7 +152,7 @@ def words(text: str) -> list[str]:
 
 
 def _quoted_words(text: str, line: int) -> list[str]:
-    """Words between blanks, some of them in double quotes, as R's write.table writes them."""
+    """Split at blanks, with some words in double quotes, as R's write.table writes them."""
     if text.count('"') % 2:
         raise InvalidGraph(f"the quotes do not match ({shown(text)})", line=line)
     found = _QUOTED_WORD.findall(text)

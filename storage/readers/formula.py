@@ -1,8 +1,8 @@
 """Lengths computed from a column: ``1000 - combined_score``, ``1 / weight``, ``-log(probability)``.
 
 The grammar is arithmetic over numbers and one column: ``+ - * /``, parentheses, ``log`` (natural), ``sqrt`` and
-``exp``.  A column is a word, any text in double quotes, or ``$3`` for the third.  Nothing else can be said, so a
-stranger's formula is as harmless as a number.
+``exp``.  A column is a word, any text in double quotes, or ``$3`` for the third.  Nothing else can be expressed, so a
+formula from an untrusted caller is harmless.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest
 
 Floats = npt.NDArray[np.float64]
-#: An operation takes the top of the stack (and the entry below it); a number or None, the column, goes onto it.
+#: A step of evaluation: a text is an operation on the top of the stack (and the entry below); a number is pushed; None
+#: pushes the column.
 Step = str | float | None
 
 _TOKEN: Final = re.compile(
@@ -48,9 +49,9 @@ class Formula:
     """A length as a function of one column.
 
     Attributes:
-        text: as it was written.
+        text: the formula as it was written.
         column: the column's name, or its number from 1 as text.
-        steps: in the order of evaluation.
+        steps: the steps in the order of evaluation.
     """
 
     text: str
@@ -76,7 +77,7 @@ class Formula:
 
 
 def parse_formula(text: str) -> Formula:
-    """Read a formula.  InvalidRequest names the position, from 1, of what is not understood."""
+    """Parse a formula.  Raises InvalidRequest, which names the position of the error, counted from 1."""
     if len(text) > _LONGEST:
         raise InvalidRequest(f"a formula has at most {_LONGEST} characters, this one {len(text)}", field="length_of")
     return _Parser(text).parse()

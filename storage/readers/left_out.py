@@ -1,4 +1,4 @@
-"""What a reader did not use, by name, so that the receipt can say so."""
+"""Records what a reader did not use, by name, for the receipt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from storage.readers.fields import shown
 
-#: Names kept of each kind; a file may invent as many as it likes.
+#: Most names that are kept of each kind, because a file may contain any number of them.
 _KEPT = 20
 
 
@@ -14,7 +14,7 @@ class LeftOut:
     """Collects the names of attributes, columns or elements that a reader passes over."""
 
     def __init__(self, what: str) -> None:
-        """``what`` is the kind in the words of the receipt, as in "attributes of edges"."""
+        """``what`` names the kind in the receipt, as in "attributes of edges"."""
         self._what = what
         self._names: dict[str, None] = {}
         self._more = False

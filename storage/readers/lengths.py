@@ -1,4 +1,4 @@
-"""Which of the named columns or attributes of edges is a length: one rule for tables, GML, GraphML and NetworkX.
+"""Decides which named column or attribute of edges is a length; one rule for tables, GML, GraphML and NetworkX.
 
 Only the name decides.  Columns that say how alike two vertices are (the larger, the closer), or how sure a value is,
 are no lengths, and are never taken for one unless the caller says so.
@@ -25,7 +25,7 @@ WEIGHT_NAMES: Final = (
     "minuten", "stunden", "kilometer", "poids", "longueur", "cout", "duree", "temps", "peso", "distancia", "costo",
     "coste", "duracion", "tiempo",
 )  # fmt: skip
-#: Words that mean a length where a name ends in one: ``Total_Length``, ``travelTime``.
+#: Words that mean a length if a name ends in one of them: ``Total_Length``, ``travelTime``.
 _LENGTHS: Final = (
     "weight", "length", "leng", "len", "distance", "dist", "cost", "duration", "impedance", "weights", "lengths",
     "distances", "costs",
@@ -38,7 +38,8 @@ _UNITS: Final = (
 #: Units of times: a unit of lengths before one of them makes a speed (``max_m_s``, ``km_h``).
 _TIMES: Final = frozenset(_UNITS[_UNITS.index("minute") : _UNITS.index("milliseconds") + 1])
 _TYPES: Final = ("float", "double", "int", "integer", "long", "real", "numeric", "number", "decimal", "in", "of")
-#: Words before ``time`` or a unit that leave it a length; others (departure, end, created) make it a point in time.
+#: Words that may precede ``time`` or a unit in the name of a length; others (departure, end, created) mean a point in
+#: time.
 _KINDS: Final = (
     "travel", "traveling", "travelling", "transfer", "transit", "transport", "free", "flow", "freeflow", "ff",
     "min", "minimum", "max", "maximum", "mean", "avg", "average", "median", "total", "sum", "drive", "driving", "walk",
@@ -46,16 +47,17 @@ _KINDS: Final = (
     "car", "bus", "train", "road", "street", "route", "path", "link", "edge", "arc", "segment", "seg", "track", "shape",
     "congested", "crossing", "elapsed", "wait", "waiting", "network", "estimated", "est", "base",
 )  # fmt: skip
-#: Words before ``length`` that leave it one of the edge; sequences, alignments, reads and names have lengths, too.
+#: Words that may precede ``length`` if it is the length of an edge; sequences, alignments, reads and names have
+#: lengths, too.
 _WAYS: Final = frozenset({
     *_KINDS, "line", "way", "highway", "section", "branch", "bond", "connection", "cable", "wire", "fiber", "fibre",
     "pipe", "pipeline", "duct", "conduit", "channel", "canal", "river", "stream", "reach", "rail", "railway", "trail",
     "graph", "geom", "geometry", "real", "true", "effective", "physical", "great", "circle", "geodesic", "euclidean",
     "manhattan", "haversine", "weighted", "3", "2", "d",
 })  # fmt: skip
-#: What vehicles on a road may weigh and measure at most, in OpenStreetMap.
+#: Names in OpenStreetMap for the largest weight and length of vehicles on a road.
 _LIMITS: Final = frozenset({"maxweight", "maxlength"})
-#: Words that make something else of a length: ``inverse_distance``, ``name_length``, ``log_weight``.
+#: Words with which a name no longer means a length: ``inverse_distance``, ``name_length``, ``log_weight``.
 _OTHERS: Final = frozenset(
     {
         "inverse", "inv", "inverted", "reciprocal", "recip", "log", "log2", "log10", "exp", "neg", "negative", "rank",
@@ -73,7 +75,7 @@ _SIMILAR_WORDS: Final = frozenset(
 )
 _SIMILAR_NAMES: Final = frozenset({"r", "r2", "rsquared"})
 _SURE: Final = frozenset({"pval", "pvals", "pvalue", "pvalues", "qval", "qvalue", "padj", "adjp", "fdr"})
-#: One word that is several: ``totallength``, ``distkm``.
+#: Matches several words written as one: ``totallength``, ``distkm``.
 _GLUED: Final = re.compile(
     rf"(?:{'|'.join(_KINDS)})?(?:{'|'.join(_LENGTHS)})(?:{'|'.join(_UNITS)})?|(?:{'|'.join(_KINDS)})?time"
     rf"(?:{'|'.join(_UNITS)})?"
@@ -83,7 +85,9 @@ FIRST_DATE: Final = 1e8
 
 
 def plain(name: str) -> str:
-    """A name without case, accents, blanks and signs: ``Travel_Time`` is ``traveltime``, ``Durée`` is ``duree``."""
+    """Return a name without case, accents, blanks and signs: ``Travel_Time`` is ``traveltime``, ``Durée`` is
+    ``duree``.
+    """
     folded = name if name.isascii() else unicodedata.normalize("NFKD", name)
     return re.sub(r"[^a-z0-9]", "", folded.lower())
 
@@ -124,23 +128,23 @@ def _ends_in_length(name: str) -> bool:
 
 
 def _is_rate(words: Sequence[str]) -> bool:
-    """Return whether the words say so much a time: ``max_m_s``, ``flow_h``."""
+    """Return whether the words mean a rate, an amount per time: ``max_m_s``, ``flow_h``."""
     speed = any(first in _UNITS and first not in _TIMES and second in _TIMES for first, second in pairwise(words))
     return speed or (words[0] == "flow" and words[-1] in _TIMES)
 
 
 def is_time(name: str) -> bool:
-    """Return whether a name that means a length says time, so that its values may be dates."""
+    """Return whether a name that means a length contains a word for time, so that its values may be dates."""
     return any(word in plain(name) for word in ("time", "zeit", "temps", "tiempo"))
 
 
 def is_moment(name: str) -> bool:
-    """Return whether a name says time and no more: a point in time as well as a duration."""
+    """Return whether a name only means time, so that it may be a point in time as well as a duration."""
     return plain(name) in ("time", "zeit", "temps", "tiempo")
 
 
 def is_similarity(name: str) -> bool:
-    """Return whether a name says that larger values mean closer vertices, or how sure something is (p-values)."""
+    """Return whether a name means a similarity (larger values, closer vertices) or a significance (p-values)."""
     short = plain(name)
     if short.startswith(_SIMILAR) or short.endswith(_SIMILAR) or short in _SIMILAR_NAMES or _is_sure(name):
         return True
@@ -148,7 +152,7 @@ def is_similarity(name: str) -> bool:
 
 
 def is_measure(name: str) -> bool:
-    """Return whether a column of this name is understood: as a length, or as a similarity."""
+    """Return whether a column of this name is recognised as a length or as a similarity."""
     return is_similarity(name) or named_length([name]) is not None
 
 
@@ -175,7 +179,7 @@ def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
 
 
 def length_among(names: Sequence[str], values: Sequence[float]) -> int | None:
-    """The position of the length among attributes of an edge, None where none is named like one.
+    """Return the position of the length among the attributes of an edge; None if none is named like a length.
 
     Raises InvalidRequest where the only candidate is a similarity, or a time that is a date.
     """

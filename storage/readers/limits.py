@@ -1,4 +1,4 @@
-"""What a reader may be asked to take in, checked before anything is allocated."""
+"""Limits on the files that readers accept, checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from storage.errors import InvalidGraph, LimitExceeded
 
-#: Expansion below this is harmless whatever its ratio: a small file of zeros is no bomb.
+#: Up to this size content is harmless whatever the ratio of compression: a small file of zeros is no bomb.
 HARMLESS_BYTES = 16 << 20
-#: A header may declare this many vertices without an arc for each hundred of them.
+#: A header may declare this many vertices even if the file has less than one arc per hundred vertices.
 HARMLESS_VERTICES = 1 << 20
 
 
@@ -18,7 +18,7 @@ class ReadLimits:
 
     Attributes:
         max_bytes: size after decompression.
-        max_ratio: size after decompression over size of the file, once more than 16 MiB have come out.
+        max_ratio: size after decompression divided by the size of the file; applies to content of more than 16 MiB.
         max_vertices: vertices declared or found.
         max_arcs: entries of the file before cleaning.
         max_columns: fields in a row of an edge list or link table; a row of a matrix is bounded by ``max_vertices``.
@@ -78,7 +78,9 @@ class ReadLimits:
 
 
 def check_plausible(n: int, entries: int, line: int | None) -> None:
-    """Refuse a declared vertex count that no content stands behind, before arrays of that length are made."""
+    """Refuse a declared number of vertices for which there is too little content, before arrays of that length are
+    made.
+    """
     if n > max(HARMLESS_VERTICES, 100 * entries):
         raise InvalidGraph(
             f"{n:,} vertices are declared, but only {entries:,} arcs follow", line=line, field="vertices"

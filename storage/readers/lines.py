@@ -1,4 +1,4 @@
-"""Text a line at a time, for formats whose rows differ among each other."""
+"""Reads text line by line, for formats whose rows differ from each other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Text that programs print, or write in formats that are not read, and that would pass for an odd edge list.
+"""Refuses printed output, and formats that are not read, if they would otherwise be read as odd edge lists.
 
-Each rule is about the syntax of most rows, never about single names: a name may hold brackets, colons and arrows.
-Nobody comes here who says ``--format``, so that names of any form can be read.
+Each rule is about the syntax of most rows, never about single names: a name may hold brackets, colons and arrows. The
+rules are skipped with ``--format``, so that names of any form can be read.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from storage.errors import InvalidGraph
 from storage.readers.fields import is_number, is_whole, shown, split
 from storage.readers.tables.sniff import names_ends, separator_of
 
-#: Rows looked at.
+#: Number of rows that are checked.
 _ROWS: Final = 1000
-#: What a row looks like, and what to do about it.  All of them meet lines that are stripped of blanks.
+#: Pattern of a row, what such rows are, and advice.  The patterns are applied to lines stripped of blanks.
 _FORMS: Final = (
     (
         re.compile(r"^\(\s*+[0-9]++\s*+,\s*+[0-9]++\s*+\)\s++\S++$"),
@@ -40,11 +40,11 @@ _FORMS: Final = (
     ),
     (re.compile(r"^\|.*\|$"), "a table of Markdown", "save it as CSV"),
 )
-#: A line that is but drawn, as below the header of a printed table.
+#: A line that consists of drawing signs only, as below the header of a printed table.
 _RULE: Final = re.compile(r"(?=.*-{3})[\s|+:=-]++")
 #: Signs between two vertices.
 _SIGN: Final = re.compile(r"[-=~<>|.:&→←↔⇒⇐⇔—–]{1,4}")
-#: One sign between two ends, in a field before a number: ``A-B 3``.
+#: Two vertices joined by one sign in a field, followed by a number: ``A-B 3``.
 _JOINED: Final = re.compile(r"[^\s:/|~–—-]++(-{1,2}|[:/|~–—])[^\s:/|~–—-]++")
 _TIGHT: Final = re.compile(r"[^\s<>-]++\s?(<?->|=>|→|⇒|↔)\s?\S")
 _OPEN, _CLOSE = "([{", ")]}"
@@ -80,14 +80,14 @@ def _refusal(at: int, line: str, what: str, advice: str) -> InvalidGraph:
 
 
 def _refuse_most(found: list[tuple[int, str, bool]], what: str, advice: str) -> None:
-    """Refuse lines of which more than half are marked, naming the first of those."""
+    """Refuse the lines if more than half of them are marked; the message names the first marked one."""
     marked = [(at, line) for at, line, wrong in found if wrong]
     if 2 * len(marked) > len(found):
         raise _refusal(*marked[0], what, advice)
 
 
 def _rows(body: list[tuple[int, str]]) -> Rows:
-    """The fields of the lines, as the reader of edge lists will separate them; lines with odd quotes are left out."""
+    """Return the fields of the lines as the reader of edge lists separates them, without lines of unbalanced quotes."""
     body = [(at, line.rstrip(" ;,")) for at, line in body]
     if not body:
         return []
@@ -102,7 +102,7 @@ def _rows(body: list[tuple[int, str]]) -> Rows:
 
 
 def _wrapped(line: str) -> bool:
-    """Return whether a bracket that opens a line closes at its end, with a comma within."""
+    """Return whether a line begins with a bracket that closes at its end, with a comma inside."""
     line = line.rstrip(" ,;")
     if line[:1] not in ("(", "[") or "," not in line:
         return False
@@ -115,7 +115,7 @@ def _wrapped(line: str) -> bool:
 
 
 def _refuse_brackets(rows: Rows, lines: dict[int, str]) -> None:
-    """Fields with half a bracket: the separator is not what separates."""
+    """Refuse fields with only one bracket of a pair: the text was split at the wrong separator."""
     odd = [
         (at, lines[at], any(sum(map(field.count, _OPEN)) != sum(map(field.count, _CLOSE)) for field in row))
         for at, row in rows
@@ -124,7 +124,7 @@ def _refuse_brackets(rows: Rows, lines: dict[int, str]) -> None:
 
 
 def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
-    """Arrows, dashes and bars between the fields: Graphviz, printed edges, tables of databases."""
+    """Refuse arrows, dashes and bars between fields: Graphviz, printed edges, tables of databases."""
     signs = [(at, row) for at, row in rows if len(row) > 2 and _SIGN.fullmatch(row[1]) and not _is_entries(row[1:])]
     if 2 * len(signs) > len(rows):
         at, row = signs[0]
@@ -152,7 +152,7 @@ def _is_entries(fields: list[str]) -> bool:
 
 
 def _refuse_dimacs(rows: Rows) -> None:
-    """``e 1 2``: the edges of a DIMACS file (colouring) or of gSpan, whose first lines are missing."""
+    """Refuse rows ``e 1 2``: edges of a DIMACS file (colouring) or of gSpan, whose first lines are missing."""
     words = {row[0] for _, row in rows}
     edges = [(at, row) for at, row in rows if row[0] == "e"]
     if edges and words <= set("cdelnptvx") and all(len(row) > 2 and all(map(is_whole, row[1:])) for _, row in edges):
@@ -162,7 +162,7 @@ def _refuse_dimacs(rows: Rows) -> None:
 
 
 def _refuse_tgf(lines: list[str]) -> None:
-    """Trivial Graph Format: ``id label`` rows, a line ``#``, then arcs between those ids."""
+    """Refuse the Trivial Graph Format: ``id label`` rows, a line ``#``, then arcs between those ids."""
     if "#" not in lines:
         return
     at = lines.index("#")
@@ -180,9 +180,9 @@ def _refuse_tgf(lines: list[str]) -> None:
 
 
 def refuse_triples(lines: list[str]) -> None:
-    """Refuse ``source,relation,target`` between commas or semicolons, where the relation would become a vertex.
+    """Refuse ``source,relation,target`` with commas or semicolons, because the relation would become a vertex.
 
-    Raises InvalidGraph, too, where the second column may be a relation as well as a vertex.
+    Also raises InvalidGraph if the second column may be a relation or a vertex.
     """
     body = [(at, line) for at, line in enumerate(lines, 1) if line and line[0] not in "#%"][:_ROWS]
     if not body or not all("," in line or ";" in line for _, line in body):

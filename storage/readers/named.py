@@ -1,4 +1,4 @@
-"""Graphs whose vertices are named one by one: what the readers of attribute formats and of lists of names share."""
+"""Collects graphs whose vertices are named one by one, for the readers of attribute formats and of lists of names."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _AS_ALL = 2
 
 
 class NamedGraph:
-    """Collects vertices and edges in any order; an edge may stand before its ends.
+    """Collects vertices and edges in any order; an edge may come before its vertices.
 
     Args:
         options: the caller's wishes.
-        listed: every vertex must be declared by ``node``; False: those that occur on edges are vertices, too.
+        listed: whether every vertex must be declared by ``node``; if not, names that occur only on edges are vertices,
+            too.
         default: weight of an edge without one, as in ``EdgeWeights``.
     """
 
@@ -79,7 +80,11 @@ class NamedGraph:
         *,
         directed: bool | None = None,
     ) -> None:
-        """Take an edge; ``attributes`` with their lines, None in formats without weights; ``directed`` None: as all."""
+        """Add an edge.
+
+        ``attributes`` have their lines, and are None in formats without weights; ``directed`` is None if the edge does
+        not say it.
+        """
         self._tails.append(self._code(source, line))
         self._heads.append(self._code(target, line))
         self._one_way.append(_AS_ALL if directed is None else directed)
@@ -90,10 +95,10 @@ class NamedGraph:
             self._weights.add(attributes, line)
 
     def finish(self, directed: bool, *, mirrored: bool = False) -> Parsed:
-        """The arcs.  ``directed`` holds for the edges that do not say it themselves; ``mirrored`` as in ``Parsed``.
+        """Return the arcs.  ``directed`` is for edges that do not say it themselves; ``mirrored`` as in ``Parsed``.
 
         Raises:
-            InvalidGraph: an edge names a vertex that was never declared, two vertices have one label.
+            InvalidGraph: an edge names a vertex that was never declared, or two vertices have the same label.
         """
         self._check_declared()
         labels, rank = order_names(list(self._codes))
@@ -123,10 +128,10 @@ class NamedGraph:
 def with_directions(
     arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: ReadOptions
 ) -> tuple[ArcList, bool, list[str]]:
-    """Return arcs, whether the graph is directed, and notes, from edges that each say whether they are directed.
+    """Return arcs, whether the graph is directed, and notes; each edge says whether it is directed.
 
-    Among directed edges an undirected one becomes two arcs, unless the caller says what all are.  ``directed`` is for
-    graphs without edges.
+    If there are directed edges, an undirected edge becomes two arcs, unless the caller decides for all edges.
+    ``directed`` is for graphs without edges.
     """
     if not len(one_way):
         return arcs, directed, []

@@ -1,4 +1,4 @@
-"""Vertices named by an attribute of theirs (``--labels``) instead of by the id that edges refer to."""
+"""Names vertices by one of their attributes (``--labels``) instead of by the id that edges refer to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class VertexNames:
     def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
         """Add the next vertex: its id, and its attributes with their lines.
 
-        Raises InvalidGraph for a name that is missing or not the only one, InvalidRequest if the first has none.
+        Raises InvalidGraph if a name is missing or occurs twice, InvalidRequest if the first vertex has no such
+        attribute.
         """
         if self._attribute is None:
             return
@@ -63,17 +64,17 @@ class VertexNames:
 
 
 def note_quotes(labels: AnyArray) -> list[str]:
-    """Return a note on names that stand in single quotes, which are kept as part of the names.
+    """Return a note about names in single quotes, which are kept as part of the names.
 
     Args:
-        labels: all names, ascending in the order of code points; nothing is said of numbers.
+        labels: all names, ascending in the order of code points; for numbers there is no note.
 
     Raises:
-        InvalidGraph: a name stands both with and without the quotes, so that one vertex would be two.
+        InvalidGraph: a name occurs both with and without quotes, so that one vertex would become two.
     """
     if labels.dtype.kind in "iu" or not len(labels):
         return []
-    # All names that begin with a quote stand together.
+    # Names that begin with a quote are neighbours in this order.
     first, end = search_text(labels, "'"), search_text(labels, "(")
     quoted = [name for name in map(str, labels[first:end]) if len(name) > 2 and name.endswith("'")]
     for name in quoted:

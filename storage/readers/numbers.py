@@ -1,4 +1,4 @@
-"""Runs of numbers without rows, and matrices written entry after entry."""
+"""Reads numbers that are not arranged in rows, and matrices written entry after entry."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from storage.readers.tables.table import normalise, strip_comments
 
 
 def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "weight") -> AnyArray:
-    """All numbers of a text, separated by blanks and line ends: int64, or float64 if one has a fraction.
+    """Return all numbers of a text, separated by blanks and line ends: as int64, or as float64 if one has a fraction.
 
-    ``what`` is the word for messages; a "vertex" must be whole.  Raises InvalidGraph naming the line of the first that
-    is not a number.
+    ``what`` is the word for messages; a "vertex" must be whole.  Raises InvalidGraph, which names the line of the first
+    word that is not a number.
     """
     if len(data) <= table.FEW_BYTES:
         return _parse_words(data, line, comments, what)
@@ -57,8 +57,8 @@ class MatrixEntries:
     """Turns the entries of a matrix, in the order written, into arcs ``row -> column`` counted from 0.
 
     Attributes:
-        first: for each row the column of its first entry.
-        starts: position at which each row starts; one more, the number of entries, at the end.
+        first: for each row, the column of its first entry.
+        starts: the position at which each row begins; at the end also the number of entries.
         zeros: whether an entry of 0 is an arc of length zero (TSPLIB) or no arc.
         loops: whether an entry on the diagonal is a self loop, or means nothing (TSPLIB).
     """
@@ -71,28 +71,28 @@ class MatrixEntries:
 
     @classmethod
     def full(cls, n: int, *, zeros: bool) -> MatrixEntries:
-        """Row by row, all columns."""
+        """Return the order of a full matrix: row by row, all columns."""
         return cls(np.zeros(n, np.int64), np.arange(n + 1, dtype=np.int64) * n, zeros)
 
     @classmethod
     def upper(cls, n: int, *, diagonal: bool, zeros: bool) -> MatrixEntries:
-        """Row by row, from the diagonal, or right of it, to the last column."""
+        """Return the order of an upper triangle: row by row, with or without the diagonal."""
         first = np.arange(n, dtype=np.int64) + (not diagonal)
         return cls(first, np.concatenate([[0], np.cumsum(n - first)]), zeros)
 
     @classmethod
     def lower(cls, n: int, *, diagonal: bool, zeros: bool) -> MatrixEntries:
-        """Row by row, from the first column to the diagonal, or short of it."""
+        """Return the order of a lower triangle: row by row, with or without the diagonal."""
         lengths = np.arange(n, dtype=np.int64) + diagonal
         return cls(np.zeros(n, np.int64), np.concatenate([[0], np.cumsum(lengths)]), zeros)
 
     @property
     def total(self) -> int:
-        """Entries of the whole matrix."""
+        """The number of entries of the whole matrix."""
         return int(self.starts[-1]) if len(self.starts) else 0
 
     def append_to(self, columns: ArcColumns, values: AnyArray, *, transpose: bool = False) -> None:
-        """Add the next ``values``.  InvalidGraph if there are too many."""
+        """Add the next ``values``.  Raises InvalidGraph if there are too many."""
         if self.at + len(values) > self.total:
             raise InvalidGraph(f"the matrix has {self.total} entries, more follow", field="matrix")
         at = np.arange(self.at, self.at + len(values), dtype=np.int64)

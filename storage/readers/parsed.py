@@ -1,4 +1,4 @@
-"""What passes between ``read_graph`` and the reader of one format."""
+"""The data that ``read_graph`` and the reader of a format exchange."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.readers.limits import ReadLimits
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The caller's wishes, as ``read_graph`` describes them; None: as the format says.  ``told``: the format is one."""
+    """The options of ``read_graph``; None means as the format says.  ``told``: the caller has named the format."""
 
     directed: bool | None = None
     weight: str | None = None
@@ -27,11 +27,11 @@ class ReadOptions:
 
     @property
     def column(self) -> str | None:
-        """The column or attribute that the weight is, or is computed from; None: the format's rules choose."""
+        """The column or attribute from which weights are taken or computed; None: the format's rules decide."""
         return self.weight if self.length_of is None else self.length_of.column
 
     def refuse_weight(self, name: str) -> None:
-        """For formats with at most one weight: a choice makes no sense."""
+        """Refuse the choice of a weight, in formats with at most one."""
         if self.weight is not None:
             raise InvalidRequest(f"{name} files have no weight columns to choose from", field="weight")
 
@@ -42,15 +42,16 @@ class Parsed:
 
     Attributes:
         arcs: the columns; ``build_from`` consumes them.
-        labels: all vertices, ascending, or None: those that occur, the columns then holding labels.
-        base: number that the columns use for the first of ``labels``.
-        directed: what the format declares.
-        mirrored: an undirected file that lists both arcs of each edge; ``read_graph`` checks that it does.
+        labels: all vertices, ascending; None if the vertices are those that occur, and the columns hold labels.
+        base: the number that the columns use for the first of ``labels``.
+        directed: whether the graph is directed, as the format declares.
+        mirrored: whether the file of an undirected graph lists both arcs of each edge; ``read_graph`` checks this.
         entries: rows, list entries or elements read, before cleaning.
-        weight_column: the column or attribute that became the weight, None without weights or where there is but one.
-        length_of: the formula that made the weights of it, as it was written; None without one.
-        first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None: no vertex is.
-        notes: what a person should know about how the file was understood.
+        weight_column: the column or attribute that became the weight; None without weights, or if there is only one.
+        length_of: the formula by which weights were computed, as it was written; None without one.
+        first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None if there are no
+            terminals.
+        notes: remarks for people about how the file was understood.
     """
 
     arcs: ArcList

@@ -1,7 +1,7 @@
-"""A graph file as a stream: decompressed under limits, decoded, with line ends made one.
+"""Reads a graph file as a stream: decompresses it within limits, decodes it, and unifies line ends.
 
-Nothing here knows a graph format.  Text comes in blocks of whole lines, numbered, so that a reader never holds the
-file; what is binary is offered as a local path.
+This module is independent of graph formats.  Text is read in blocks of whole, numbered lines, so that a reader never
+holds the whole file; binary files are provided as a local path.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from storage.readers.spool import temporary_copy
 BLOCK = 2 << 20
 #: Longest line: one vertex of a METIS file with some twenty million neighbours.
 LINE = 256 << 20
-#: Bytes looked at to tell the format.
+#: Bytes that are read to recognise the format.
 HEAD = 64 << 10
-#: Bytes of the first line looked at if it is longer than that: one line may hold the names of all columns.
+#: Bytes of the first line that are read if it is longer than ``HEAD``, because it may hold the names of all columns.
 FIRST_LINE = 1 << 20
-#: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.
+#: Compressed bytes fed to zstd at a time; four bytes may expand to 128 KiB, so this bounds the memory that a bomb
+#: takes.
 _ZSTD_STEP = 1 << 10
 _ZSTD_WINDOW = 1 << 27
-#: The first line of a CSV file that tells Excel what separates.
+#: The first line of a CSV file that names the separator for Excel.
 _SEPARATOR = re.compile(rb"\A\"?sep=([;,|\t])\"?[ ;,|\t]*+(?=\n)", re.IGNORECASE)
 _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
@@ -53,13 +54,15 @@ class Source:
 
     Attributes:
         path: the file.
-        limits: what it may expand to.
-        compression: None, ``gzip`` or ``zstd``, told by content.
+        limits: limits on its expansion.
+        compression: None, ``gzip`` or ``zstd``, recognised by content.
         size: bytes on disk.
     """
 
     def __init__(self, path: str | Path, limits: ReadLimits) -> None:
-        """Look at the file.  NotFound if there is none, InvalidGraph if it is empty or its name promises otherwise."""
+        """Examine the file.  Raises NotFound if there is none, InvalidGraph if it is empty or contradicts its name's
+        ending.
+        """
         self.path = Path(path)
         self.limits = limits
         try:
@@ -79,12 +82,12 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """What the name ends in, lower case, compression aside: ``.gr`` of ``NY.gr.gz``."""
+        """The ending of the name in lower case, without that of the compression: ``.gr`` for ``NY.gr.gz``."""
         path = self.path.with_suffix("") if self.path.suffix.lower() in _SUFFIX else self.path
         return path.suffix.lower()
 
     def content(self) -> Generator[bytes, None, None]:
-        """The decompressed bytes in pieces.
+        """Yield the decompressed bytes in pieces.
 
         Raises InvalidGraph for a damaged or truncated stream, LimitExceeded as soon as a limit is passed.
         """
@@ -129,34 +132,38 @@ class Source:
 
     @cached_property
     def start(self) -> bytes:
-        """The first bytes as they are, for binary marks."""
+        """Return the first bytes undecoded, to recognise binary formats."""
         with contextlib.closing(self.content()) as pieces:
             return next(iter(pieces), b"")[:HEAD]
 
     @cached_property
     def head(self) -> list[str]:
-        """The first lines of the text, at most ``HEAD`` bytes, for telling the format; a cut last line is left out.
+        """Return the first lines of the text, at most ``HEAD`` bytes, to recognise the format; an incomplete last line
+        is left out.
 
-        If it is the only one, it is there as far as ``FIRST_LINE``, and ``head_is_cut`` tells whether it goes on.
+        If it is the only line, its first ``FIRST_LINE`` bytes are returned, and ``head_is_cut`` says whether it
+        continues.
         """
         return self._beginning[0]
 
     @cached_property
     def separator(self) -> str | None:
-        """What the first line ``sep=;`` of spreadsheets says, None without one; no other member shows that line."""
+        """Return the separator in a first line ``sep=;`` of a spreadsheet, None without one; no other method returns
+        that line.
+        """
         with contextlib.closing(_one_line_end(_decode(self._sized(HEAD)))) as pieces:
             found = _SEPARATOR.match(next(pieces, b""))
         return found[1].decode() if found else None
 
     def _text_pieces(self, size: int) -> Generator[bytes, None, None]:
-        """The text with one line end, and an empty line in place of ``sep=;``."""
+        """Yield the text with unified line ends, and an empty line instead of ``sep=;``."""
         with contextlib.closing(_one_line_end(_decode(self._sized(size)))) as pieces:
             yield _SEPARATOR.sub(b"", next(pieces, b""), 1)
             yield from pieces
 
     @property
     def head_is_cut(self) -> bool:
-        """Return whether ``head`` holds but the beginning of a first line of more than ``FIRST_LINE`` bytes."""
+        """Return whether ``head`` has only the beginning of a first line of more than ``FIRST_LINE`` bytes."""
         return self._beginning[1]
 
     @cached_property
@@ -179,12 +186,13 @@ class Source:
         return lines[:-1] if cut or not data else lines, bool(data) and not cut
 
     def blocks(self, size: int | None = None) -> Generator[Block, None, None]:
-        """The text in blocks of whole lines, about ``size`` bytes each: UTF-8 without mark, every line ended by one LF.
+        """Yield the text in blocks of whole lines, about ``size`` bytes each: UTF-8 without byte order mark, lines
+        ended by LF.
 
         Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
         """
         line = 1
-        held: list[bytes] = []  # a line whose end has not come yet; joined once, so that long lines take linear time
+        held: list[bytes] = []  # pieces of an unfinished line; joined only once, so that long lines take linear time
         for piece, last in _flag_last(self._text_pieces(size or BLOCK)):
             if b"\0" in piece:
                 raise _nul(line + piece.count(b"\n", 0, piece.index(b"\0")))
@@ -202,7 +210,7 @@ class Source:
                 raise InvalidGraph(f"a line of more than {LINE >> 20} MiB: this is no text", line=line)
 
     def text(self) -> Iterator[str]:
-        """The text in pieces, for formats whose lines mean nothing and may be as long as the file.
+        """Yield the text in pieces, for formats in which lines mean nothing and may be as long as the file.
 
         Raises InvalidGraph for text that is not valid UTF-8 (or, with its mark, UTF-16).
         """
@@ -216,7 +224,7 @@ class Source:
             raise InvalidGraph(f"not valid UTF-8: {error.reason}") from None
 
     def body(self, skip: int) -> Iterator[Block]:
-        """``blocks`` without the first ``skip`` lines."""
+        """Yield the blocks of ``blocks`` without the first ``skip`` lines."""
         for block in self.blocks():
             if block.line > skip:
                 yield block
@@ -225,11 +233,13 @@ class Source:
                 yield Block(rest, skip + 1)
 
     def pieces(self) -> Iterator[bytes]:
-        """``content`` in pieces of about ``BLOCK`` bytes, however small those are that a compressed file unfolds in."""
+        """Yield ``content`` in pieces of about ``BLOCK`` bytes, however small the pieces of decompression are."""
         return self._sized(BLOCK)
 
     def _sized(self, size: int) -> Generator[bytes, None, None]:
-        """The content in pieces of about ``size``: few, so that carrying a cut line over stays cheap."""
+        """Yield the content in pieces of about ``size`` bytes, so that incomplete lines seldom have to be carried
+        over.
+        """
         held: list[bytes] = []
         length = 0
         for piece in self.content():
@@ -243,7 +253,7 @@ class Source:
 
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:
-        """A path to the decompressed content: the file itself, or a temporary one."""
+        """Context manager: provide a path to the decompressed content, the file itself or a temporary one."""
         if self.compression is None:
             yield self.path
             return
@@ -256,7 +266,9 @@ def _nul(line: int) -> InvalidGraph:
 
 
 def _decode(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """UTF-8 without its mark; UTF-16 is known by its mark.  Other encodings pass: comments may be Latin-1."""
+    """Yield UTF-8 without its mark; decode UTF-16, recognised by its mark.  Other bytes pass, as comments may be
+    Latin-1.
+    """
     first = next(pieces, b"")
     mark = next((m for m in _MARKS if first.startswith(m)), b"")
     first = first[len(mark) :]
@@ -278,7 +290,7 @@ def _decode(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
 
 
 def _one_line_end(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """CR LF and CR become LF, also where a piece ends between the two."""
+    """Replace CR LF and CR by LF, also if a piece ends between the two."""
     held = b""
     for piece in pieces:
         data = held + piece if held else piece

@@ -1,4 +1,4 @@
-"""Temporary files: for what comes through a pipe and must be read more than once, and for unpacked content."""
+"""Temporary files, for input from a pipe that must be read more than once, and for decompressed content."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PIECE = 1 << 20
 
 @contextlib.contextmanager
 def regular_file(path: Path, limits: ReadLimits) -> Iterator[Path]:
-    """``path`` itself, or a temporary file of what comes through the pipe of that name.
+    """Context manager: provide ``path`` itself, or a temporary file with the content of a pipe of that name.
 
     Raises:
         NotFound: there is no such file, or it cannot be read.
         InvalidGraph: it is neither a file nor a pipe.
-        LimitExceeded: more than ``max_bytes`` come through the pipe.
+        LimitExceeded: the pipe has more than ``max_bytes``.
     """
     try:
         mode = path.stat().st_mode
@@ -50,7 +50,7 @@ def _from_pipe(path: Path, limits: ReadLimits) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def temporary_copy(pieces: Iterable[bytes], suffix: str = "") -> Iterator[Path]:
-    """A temporary file that holds ``pieces``.  StorageFailed if it cannot be written."""
+    """Context manager: provide a temporary file with ``pieces``.  Raises StorageFailed if it cannot be written."""
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="apsp-", suffix=suffix))

@@ -10,8 +10,8 @@ from storage.remote.objects import Objects, Stat
 
 #: This object exists once a store is sealed, and names the sealed generation.
 SEAL: Final = "zarr.json"
-#: This object says how far an unfinished solve has come, and in which generation.  A claim with a number has an object
-#: of its own, in the folder below.
+#: This object says how far an unfinished solve has come, and in which generation.  Each claim with a number has its own
+#: object, in the folder below.
 CHECKPOINT: Final = "checkpoint.json"
 _CHECKPOINTS: Final = "checkpoints/"
 #: Matches generations and checkpoints of claims with a number.
@@ -30,7 +30,9 @@ def checkpoint_stat(address: str) -> Stat | None:
 
 
 def checkpoint_name(claim: int) -> str:
-    """Return the checkpoint object of a claim.  Only that claim writes it, so no overtaken claim changes another's."""
+    """Return the name of a claim's checkpoint.  Only that claim writes it, so a claim that was overtaken changes no
+    other's.
+    """
     return f"{_CHECKPOINTS}{claim:020d}.json" if claim else CHECKPOINT
 
 
@@ -53,7 +55,7 @@ def check_address(address: str, *, overwrite: bool) -> Stat | None:
         StorageFailed: the bucket does not exist, or the object store cannot be reached or refuses.
     """
     found = sealed_stat(address)
-    if found is None:  # the reason may be that the bucket does not exist
+    if found is None:  # perhaps because the bucket does not exist
         next(Objects(address).names(), None)
     if found is not None and not overwrite:
         raise Conflict(f"{address} exists already; choose another address or ask for it to be overwritten")
@@ -63,7 +65,7 @@ def check_address(address: str, *, overwrite: bool) -> Stat | None:
 def discard_remote(address: str) -> None:
     """Remove a store, its checkpoint and everything else below ``address``, the seal first.  StorageFailed.
 
-    The caller makes sure that no solve works there: that is not checked.
+    The caller makes sure that no solve uses the address; this function does not check it.
     """
     objects = Objects(address)
     objects.remove([SEAL, CHECKPOINT])

@@ -41,7 +41,7 @@ def is_address(place: object) -> bool:
 
 @dataclass(frozen=True)
 class Stat:
-    """What is known of an object: bytes, entity tag, seconds since the epoch of its last change."""
+    """Size of an object in bytes, its entity tag, and its last change in seconds since the epoch."""
 
     size: int
     tag: str | None
@@ -55,7 +55,7 @@ class Objects:
         address: ``s3://BUCKET/PREFIX``; the bucket must exist.
 
     Raises:
-        InvalidRequest: the address is none, or the client library is not installed.
+        InvalidRequest: the address is malformed, or the client library is not installed.
     """
 
     def __init__(self, address: str) -> None:
@@ -178,7 +178,7 @@ class Objects:
         try:
             put()
         except (AlreadyExistsError, PreconditionError):
-            # The client may have repeated our own request after its answer was lost.
+            # The client library may have repeated this very request after the answer was lost.
             if self.stat(name) is None or self.read(name) != data:
                 raise Conflict(f"{self.address}/{name} exists already, or was changed meanwhile") from None
         except Exception as error:

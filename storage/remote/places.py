@@ -1,4 +1,4 @@
-"""Where a store goes: a folder, or an address in an object store and the folder in which it is worked on."""
+"""Decides where a store is written: to a folder, or to an address in an object store, with a working folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.remote.objects import is_address
 
 
 def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:
-    """Check where the store goes; returns the path to solve into, and the address to send the store to or None.
+    """Check the place of a store; return the path to solve into, and the address to send the store to, or None.
 
     Args:
         out: the argument of ``--out``: a folder or an ``s3://`` address.
@@ -23,7 +23,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
     Raises:
         Conflict: there is a store, or a checkpoint, that may not be replaced.
-        InvalidRequest: ``--work`` for a store that goes to a folder.
+        InvalidRequest: ``--work`` was given for a store in a folder.
         NotFound: the folder of ``--out`` or ``--work`` does not exist.
     """
     if not is_address(out):
@@ -49,7 +49,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
 
 def _working_path(address: str, work: Path | None) -> Path:
-    """Return a separate path for each address, the same at every call, so that its checkpoint is found again."""
+    """Return a path that depends on the address alone, so that a later call finds its checkpoint again."""
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")
     base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"

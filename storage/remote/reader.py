@@ -1,4 +1,4 @@
-"""Reading a sealed store from an object store: whole tiles, verified once and kept in memory while they are used."""
+"""Reads a sealed store from an object store: tiles are fetched whole, verified once, and cached in memory."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from storage.remote.objects import Objects, each
 if TYPE_CHECKING:
     from zarr.storage import MemoryStore
 
-#: Most bytes of tiles that one process keeps, all stores together.
+#: Most bytes of tiles that a process caches, over all stores.
 KEPT_BYTES: Final = 256 << 20
 #: Seconds after which a thread checks again whether a store is still the one that was opened.
 _CURRENT_SECONDS: Final = 2.0
 
 
 class RemoteFolder:
-    """The sealed generation of a store in an object store; ``storage.matrix.tiles.StoreFolder`` is the one on a disk.
+    """The sealed generation of a store in an object store; the counterpart of ``storage.matrix.tiles.StoreFolder``.
 
     Attributes:
-        path: its address, for messages; modified: seconds since the epoch at which it was sealed.
+        path: its address, for messages; modified: when it was sealed, in seconds since the epoch.
     """
 
     def __init__(self, address: str) -> None:
@@ -109,7 +109,7 @@ class RemoteFolder:
     def _ask(self) -> bool:
         try:
             found = self._objects.stat(SEAL)
-        except StorageFailed:  # the state is unknown, so the last answer stays
+        except StorageFailed:  # the present state is unknown, so the last answer is kept
             return self._is_current
         self._is_current = found is not None and found.tag == self._tag
         return self._is_current
@@ -155,7 +155,7 @@ class Kept:
 KEPT: Final = Kept(KEPT_BYTES)
 
 
-#: Numbers identify readers in ``KEPT``; ``id()`` would not do, because an address in memory is used again.
+#: Numbers that identify readers in ``KEPT``; not ``id()``, because a later object may get the same id.
 _numbers = itertools.count()
 
 
@@ -196,12 +196,12 @@ class RemoteTiles(TileReader):
         return picked
 
     def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
-        """Return one entry of a tile that is cached, else None; Args: those of the base class."""
+        """Return one entry if its tile is cached, else None; Args: those of the base class."""
         found = KEPT.get((self._number, i, j))
         return None if found is None else bytes(found[offset, column].tobytes())
 
     def whole(self, i: int, j: int) -> Array:
-        """As in the base class; the array stays valid."""
+        """Return a tile as the base class does; this array stays valid."""
         key = (self._number, i, j)
         found = KEPT.get(key)
         if found is None:

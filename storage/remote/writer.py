@@ -1,10 +1,10 @@
 """Matrix stores in an object store: written from a working folder on a local disk, sealed by one conditional put.
 
 Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
-the sealed one.  A generation is a complete store as on a disk.  Only its own solve writes it, so a solve that was given
-up but still runs does no harm.  ``zarr.json`` is put last, where there is none, or in place of the one that was there
-when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed; where claims
-have numbers, each has a checkpoint of its own, and that of the highest number counts.
+the sealed one.  A generation is a complete store as on a disk.  Only its own solve writes to it, so a solve that was
+given up but still runs does no harm.  ``zarr.json`` is put last, where there is none, or in place of the one that was
+there when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed; where
+claims have numbers, each has a checkpoint of its own, and that of the highest number counts.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from storage.remote.objects import Objects, Stat, each
 
 log = logging.getLogger(__name__)
 
-#: Sending checkpoints takes at most one part in this many of the time.
+#: Sending checkpoints takes at most 1 / _SHARE of the time.
 _SHARE: Final = 10
-#: How often a tile is read again that was replaced while it was read.
+#: Most attempts to read a tile, which may be replaced while it is read.
 _ATTEMPTS: Final = 10
 
 
@@ -43,7 +43,7 @@ class RemoteMatrix(WorkingMatrix):
     """A working copy on a local disk whose checkpoints and sealed store go to an object store.
 
     A thread sends commits while the solve continues: tiles first, then ``checkpoint.json``.  Tiles that have changed
-    since the commit may be sent too, which any record allows (see ``engine.streaming``).
+    since the commit may be sent, too: a tile may always be more advanced than its record.
     """
 
     def __init__(
@@ -89,10 +89,11 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.start()
 
     def _commit_lowered(self, record: Mapping[str, Any]) -> None:
-        """As in the base class, after removing the checkpoint that this process sent: lower tiles may be sent soon.
+        """Remove the checkpoint that this process sent, then do as the base class: less advanced tiles may be sent
+        soon.
 
-        Checkpoints of earlier processes stay: they name other generations, which no process overwrites.  If the object
-        store refuses, the record is not lowered yet, and no tile is written.
+        Checkpoints of earlier processes remain, because they name other generations, which no process overwrites.  If
+        the object store refuses, the record is not lowered, and no tile is written.
         """
         with self._record_lock:
             if self._sender is not None:
@@ -102,7 +103,7 @@ class RemoteMatrix(WorkingMatrix):
             super()._commit_lowered(record)
 
     def leave(self) -> None:
-        """As in the base class, after sending the last commit."""
+        """Send the last commit, then do as the base class."""
         if self._open and self._place.record is not None:
             self._wait_for_sender()
             if self._behind:
@@ -110,7 +111,7 @@ class RemoteMatrix(WorkingMatrix):
         super().leave()
 
     def abort(self) -> None:
-        """As in the base class; removes from the object store, too, what was sent."""
+        """Do as the base class, and remove from the object store what was sent."""
         if self._open:
             self._wait_for_sender()
             self._objects.remove([self._checkpoint])
@@ -150,7 +151,9 @@ class RemoteMatrix(WorkingMatrix):
             self._objects.replace(SEAL, pointer, str(self._before.tag))
 
     def _tidy(self) -> None:
-        """Remove checkpoints and other generations, but none of a later claim; what cannot be removed does no harm."""
+        """Remove checkpoints and other generations, except those of later claims; objects that cannot be removed do no
+        harm.
+        """
         try:
             own = f"{self.generation}/"
             others = (name for name in self._objects.names() if name != SEAL and not name.startswith(own))
@@ -181,7 +184,7 @@ class RemoteMatrix(WorkingMatrix):
         each(lambda tile: self._send_tile(*tile), np.argwhere(self._unsent).tolist())
 
     def _send_tile(self, i: int, j: int) -> None:
-        self._unsent[i, j] = False  # a thread that writes the tile from now on marks it again
+        self._unsent[i, j] = False  # set before reading: if a thread writes the tile after this, it marks it again
         try:
             data = _read_whole(Path(f"{self._tiles}/{i}/{j}"))
             self._objects.write(f"{self.generation}/{DISTANCES}/c/{i}/{j}", data)
@@ -196,9 +199,9 @@ def _says_nothing(record: Mapping[str, Any]) -> bool:
 
 
 def _read_whole(path: Path) -> bytes:
-    """Read a tile file whose checksum is right.
+    """Read a tile file until its checksum is right.
 
-    It is read again if not, because the file of a replaced tile is overwritten (``storage.matrix.file_pool``).
+    Reading is repeated because the file of a replaced tile may be overwritten meanwhile (``storage.matrix.file_pool``).
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -212,13 +215,13 @@ def _read_whole(path: Path) -> bytes:
 
 
 def fetch_checkpoint(target: Path, address: str) -> bool:
-    """Copy the checkpoint at ``address`` to the working folder of ``target``; returns whether there is one to resume.
+    """Copy the checkpoint at ``address`` to the working folder of ``target``; return whether there is one to resume.
 
     A checkpoint on this machine is kept if it is the same, or if the object store has none: then no other machine has
     worked on it.
 
     Raises:
-        Conflict: a process of this machine works there.
+        Conflict: a process on this machine works in that folder.
         StorageFailed: the object store or the file system refused, or the checkpoint is damaged.
     """
     objects = Objects(address)
@@ -234,10 +237,11 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
 
 
 def _bring(objects: Objects, checkpoint: str, found: Stat, target: Path) -> None:
-    """Make the checkpoint of this name that of ``target``, unless it is already.
+    """Copy the checkpoint of this name to ``target``, unless it is there already.
 
-    Raises NotFound if the object is not the ``found`` one any more: its solve may have lowered the record and then
-    overwritten tiles.  This is checked before the record is placed, so that a kill leaves no record over such tiles.
+    Raises NotFound if the object has changed since it was ``found``: its solve may have lowered the record and then
+    overwritten tiles.  This is checked before the record is written, so that a kill leaves no record that claims more
+    than the tiles contain.
     """
     try:
         document = json.loads(objects.read(checkpoint))

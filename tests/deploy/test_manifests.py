@@ -106,31 +106,46 @@ def documents(path: Path) -> list[dict[str, Any]]:
 def rendered(folder: Path) -> list[dict[str, Any]]:
     """What kustomize makes of a folder, as far as ours go: resources, namespace, labels, images, JSON patches."""
     (config,) = documents(folder / "kustomization.yaml")
-    assert set(config) <= {"apiVersion", "kind", "namespace", "labels", "resources", "images", "patches"}
+    keys = {"apiVersion", "kind", "namespace", "labels", "resources", "components", "images", "patches"}
+    assert set(config) <= keys
+    assert (config["kind"] == "Component") == (config["apiVersion"] == "kustomize.config.k8s.io/v1alpha1")
     found = []
-    for name in config["resources"]:
+    for name in config.get("resources", []):
         place = (folder / name).resolve()
         assert place.exists(), name
         found += rendered(place) if place.is_dir() else copy.deepcopy(documents(place))
+    changed(found, config)
+    for name in config.get("components", []):
+        (component,) = documents(folder / name / "kustomization.yaml")
+        assert component["kind"] == "Component"
+        found += [d for part in component.get("resources", []) for d in documents(folder / name / part)]
+        changed(found, component)
     for document in found:
-        document["metadata"]["namespace"] = config["namespace"]
+        if document["kind"] != "Namespace":
+            document["metadata"]["namespace"] = config["namespace"]
+    return found
+
+
+def changed(found: list[dict[str, Any]], config: dict[str, Any]) -> None:
+    """Images and patches of a kustomization or a component."""
     images = {image["name"]: f"{image['newName']}:{image['newTag']}" for image in config.get("images", [])}
     for container in containers(found):
-        container["image"] = images.get(container["image"], container["image"])
+        container["image"] = images.get(container["image"].partition(":")[0], container["image"])
     for patch in config.get("patches", []):
         (target,) = (d for d in found if all(d.get(k, d["metadata"].get(k)) == v for k, v in patch["target"].items()))
         for step in yaml.safe_load(patch["patch"]):
             apply(target, step)
-    return found
 
 
 def apply(target: Any, step: dict[str, Any]) -> None:
-    """One operation of a JSON patch (RFC 6902): add to the end of a list, or replace what is there."""
-    *path, last = step["path"].removeprefix("/").split("/")
+    """One operation of a JSON patch (RFC 6902): add to the end of a list, replace or remove what is there."""
+    *path, last = (part.replace("~1", "/") for part in step["path"].removeprefix("/").split("/"))
     for part in path:
         target = target[int(part)] if isinstance(target, list) else target[part]
     if step["op"] == "add" and last == "-":
         target.append(step["value"])
+    elif step["op"] == "remove":
+        del target[last]
     else:
         assert step["op"] == "replace", step
         key = int(last) if isinstance(target, list) else last
@@ -147,26 +162,25 @@ def by_kind(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [document for document in found if document["kind"] == kind]
 
 
-@pytest.mark.parametrize("overlay", ["shared", "s3"])
+@pytest.mark.parametrize("overlay", ["shared", "s3", "cpu"])
 def test_manifests_follow_the_schemas_of_kubernetes(overlay):
     found = rendered(KUBERNETES / overlay)
     kinds = {document["kind"] for document in found}
-    assert {"Deployment", "StatefulSet", "Service", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor"} <= kinds
+    assert {"Namespace", "Deployment", "StatefulSet", "Service", "PodDisruptionBudget", "NetworkPolicy"} <= kinds
     names = [(document["kind"], document["metadata"]["name"]) for document in found]
     assert len(names) == len(set(names))
-    for document in found:
-        if document["kind"] != "ServiceMonitor":  # not Kubernetes' own
-            kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+    for document in found:  # all are Kubernetes' own: they can be applied to any cluster
+        kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
 def test_a_planted_error_is_found():
-    document = rendered(KUBERNETES / "shared")[0]
+    document = by_kind(rendered(KUBERNETES / "shared"), "Deployment")[0]
     document["spec"]["replica"] = 2
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
-@pytest.mark.parametrize("overlay", ["shared", "s3"])
+@pytest.mark.parametrize("overlay", ["shared", "s3", "cpu"])
 def test_manifests_agree_with_each_other(overlay):
     found = rendered(KUBERNETES / overlay)
     pods = {d["metadata"]["name"]: d["spec"]["template"] for d in found if "template" in d.get("spec", {})}
@@ -177,7 +191,7 @@ def test_manifests_agree_with_each_other(overlay):
     selectors += [d["spec"]["podSelector"]["matchLabels"] for d in by_kind(found, "NetworkPolicy")]
     for selector in selectors:
         assert any(selector.items() <= each.items() for each in labels), selector
-    (monitor,) = by_kind(found, "ServiceMonitor")
+    (monitor,) = documents(KUBERNETES / "components" / "monitoring" / "monitor.yaml")
     chosen = [d for d in by_kind(found, "Service")
               if monitor["spec"]["selector"]["matchLabels"].items() <= d["metadata"]["labels"].items()]  # fmt: skip
     assert [port["name"] for port in chosen[0]["spec"]["ports"]] == ["http", monitor["spec"]["endpoints"][0]["port"]]
@@ -190,11 +204,19 @@ def test_manifests_agree_with_each_other(overlay):
         assert spec["securityContext"]["runAsNonRoot"]
         assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
     runner = pods["apsp-runner"]["spec"]["containers"][0]
-    assert runner["resources"]["limits"]["nvidia.com/gpu"] == "1", "a pod, a runner, a GPU"
+    environment = {v["name"]: v.get("value") for v in runner["env"]}
+    if overlay == "cpu":
+        assert "nvidia.com/gpu" not in runner["resources"]["limits"]
+        assert "tolerations" not in pods["apsp-runner"]["spec"]
+        assert {c["image"] for c in containers(found)} == {"registry.example/apsp:0.1.0-cpu"}
+        assert environment["APSP_RUNNERS"] == "cpu"
+    else:
+        assert runner["resources"]["limits"]["nvidia.com/gpu"] == "1", "a pod, a runner, a GPU"
+        assert (runner["image"][-5:], environment["APSP_RUNNERS"]) == ("-cuda", "cuda0")
     claims = [d["metadata"]["name"] for d in by_kind(found, "PersistentVolumeClaim")]
-    assert claims == (["apsp-data"] if overlay == "shared" else [])
+    assert claims == ([] if overlay == "s3" else ["apsp-data"])
     urls = [v for c in containers(found) for v in c["env"] if v["name"] == "APSP_STORE_URL"]
-    assert len(urls) == (0 if overlay == "shared" else 2)
+    assert len(urls) == (2 if overlay == "s3" else 0)
 
 
 def expressions() -> list[str]:
@@ -250,8 +272,65 @@ def test_the_bill_of_materials_describes_the_environment_that_makes_it():
 
 
 def test_the_service_monitor_asks_for_what_there_is():
-    (monitor,) = by_kind(rendered(KUBERNETES / "shared"), "ServiceMonitor")
+    assert documents(KUBERNETES / "components" / "monitoring" / "kustomization.yaml")[0]["resources"] == [
+        "monitor.yaml"
+    ]
+    (monitor,) = documents(KUBERNETES / "components" / "monitoring" / "monitor.yaml")
     assert set(monitor["spec"]) == {"selector", "endpoints"}
     (endpoint,) = monitor["spec"]["endpoints"]
     assert re.fullmatch(r"[0-9]+s", endpoint["interval"])
     assert endpoint["path"] == "/metrics"
+
+
+def test_pods_are_admitted_where_the_namespace_restricts_them():
+    """What the level *restricted* of the Pod Security Standards asks for."""
+    found = rendered(KUBERNETES / "shared")
+    (namespace,) = by_kind(found, "Namespace")
+    assert namespace["metadata"]["name"] == "apsp"
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for pod in (d["spec"]["template"]["spec"] for d in found if "template" in d.get("spec", {})):
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        assert all(set(v) - {"name"} <= {"emptyDir", "ephemeral", "persistentVolumeClaim"} for v in pod["volumes"])
+        for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert not any("hostPort" in port for port in container.get("ports", []))
+
+
+def test_examples_of_ways_in_lead_to_the_service():
+    (service,) = (d for d in by_kind(rendered(KUBERNETES / "shared"), "Service") if d["metadata"]["name"] == "apsp")
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    (ingress,) = documents(KUBERNETES / "examples" / "ingress.yaml")
+    kubernetes_validate.validate(ingress, KUBERNETES_VERSION, strict=True)
+    backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    assert (backend["name"], backend["port"]["name"] in ports) == ("apsp", True)
+    (route,) = documents(KUBERNETES / "examples" / "httproute.yaml")
+    assert (route["apiVersion"], route["kind"]) == ("gateway.networking.k8s.io/v1", "HTTPRoute")
+    (backend,) = route["spec"]["rules"][0]["backendRefs"]
+    assert backend == {"name": "apsp", "port": ports["http"]}
+    assert ingress["metadata"]["namespace"] == route["metadata"]["namespace"] == "apsp"
+
+
+def unit() -> dict[str, list[str]]:
+    """The directives of the systemd unit."""
+    lines = (ROOT / "deploy" / "apsp.service").read_text().splitlines()
+    found: dict[str, list[str]] = {}
+    for name, value in (line.split("=", 1) for line in lines if re.match(r"[A-Z]\w+=", line)):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def test_the_unit_takes_away_what_the_service_does_not_need():
+    found = unit()
+    for name in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables",
+                 "ProtectKernelLogs", "ProtectControlGroups", "ProtectClock", "RestrictNamespaces", "RestrictRealtime",
+                 "RestrictSUIDSGID", "LockPersonality"):  # fmt: skip
+        assert found[name] == ["true"], name
+    assert found["ProtectSystem"] == ["strict"]
+    assert found["CapabilityBoundingSet"] == [""]
+    assert "AF_INET" in found["RestrictAddressFamilies"][0].split()
+    assert "MemoryDenyWriteExecute" not in found, "kernels are compiled"
+    account = (ROOT / "deploy" / "apsp.sysusers").read_text().splitlines()[-1].split()
+    assert account[:2] == ["u", found["User"][0]]

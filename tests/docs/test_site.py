@@ -101,3 +101,14 @@ def test_pictures_say_what_they_show(site):
     for page in site.rglob("*.html"):
         for image in re.findall(r"<img[^>]*>", page.read_text(encoding="utf-8")):
             assert re.search(r'alt="[^"]{10,}"', image), f"{page}: {image}"
+
+
+def test_pages_are_named_by_links():
+    """Names of pages are no code: they lead there."""
+    named = re.compile(r"(?<!\[)`(?:docs/)?[a-z0-9/-]+\.md`(?!\])")
+    for page in pages():
+        text = re.sub(r"^[ ]*```.*?^[ ]*```[ ]*$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        found = [
+            name for name in named.findall(text) if (ROOT / "docs" / name.strip("`").removeprefix("docs/")).exists()
+        ]
+        assert found == [], page

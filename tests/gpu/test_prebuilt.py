@@ -19,7 +19,7 @@ from engine.devices.cuda.launch import Launcher, blank
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import announcing
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 INT32 = ARITHMETICS["int32", False]
 NAMES = ("single32", "relax", "pack", "tell")
 

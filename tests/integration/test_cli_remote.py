@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -68,7 +69,13 @@ def test_every_command_and_its_json(live, solved, tmp_path):
     assert json.loads(apsp(live, "wait", solved, "--json")[0])["summary"]["pairs"] == 945_756
     assert json.loads(apsp(live, "cancel", solved, "--json")[0])["id"] == solved
     assert solved in [job["id"] for job in json.loads(apsp(live, "jobs", "--json")[0])["jobs"]]
-    assert re.search(rf"^{solved}  successful  100 %  .* roads$", apsp(live, "jobs", "--limit", 100)[0], re.MULTILINE)
+    line = rf"^{solved[-8:]}  successful  +100 %  +973 x 973  \S+  .* s  20\d\d-\d\d-\d\d .*  roads$"
+    assert re.search(line, apsp(live, "jobs", "--limit", 100)[0], re.MULTILINE)
+    graphs = apsp(live, "graphs")[0]
+    assert re.search(r"^[0-9a-f]{32} +973 +1,624  .*  roads$", graphs, re.MULTILINE), graphs
+    assert 973 in [graph["n"] for graph in json.loads(apsp(live, "graphs", "--json")[0])["graphs"]]
+    assert "attempt 1 begins" in apsp(live, "log", solved)[0]
+    assert "attempt 1 begins" in json.loads(apsp(live, "log", solved, "--json")[0])["log"]
     again = json.loads(apsp(live, "submit", ROADS, "--json")[0])
     assert again["id"] == solved, "the same graph with the same options is answered with what is there"
     store = tmp_path / "roads.zarr"
@@ -77,7 +84,10 @@ def test_every_command_and_its_json(live, solved, tmp_path):
     verify_matrix(store)
 
 
-@pytest.mark.parametrize("words", [("distance", U, V), ("path", U, V), ("row", U), ("summary",)])
+@pytest.mark.parametrize(
+    "words",
+    [("distance", U, V), ("path", U, V), ("row", U), ("nearest", U, 7), ("within", U, 600.5), ("summary",)],
+)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_question_has_the_same_answer_here_and_there(live, solved, words, form, tmp_path_factory):
     store = tmp_path_factory.getbasetemp() / "same.zarr"
@@ -106,6 +116,11 @@ def test_sources_targets_and_options_are_sent(live):
     ("words", "code", "said"),
     [
         (("status", "nothing"), 2, "there is no job 'nothing'"),
+        (("status", "ffffffff"), 2, "begins or ends with 'ffffffff'"),
+        (("delete", "JOB", "--limit", 3), 2, "--limit"),
+        (("resume", "JOB"), 2, "is successful"),
+        (("query", "JOB", "within", U, "far"), 2, "'far'"),
+        (("query", "JOB", "nearest", U, "-1"), 2, "'-1'"),
         (("submit", "nowhere.csv"), 2, "nowhere.csv"),
         (("submit", ROADS, "--memory", "1"), 3, "memory"),
         (("submit", ROADS, "--sources", "7"), 2, "7"),
@@ -161,6 +176,36 @@ def test_a_job_that_fails_and_one_that_takes_too_long(live, idle, tmp_path):
     assert apsp(idle, "cancel", job)[0] == f"{job}: dismissed\n"
     assert "was cancelled" in apsp(idle, "wait", job, code=1)[1]
     assert json.loads(apsp(idle, "wait", job, "--json", code=1)[0])["state"] == "dismissed"
+
+
+def test_a_part_of_an_id_is_enough_and_lists_have_pages(idle):
+    jobs = [apsp(idle, "submit", ROADS, "--cutoff", 100 + i)[0].strip() for i in range(3)]
+    assert json.loads(apsp(idle, "status", jobs[0][-8:], "--json")[0])["id"] == jobs[0]
+    assert "accepted" in apsp(idle, "status", jobs[1][:-1])[0]
+    several = apsp(idle, "cancel", jobs[0][:6], code=2)[1]
+    assert f"jobs have ids that begin or end with {jobs[0][:6]!r}" in several
+    out, err = apsp(idle, "jobs", "--limit", 2, "--state", "accepted")
+    assert [line.split()[0] for line in out.splitlines()] == ["job", jobs[2][-8:], jobs[1][-8:]]
+    assert "note: older ones: apsp jobs --state accepted --limit 2 --page 2" in err
+    second = json.loads(apsp(idle, "jobs", "--limit", 2, "--page", 2, "--state", "accepted", "--json")[0])
+    assert second["jobs"][0]["id"] == jobs[0]
+    assert apsp(idle, "cancel", jobs[0][-8:])[0] == f"{jobs[0]}: dismissed\n"
+    assert "no checkpoint" in apsp(idle, "resume", jobs[0][-8:], code=2)[1]
+    assert "cancel it" in apsp(idle, "delete", jobs[1], code=2)[1]
+    assert apsp(idle, "delete", jobs[0][-8:])[0] == f"{jobs[0]}: deleted\n"
+    assert "deleted" in apsp(idle, "status", jobs[0], code=2)[1]
+    assert apsp(idle, "log", jobs[1])[0] == ""
+    assert "note: older ones: apsp graphs" not in apsp(idle, "graphs", "--limit", 1)[1]
+
+
+def test_a_service_that_is_down_is_told_soon(live):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # it does not listen
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        began = time.monotonic()
+        err = apsp(live, "jobs", "--server", address, code=1)[1]
+    assert f"no answer from {address}" in err
+    assert time.monotonic() - began < 20, "as patient as an upload"
 
 
 def test_nobody_there_and_no_key(live, capsys, monkeypatch):

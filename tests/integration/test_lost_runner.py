@@ -103,6 +103,7 @@ def test_a_lost_runners_job_goes_on_from_its_checkpoint(bench: Bench):
     assert (done.state, done.attempt, done.plan["tier"]) == ("successful", 3, "store"), done
     assert [(lost["attempt"], lost["reason"]) for lost in done.history] == [(n, "the runner died") for n in (1, 2)]
     assert {path.name for path in store.parent.iterdir()} == {"matrix.zarr", "log.txt"}
+    assert "goes on from its checkpoint" in (store.parent / "log.txt").read_text()
     verify_matrix(bench.settings.store(job.id))
     with open_matrix(bench.settings.store(job.id)) as matrix:
         np.testing.assert_array_equal(matrix.rows(range(N)), distances)

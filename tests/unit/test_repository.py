@@ -1,6 +1,7 @@
 """The repository holds what it promises: documents, locks, packages, import rules."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -115,13 +116,54 @@ def test_scripts_are_executable(script):
     assert (ROOT / script).stat().st_mode & 0o111 == 0o111
 
 
+NAMES = ("setup", "demo", "test", "gpu-tests", "check", "kernels", "docs", "lock")
+
+
 def test_the_script_says_what_it_can_do_and_refuses_the_rest():
     said = subprocess.run([sys.executable, ROOT / "dev", "--help"], capture_output=True, text=True, check=True)
-    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "kernels", "docs", "lock"))
+    assert all(f"./dev {name}" in said.stdout for name in NAMES)
     wrong = subprocess.run([sys.executable, ROOT / "dev", "frobnicate"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
     assert "frobnicate" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+def script_whose_commands_are_noted(monkeypatch, status=0):
+    script, calls = SourceFileLoader("dev", str(ROOT / "dev")), list[list[str]]()
+    dev = module_from_spec(spec_from_loader("dev", script))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    script.exec_module(dev)
+    monkeypatch.setattr(dev, "setup", lambda: None)
+    ended = subprocess.CompletedProcess([], status)
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: calls.append(words) or ended)
+    return dev, calls
+
+
+def test_gpu_tests_wait_for_no_compiler_and_lose_no_failure(monkeypatch, tmp_path):
+    dev, calls = script_whose_commands_are_noted(monkeypatch)
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    assert dev.gpu_tests(["-k", "stream"]) == 0
+    looked, warmed, words = calls
+    assert looked[1:] == ["-c", dev.NO_GPU]
+    assert warmed == [dev.BIN / "apsp", "warm", "--device", "cuda"]
+    assert words[words.index("--told") + 1] == str(tmp_path / "build" / "gpu-tests")
+    assert words[-3:] == ["-k", "stream", "tests/gpu"]
+    pytest_itself = pytest.Config.fromdictargs({}, words[3:])  # takes them all
+    assert (pytest_itself.option.markexpr, pytest_itself.option.keyword) == ("gpu", "stream")
+
+
+def test_where_there_is_no_gpu_nothing_is_skipped_in_silence(monkeypatch, tmp_path):
+    (tmp_path / "cupy.py").write_text("import a_part_that_is_not_there\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    dev, calls = script_whose_commands_are_noted(monkeypatch, status=1)
+    with pytest.raises(SystemExit, match="would all be skipped"):
+        dev.gpu_tests([])
+    assert len(calls) == 1
+    monkeypatch.undo()
+    command = [sys.executable, "-c", dev.NO_GPU]
+    looked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert looked.returncode == 1
+    assert "a_part_that_is_not_there" in looked.stderr
 
 
 @pytest.mark.parametrize(
@@ -137,12 +179,7 @@ def test_the_script_says_what_it_can_do_and_refuses_the_rest():
     ],
 )
 def test_campaigns_run_only_when_they_are_asked_for(monkeypatch, arguments, marks):
-    script, calls = SourceFileLoader("dev", str(ROOT / "dev")), list[list[str]]()
-    dev = module_from_spec(spec_from_loader("dev", script))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    script.exec_module(dev)
-    monkeypatch.setattr(dev, "setup", lambda: None)
-    monkeypatch.setattr(subprocess, "run", lambda words, **_: calls.append(words) or subprocess.CompletedProcess([], 0))
+    dev, calls = script_whose_commands_are_noted(monkeypatch)
     assert dev.test(arguments) == 0
     given = calls[0][3:]  # after python -m pytest
     found = given[given.index("-m") + 1] if "-m" in given else None

@@ -1,7 +1,7 @@
-"""The arcs of a graph in the form that the CPU's searches walk: renumbered, in both directions, weights converted.
+"""Prepares the arcs of a graph for searches on the CPU: vertices renumbered, arcs in both directions, weights
+converted.
 
-What depends on the graph alone (a vertex order that suits searches, weights in the form that the kernels take) is
-prepared once per ``Arcs`` object and kept as long as that object lives.
+This depends on the graph alone, so it is done once per ``Arcs`` object and kept as long as that object lives.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from engine.model.dtypes import WORK_TYPES
 
 Indices = npt.NDArray[np.int64]
 
-#: int64 value of a vertex that no path has reached yet; the sums of a search stay far below it.
+#: Distance, as int64, of a vertex that no path has reached yet; the sums of a search stay far below it.
 FAR: Final = 2**62
-#: With more arcs a vertex than this, no order of the vertices keeps neighbours near each other, and none is looked for.
-#: Meshes have up to 27.
+#: With more arcs per vertex than this, no order of the vertices keeps neighbours near each other, so the vertices are
+#: not renumbered.  Meshes have up to 27 arcs per vertex.
 DENSE: Final = 32
 #: Up to this many neighbours are sorted by insertion.
 FEW_SORTED: Final = 24
@@ -34,7 +34,7 @@ FEW_SORTED: Final = 24
 
 @dataclass(frozen=True)
 class PreparedArcs:
-    """The arcs of a graph with renumbered vertices, in the form that the kernels walk.
+    """The arcs of a graph with renumbered vertices, as the arrays that the kernels take.
 
     Attributes:
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
@@ -46,12 +46,12 @@ class PreparedArcs:
         back: int64, shape (arcs,): the index in ``weights`` of each arc into a vertex; None if the arcs mirror each
             other, or all weigh the same.
         rank: int32, shape (n,): the new number of each vertex.
-        bits: bits of a packed key that hold the vertex; 0 for wide keys.
+        bits: number of bits that hold the vertex in a packed key; 0 for wide keys.
         largest: the largest weight.
-        tally: for each label type, the numbers of blocks of lanes [finished, given up].
+        tally: for each label type, how many blocks of lanes were finished and how many were given up.
         lane_weights: for each label type, the weights of the arcs into each vertex; filled on first use.
         decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.
-        short: empty, or one entry that says whether 16 bits hold the distances from the first source asked about.
+        short: empty, or one entry: whether 16 bits hold the distances from the first source for which that was tried.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -82,11 +82,13 @@ class PreparedArcs:
         return self.lane_weights[kind]
 
     def heaviest(self) -> float:
-        """Return the largest weight in the unit of labels that are whole numbers."""
+        """Return the largest weight in the unit in which labels are whole numbers."""
         return self.largest if self.decimal is None else round(self.largest / self.decimal[1])
 
     def looks_short(self, source: np.int64) -> bool:
-        """Return whether 16 bits hold the distances from ``source``; the first answer is kept for all sources."""
+        """Return whether 16 bits hold the distances from ``source``; the first answer is returned for all later
+        sources, too.
+        """
         if not self.short:
             n, real = len(self.rank), self.weights.dtype.kind == "f"
             dist = np.full(n, np.inf if real else FAR, self.weights.dtype if real else np.int64)
@@ -143,14 +145,16 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
 
 
 def _mirrored(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32], places: Indices) -> bool:
-    """Whether each arc has a reverse of the same weight, given the transposed arcs; not noticed in unsorted rows."""
+    """Return whether each arc has a reverse of the same weight, given the transposed arcs; False if rows are not
+    sorted.
+    """
     same = np.array_equal(into, arcs.indptr) and np.array_equal(tails, arcs.heads)
     return same and np.array_equal(arcs.weights[places], arcs.weights)
 
 
 @njit(nogil=True, cache=True)
 def _renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
-    """CSR in which vertex ``order[i]`` has number i, and the old index of each arc."""
+    """Return the CSR in which vertex ``order[i]`` has number i, and the old index of each arc."""
     moved = np.empty(len(heads), np.int64)
     ends = np.zeros(len(indptr), np.int64)
     filled = 0
@@ -167,10 +171,10 @@ def search_order(
 ) -> npt.NDArray[np.int32]:
     """Return the vertices in an order that suits searches of many sources side by side.
 
-    Where most vertices reach none that reaches them, as in acyclic graphs, arcs lead forwards, but for those inside of
-    strongly connected components: one sweep then settles nearly all labels, and sources that stand together reach much
-    the same.  Elsewhere neighbours, over arcs of either direction, lie near each other: this is reverse Cuthill-McKee
-    (George and Liu 1981), from a vertex of least degree in each component.
+    If strongly connected components are mostly small, as in acyclic graphs, the order is topological, except inside
+    components: one sweep then settles nearly all labels, and sources with neighbouring numbers reach much the same
+    vertices.  Otherwise neighbours, over arcs of either direction, get numbers near each other, by reverse
+    Cuthill-McKee (George and Liu 1981) from a vertex of least degree in each component.
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).

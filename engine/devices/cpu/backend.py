@@ -15,12 +15,12 @@ from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
 
 class CpuBackend:
-    """The verbs of :class:`engine.model.backend.Backend` on this machine's processors.
+    """The operations of :class:`engine.model.backend.Backend` on this machine's processors.
 
     Not re-entrant: one call at a time.  ``engine.devices.cpu.vector`` chooses the instructions.
 
     Args:
-        threads: threads that share the work; None for one a usable processor.
+        threads: threads that share the work; None for one per usable processor.
         owner: a backend whose threads and work space are used in place of new ones; shutting either down ends them.
     """
 
@@ -44,7 +44,7 @@ class CpuBackend:
             a: shape (m, depth).
             b: shape (depth, n).
             nonnegative: promises that no entry is below zero or -0.0.
-            upper: leave out work below the diagonal of C, where entries need not be right.
+            upper: whether work below the diagonal of C may be left out; entries there are then undefined.
 
         Raises:
             ValueError: shapes or types do not match, or rows are not contiguous.
@@ -66,7 +66,7 @@ class CpuBackend:
         return cpu_relax.aligned(entries * dtype.itemsize).view(dtype)
 
     def piece(self, dtype: np.dtype[np.generic]) -> int:
-        """Columns of B that may be packed on their own: the width of an item of work."""
+        """Return the number of columns of B that can be packed on their own: the width of an item of work."""
         return cpu_relax.ITEM_BYTES // dtype.itemsize
 
     def pack(self, out: Array, b: Array) -> None:
@@ -80,7 +80,7 @@ class CpuBackend:
             out: shape (rows, columns of B).
             packed: flat, as :meth:`pack` wrote it.
             depth: rows of B.
-            first: the row of B that ``out`` begins at.
+            first: the row of B that becomes row 0 of ``out``.
         """
         cpu_packed.unpack(out, packed, depth, first)
 
@@ -147,19 +147,20 @@ class CpuBackend:
             while searches.waiting:
                 searches.take(worker)
 
-        while searches.waiting:  # pieces that give up leave others when threads may have gone
+        while searches.waiting:  # a piece that gives up leaves new ones, perhaps after other threads have ended
             self._team.run(work)
 
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
-        """Begin one shortest-path search per source: return them as pieces for the threads of :meth:`share`.
+        """Prepare one shortest-path search per source, and return them cut into pieces for the threads of
+        :meth:`share`.
 
         Args:
             arcs: weights non-negative; reduced ones if there are potentials.
             sources: vertex indices, shape (rows,).
             out: shape (rows, columns); row i receives the distances from ``sources[i]``.
-            wanted: what else is known and asked.
+            wanted: what the caller promises, and what it wants.
         """
         from engine.devices.cpu.search import SearchBatch
 
@@ -179,9 +180,9 @@ class CpuBackend:
         Args:
             kernel: takes items from the counter until none is left.
             dtype: the type of the pack buffers.
-            items: the items, one a row.
-            arguments: what else the kernel takes.
-            most: the most threads that have work to do.
+            items: the items, one per row.
+            arguments: further arguments of the kernel.
+            most: the number of threads for which there is work.
         """
         counter, packs = np.zeros(1, np.int64), self._space.packs(dtype)
         threads = most if most > 1 and self._team.worth_sharing() else 1

@@ -1,19 +1,19 @@
-"""Breadth-first searches from many sources at once, one bit a source.
+"""Breadth-first searches from many sources at once, one bit per source.
 
-A vertex holds two rows of bits, one bit a source: the sources that have *seen* it, and those that reached it in the
+A vertex holds two rows of bits, one bit per source: the sources that have *seen* it, and those that reached it in the
 last step.  A step follows arcs for all sources of a block together (Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper,
 Neumann and Vo, "The more the merrier: efficient multi-source graph traversal", 2014): either out of the vertices that
-were reached, or, where that would follow most arcs, into all vertices that some source has not seen (Beamer, Asanović
-and Patterson, "Direction-optimizing breadth-first search", 2012).
+were reached, or, if that would follow most of the arcs, into all vertices that some source has not seen (Beamer,
+Asanović and Patterson, "Direction-optimizing breadth-first search", 2012).
 
 The number of the step in which a source reaches a vertex is kept in *planes* of bits: the first plane holds the lowest
 binary digit of each source's distance, the next plane the next digit.  At the end squares of 64 sources and 64 vertices
 are transposed and the digits become numbers, 64 distances of a row at a time.  A square that no source has reached is
-filled with *unreachable*, and where few vertices were reached only these are looked at.
+filled with *unreachable*; if few vertices were reached, only their columns are read.
 
-The facts of rows come out of the bits, so that no row is read again: a step counts the bits that it sets, for the
-histogram, and which sources set any, for the eccentricities; the digits that are set count the targets reached and sum
-their distances.
+The facts of rows are computed from the bits, so that no row is read again.  Each step counts the bits that it sets, for
+the histogram, and notes which sources set a bit, for the eccentricities; the set digits give the number of reached
+targets and the sum of their distances.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
-#: Share of all arcs from which on a step follows arcs backwards, into the vertices not seen by all sources.
+#: If a step would follow more than this share of all arcs, it goes backwards: into the vertices not seen by all
+#: sources.
 MANY: Final = 0.25
 
 
 @njit(nogil=True, cache=True)
 def _rows(n):  # type: ignore[no-untyped-def]
-    """n rows of words, aligned to 64 bytes, not cleared."""
+    """Return n rows of words, aligned to 64 bytes, not cleared."""
     space = np.empty(n * WORDS + 8, np.uint64)
     skip = (-space.ctypes.data % 64) // 8
     return space[skip : skip + n * WORDS].reshape(n, WORDS)
@@ -67,7 +68,7 @@ def _rows(n):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
-    """Note that the sources in visit[v] reached ``v`` in ``step``: set the digits of that number."""
+    """Record that the sources in visit[v] reached ``v`` in ``step``: set the binary digits of that number."""
     at = v
     while step > 0:
         if step & 1:
@@ -78,7 +79,8 @@ def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-untyped-def]
-    """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one a vertex.
+    """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one per
+    vertex.
 
     ``rows``: seen, visit, fresh, planes.  The vertices that were reached are ``active`` afterwards.  ``fresh`` and
     ``marked`` are all 0 before and after.
@@ -184,7 +186,9 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
-    """Copy word ``w`` of the vertices ``some`` into the squares; False if no source of that word has come to any."""
+    """Copy word ``w`` of the vertices ``some`` into the squares; return False if no source of that word has reached
+    any.
+    """
     seen, _, _, planes, squares, _, _, _, _, _ = space
     n, apart, anyone = len(seen), SQUARES * 64, np.uint64(0)
     for k in range(len(some)):
@@ -200,7 +204,7 @@ def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _begin(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
-    """Let every source see its own vertex, ``starts[j]``, and let the bits without a source see all vertices."""
+    """Mark each source's own vertex, ``starts[j]``, as seen; for bits without a source, mark all vertices as seen."""
     active[:] = 0
     for w in range(WORDS):
         bits = min(64, max(0, len(starts) - 64 * w))
@@ -229,7 +233,8 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
         sources: int64, vertex indices.
         rows: int64, at most ``BITS``: indices of ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
-        limits: limit, searches end before this many steps; whole, distances below ``limit`` are all that is wanted.
+        limits: limit, the number of steps before which searches end; and whole, whether only distances below ``limit``
+            are wanted.
 
     Returns:
         Whether the block is finished; if not, its rows of ``out`` need more steps.
@@ -242,7 +247,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     if done or whole:
         begin_facts(arrivals, steps, facts)
         columns = _reached_columns(seen, near, len(rows))
-        if len(columns) > 0:  # only these are looked at, all others filled
+        if len(columns) > 0:  # only these columns are read; all others are filled with the sentinel
             _emit(space, used, near[columns], rows, out, sentinel)
             expand_rows(out, rows, columns, sentinel)
             renumber_farthest(facts, columns)
@@ -253,7 +258,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
 
 @njit(nogil=True, cache=True)
 def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
-    """The columns that one of the first ``sources`` bits has come to; empty where they are not few (``SPARSE``)."""
+    """Return the columns that one of the first ``sources`` bits has reached; empty unless they are few (``SPARSE``)."""
     kept = np.zeros(WORDS, np.uint64)
     for j in range(sources):
         kept[j // 64] |= np.uint64(1) << np.uint64(j % 64)
@@ -273,11 +278,11 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     """Return the work space of a thread for searches on ``n`` vertices.
 
     Returns:
-        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte a vertex.  counts:
+        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte per vertex.  counts:
         int64, shape (256,): how many distances of the block are 1, 2, ...  arrivals: rows of bits: the sources that
         reached a vertex in each step.  facts: int64, for each word of sources one row each of ``REACHED``, ``SUM``,
-        ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then the digits of the largest distances, all bits
-        of a number set for 1.
+        ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit of the largest distances,
+        -1 (all bits set) for the digit 1.
     """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
     visit[:] = 0
@@ -298,12 +303,12 @@ LEAST: Final = 32
 
 
 class BreadthFirst(CpuBackend):
-    """A CPU backend whose searches are breadth first, many sources at once, where all arcs weigh 1."""
+    """A CPU backend whose searches are breadth first, many sources at once, for graphs whose arcs all weigh 1."""
 
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
-        """Begin one search per source; other searches do the blocks that need too many steps.
+        """Prepare one search per source; blocks that need too many steps are searched in another way.
 
         Args:
             arcs: weights non-negative; reduced ones if there are potentials.
@@ -326,7 +331,7 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
     whole, limit = limit <= most, min(limit, most)
     arcs = (ready.indptr, ready.heads, ready.into, ready.tails)
     n = len(ready.rank)
-    everywhere = goal.left == 0 and len(goal.near) == n  # facts are found of whole rows only
+    everywhere = goal.left == 0 and len(goal.near) == n  # facts are gathered only if rows are whole
 
     def search(rows: Indices, worker: int) -> Done:
         space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
@@ -338,6 +343,6 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
 
     order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
-    if blocks > threads:  # as many for each thread, so that none waits for another one's last block
+    if blocks > threads:  # equally many blocks per thread, so that all threads end at about the same time
         blocks = min(-(-blocks // threads) * threads, count // LEAST)
     return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]

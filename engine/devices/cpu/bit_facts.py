@@ -1,4 +1,4 @@
-"""Facts of the rows of a block of breadth-first searches, out of the bits that hold its distances (decision 113)."""
+"""Computes facts of rows of breadth-first searches from the bits that hold the distances (decision 113)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ BITS: Final = 64 * WORDS
 PLANES: Final = 8
 #: Squares of 64 columns that are transposed before rows are written.
 SQUARES: Final = 4
-#: The rows of the facts of a block; the digits of the largest distances come last.
+#: Row numbers in the array of a block's facts; the digits of the largest distances begin at the last one.
 REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
 
 
 @njit(nogil=True, cache=True)
 def begin_facts(arrivals, steps, facts):  # type: ignore[no-untyped-def]
-    """Clear the facts, but for the largest distances: the last step in which each source came anywhere.
+    """Set the largest distances, the last step in which each source reached a vertex, and clear all other facts.
 
     Args:
-        arrivals: rows of bits by step: the sources that came anywhere in it.
+        arrivals: rows of bits: for each step the sources that reached a vertex in it.
         steps: the number of steps.
         facts: int64, shape (``WORDS``, ``DIGITS`` + ``PLANES``, 64), changed in place: for each word of sources one row
-            each of ``REACHED``, ``SUM``, ``LARGEST`` and ``FARTHEST``, then the digits of the largest distances, all
-            bits of a number set for 1.
+            each of ``REACHED``, ``SUM``, ``LARGEST`` and ``FARTHEST``, then a row for each digit of the largest
+            distances, -1 (all bits set) for the digit 1.
     """
     facts[:] = 0
     facts[:, FARTHEST] = -1
@@ -54,11 +54,12 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 
     Args:
         squares: uint64: bit k of a word is the digit of the distance to column ``column`` + k.
-        start: the words of the lowest digit begin here, one word a source; other digits stand ``SQUARES`` squares on.
+        start: index of the words of the lowest digit, one word per source; each further digit is ``SQUARES`` squares
+            later.
         used: the number of digits.
-        kept: uint64: the bits of the columns that there are.
+        kept: uint64: a bit for each of the 64 columns that exists.
         column: the first column.
-        facts: those of one word of sources, as in :func:`begin_facts`, changed in place.
+        facts: the facts of one word of sources, as in :func:`begin_facts`, changed in place.
         work: uint64, shape (128,): work space.
     """
     some, same, sums, reached, farthest = work[:64], work[64:], facts[SUM], facts[REACHED], facts[FARTHEST]
@@ -67,7 +68,7 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
     for p in range(used):
         at = start + p * SQUARES * 64
         digits, far = squares[at : at + 64], facts[DIGITS + p]
-        for j in range(64):  # LLVM makes vectors of it, as there are no branches
+        for j in range(64):  # without branches, so that LLVM vectorises the loop
             word = digits[j] & kept
             some[j] |= word
             same[j] &= ~(word ^ np.uint64(far[j]))
@@ -85,7 +86,7 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 
 @njit(nogil=True, cache=True)
 def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
-    """Turn the farthest ones among some columns into the farthest ones of all.
+    """Replace the farthest columns, which are indices of ``columns``, by the numbers of these columns.
 
     Args:
         facts: as in :func:`begin_facts`, changed in place.
@@ -98,7 +99,7 @@ def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
 
 
 def facts_found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices) -> FoundFacts:
-    """Return the facts of a block as those who gather them take them.
+    """Return the facts of a block in the form that callers of ``gather`` pass on.
 
     Args:
         rows: the rows of the block.

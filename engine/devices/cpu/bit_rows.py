@@ -1,4 +1,4 @@
-"""Operations on rows of bits, one bit a source, in LLVM vectors: the steps of ``engine.devices.cpu.bfs_bits``.
+"""Operations on rows of bits, one bit per source, in LLVM vectors, for ``engine.devices.cpu.bfs_bits``.
 
 A *row* is ``WORDS`` words of 64 bits, aligned to 64 bytes, and belongs to one vertex.
 """
@@ -50,11 +50,12 @@ def transpose_bits(typingctx, square, at):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to):  # type: ignore[no-untyped-def]
-    """out[to : to + 64] <- numbers with the binary digits in ``squares``, ``sentinel`` where ``seen`` has no bit.
+    """Set out[to : to + 64] to the numbers whose binary digits are in ``squares``; ``sentinel`` where ``seen`` has no
+    bit.
 
     Args:
         typingctx: numba's typing context.
-        squares: uint64: the word with digit p of all 64 numbers stands at ``at + p * apart``.
+        squares: uint64: the word with digit p of all 64 numbers has the index ``at + p * apart``.
         at, apart: index of the first digit's word, and words from digit to digit.
         planes: the number of digits.
         seen: uint64: bit k says whether number k exists.
@@ -106,14 +107,14 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
 
 
 def _row_pointers(context, builder, kinds, values):  # type: ignore[no-untyped-def]
-    """The type of a row as one vector, and pointers to the rows of some arrays."""
+    """Return the type of a row as one vector, and pointers to rows of some arrays."""
     vector = ir.VectorType(ir.IntType(64), WORDS)
     arrays = [context.make_array(kind)(context, builder, value).data for kind, value in zip(kinds, values, strict=True)]
     return vector, [builder.bitcast(array, vector.as_pointer()) for array in arrays]
 
 
 def _any(builder, vector):  # type: ignore[no-untyped-def]
-    """Whether any bit of a row is set."""
+    """Return whether any bit of a row is set."""
     flags = builder.icmp_unsigned("!=", vector, ir.Constant(vector.type, [0] * WORDS))
     kind = ir.IntType(WORDS)
     return builder.icmp_unsigned("!=", builder.bitcast(flags, kind), ir.Constant(kind, 0))
@@ -150,7 +151,7 @@ def pull_sources(typingctx, first, last, tails, visit, seen, fresh, v):  # type:
         typingctx: numba's typing context.
         first, last: the arcs into ``v`` are ``first`` ... ``last`` - 1.
         tails: their tails.
-        visit: rows: the sources that reached each vertex in the step before.
+        visit: rows: the sources that reached each vertex in the previous step.
         seen: rows: the sources that have seen each vertex.
         fresh: rows: the sources that reach each vertex in this step.
         v: a vertex.
@@ -270,12 +271,12 @@ def is_full(typingctx, seen, v):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-untyped-def]
-    """arrivals[i] <- the sources that have a bit in any row of an ``active`` vertex; returns the number of these bits.
+    """Set arrivals[i] to the union of the rows of all ``active`` vertices; return the number of bits in these rows.
 
     Args:
         typingctx: numba's typing context.
         rows: rows of bits.
-        active: uint8, one a vertex, whole words of 8; 0 or 1.
+        active: uint8, one per vertex, whole words of 8; 0 or 1.
         arrivals: rows of bits.
         i: index of a row.
     """

@@ -1,16 +1,19 @@
-"""Dijkstra's search (Dijkstra 1959) with a 4-ary heap and decrease-key: the search with a good worst case.
+"""Dijkstra's search (Dijkstra 1959) with a 4-ary heap and decrease-key; unlike label correcting it has a good worst
+case.
 
 There are two forms.  In the *packed* one, distance and vertex share one int64 key, so that a step of the heap moves one
-word; it is for integers whose sums leave enough bits for the vertex number.  In the *wide* one, distance and vertex are
-stored apart; it is for float64 and for large integers.
+word; it is for integers whose sums leave enough bits of the key for the vertex number.  In the *wide* one, distance and
+vertex are stored apart; it is for float64 and for large integers.
 
 All work arrays belong to one thread.  Before a search ``dist`` is all ``far`` and ``place`` (the index of each vertex
-in the heap) is all -1; after it ``place`` is all -1 again and ``dist`` holds the answer.  A search returns how many
-vertices it set ``dist`` of, and they stand first in ``seen``.  No distance of ``far`` or more is found, so a search
-ends at a cutoff.
+in the heap) is all -1; after it ``place`` is all -1 again and ``dist`` holds the distances.  A search returns the
+number of vertices whose ``dist`` it has set; they are the first entries of ``seen``.  It finds no distance of ``far``
+or more, so ``far`` serves as a cutoff.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from engine.graph.kernels import njit
 
@@ -76,8 +79,8 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         dist: int64, shape (n,), all ``far``; receives the distances.
         seen: int32, shape (n,); receives the vertices whose ``dist`` was set.
         wanted: uint8, shape (n,); marks the vertices whose distances are wanted.
-        left: how many vertices ``wanted`` marks.  The search ends once all of them have their distances, and other
-            distances may then be too large; 0 to find all distances.
+        left: the search ends once so many of the vertices that ``wanted`` marks, and all vertices at the distance of
+            the last of them, have their distances; other distances may then be too large.  0 to find all distances.
         heap: int64, shape (n,), work space.
         place: int32, shape (n,), all -1.
         bits: bits of a key that hold the vertex.
@@ -86,6 +89,7 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         The number of vertices whose ``dist`` was set.
     """
     mask = (1 << bits) - 1
+    last = np.int64(2**63 - 1)
     dist[source] = 0
     heap[0] = source
     seen[0] = source
@@ -93,12 +97,14 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
     while size > 0:
         top = heap[0]
         u = top & mask
+        if top > last:
+            for i in range(size):
+                place[heap[i] & mask] = -1
+            break
         if left > 0 and wanted[u]:
             left -= 1
             if left == 0:
-                for i in range(size):
-                    place[heap[i] & mask] = -1
-                break
+                last = top | mask
         place[u] = -1
         size -= 1
         if size > 0:
@@ -178,15 +184,18 @@ def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, 
     heap[0] = source
     seen[0] = source
     size = count = 1
+    ending, last = False, keys[0]
     while size > 0:
         length = keys[0]
         u = heap[0]
+        if ending and length > last:
+            for i in range(size):
+                place[heap[i]] = -1
+            break
         if left > 0 and wanted[u]:
             left -= 1
             if left == 0:
-                for i in range(size):
-                    place[heap[i]] = -1
-                break
+                ending, last = True, length
         place[u] = -1
         size -= 1
         if size > 0:

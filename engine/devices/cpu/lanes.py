@@ -1,14 +1,15 @@
 """Many searches at once: label correcting with one source in each lane of the processor's vectors.
 
-A vertex holds one row of labels, one lane a source; relaxing an arc is one vector addition and one vector minimum for
+A vertex holds one row of labels, one lane per source; relaxing an arc is one vector addition and one vector minimum for
 all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
 shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the vertex order of
-``engine.devices.cpu.arcs``, alternately forwards and backwards, until none is left.  A block that needs many more
-relaxations than Dijkstra's searches would cost is given up, so the worst case stays within a small factor of theirs.
+``engine.devices.cpu.arcs``, alternately forwards and backwards, until none is left.  A block is given up if it needs
+many more relaxations than Dijkstra's searches would cost, so the worst case takes only a small factor longer than those
+searches.
 
 Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
-twice that fits the type.  Labels begin at ``far`` and only fall, so no label ever lies above it: with a cutoff ``far``
-is the first length beyond the cutoff, and vertices at that length or more are not searched.
+twice that fits the type.  Labels begin at ``far`` and never grow.  With a cutoff, ``far`` is the first length beyond
+the cutoff, so vertices beyond it are not searched.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numba.extending import intrinsic
 from engine.devices.cpu.row_facts import SPARSE, expand_rows
 from engine.graph.kernels import njit
 
-#: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
+#: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256, which fit in the registers.
 ROW_BYTES: Final = 256
 
 #: Side of the squares that are transposed in registers; a power of two that divides the lanes.
@@ -31,8 +32,8 @@ SIDE: Final = 16
 #: Squares that are transposed before rows are written.
 SQUARES: Final = 4
 
-#: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
-#: cost as much as 130 to 160 of them.
+#: A block is given up after this many relaxations of every arc and four per vertex.  Measured: 64 searches with a heap
+#: take as long as 130 to 160 such passes.
 PASSES: Final = 96
 
 
@@ -108,7 +109,7 @@ def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
-    """Mark the heads of the arcs out of ``u`` in ``dirty``; returns how many were not marked before."""
+    """Mark the heads of the arcs out of ``u`` in ``dirty``; return how many of them were not marked before."""
     fresh = 0
     for e in range(indptr[u], indptr[u + 1]):
         v = heads[e]
@@ -121,9 +122,9 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
 
-    ``arcs`` and ``space`` are those of :func:`search_lanes`.
-    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to relax; it is all 0 afterwards.  Vertices of
-    which some label fell are marked in ``touched``, of the same form.
+    ``arcs`` and ``space`` are those of :func:`search_lanes`. ``dirty`` (uint8, whole words of 8) marks the vertices to
+    relax, ``waiting`` of them; it is all 0 afterwards. ``touched``, an array of the same form, marks the vertices of
+    which some label fell.
     """
     indptr, heads, into, tails, weights = arcs
     labels, dirty, touched = space
@@ -155,7 +156,8 @@ def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
-    """Reset the labels of the ``touched`` vertices to ``far`` and the marks to 0; returns the largest other label.
+    """Reset the labels of the ``touched`` vertices to ``far`` and the marks to 0; return the largest label below
+    ``far``.
 
     ``tops``, shape (lanes,), is work space for the largest label; if it is empty, the largest label is not looked for.
     """
@@ -215,8 +217,8 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
     Labels are multiples of ``unit``, unless that is None.
     """
     n = len(rank)
-    # several squares of vertices and lanes are transposed together, so that a row gets several cache lines at once;
-    # the last squares may overlap the ones before
+    # several squares of vertices and lanes are transposed together, so that each row is written in several cache lines;
+    # the last squares may overlap the previous ones
     wide = SQUARES * SIDE
     near = np.empty(wide, np.int64)
     squares = np.empty((SQUARES, SIDE, SIDE), labels.dtype)
@@ -244,7 +246,8 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-untyped-def]
-    """As ``_emit`` for reduced lengths: adds potentials of columns (``onto``), minus those of sources (``shift``).
+    """Do the same as ``_emit`` for reduced lengths: add potentials of columns (``onto``), subtract those of sources
+    (``shift``).
 
     ``ends`` and ``goal`` are those of :func:`search_lanes`.
     """
@@ -257,7 +260,7 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
             row = out[rows[j]]
             for v in range(start, min(n, start + 16)):
                 value = labels[rank[v], j]
-                # potentials first: their difference is nearly exact, or exact if they are whole numbers
+                # the difference of potentials first: it is nearly exact, and exact for whole numbers
                 row[v] = sentinel if value == far else shift.dtype.type(value) + (onto[v] - base)
                 if row[v] >= beyond:
                     row[v] = sentinel
@@ -265,7 +268,7 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _touched_columns(touched, near):  # type: ignore[no-untyped-def]
-    """The columns whose vertices have a label, ascending; empty where they are not few (``SPARSE``)."""
+    """Return the columns whose vertices have a label, ascending; empty unless they are few (``SPARSE``)."""
     columns = np.empty(len(near), np.int32)
     count = 0
     for k in range(len(near)):
@@ -281,23 +284,23 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each
             vertex, ``weights`` in the type of the labels.
-        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte a vertex and whole words of 8,
-            all 0.  They are the same again afterwards.
+        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte per vertex and whole words of
+            8, all 0.  They are in the same state afterwards.
         ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
             the distance from which on entries become *unreachable*, which is only read where there are potentials;
-            unit, of which labels are multiples, None for labels that are lengths themselves.
+            unit: a length is its label times this unit; None if labels are the lengths themselves.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; shift, onto: potentials of all vertices and of the columns' vertices, empty for none.
         sources_rows: sources, int64, vertex indices; rows, int64, at most as many as there are lanes: indices of
             ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
-        bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  Unless
-            that is 0 the block counts as given up, too, if a label may have been capped at ``far``: none was if the
-            largest label plus the largest weight is below ``far``.
+        bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  If it is
+            not 0, the block also counts as given up if a label may have been capped at ``far``; certainly none was if
+            the largest label plus the largest weight is below ``far``.
 
     Returns:
-        Whether the block is finished; if not, its rows of ``out`` are to be searched in another way.  And the columns,
-        ascending, that hold all distances of its rows, where these are few, as int32; empty where they are many.
+        Whether the block is finished; if not, its rows of ``out`` must be searched in another way.  Also the columns,
+        int32, ascending, outside of which all entries of its rows are unreachable; empty unless they are few.
     """
     indptr, heads, _, _, _ = arcs
     labels, dirty, touched = space

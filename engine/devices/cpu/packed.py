@@ -1,8 +1,8 @@
-"""Products by a matrix B that is packed once and used many times, as a row panel is for the stripes of a round.
+"""Products by a matrix B that is packed once and used many times; all stripes of a round are relaxed by one row panel.
 
-``engine.devices.cpu.relax`` packs B anew for each product, which costs as much as some forty rows of C; with a packed B
-stripes of few rows cost hardly more than their updates.  A packed B consists of blocks of columns, each of them of
-slabs of depth, in the order in which the kernels read them.
+``engine.devices.cpu.relax`` packs B anew for each product, which takes as long as relaxing some forty rows of C; with a
+packed B, stripes of few rows take hardly longer than their updates.  A packed B consists of blocks of columns, and each
+block of slabs of rows, in the order in which the kernels read them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOW: Final = 4 * TILE_ROWS
 
 @njit(nogil=True, cache=True)
 def _padded(columns, itemsize):  # type: ignore[no-untyped-def]
-    """``columns`` rounded up to whole strips."""
+    """Return ``columns`` rounded up to whole strips."""
     width = TILE_VECTORS * VECTOR_BYTES // itemsize
     return (columns + width - 1) // width * width
 
@@ -58,7 +58,7 @@ def _pack_items(worker, counter, b, b_stride, depth, columns, out):  # type: ign
 
 @njit(nogil=True, cache=True)
 def _unpack(out, stride, rows, columns, packed, depth, first):  # type: ignore[no-untyped-def]
-    """The inverse of :func:`_pack_items` for the rows ``first`` to ``first`` + ``rows``."""
+    """Undo :func:`_pack_items` for the rows ``first`` to ``first`` + ``rows`` - 1."""
     widest, width = ITEM_BYTES // out.itemsize, TILE_VECTORS * VECTOR_BYTES // out.itemsize
     for j in range(0, columns, widest):
         wide = min(widest, columns - j)
@@ -104,7 +104,7 @@ def packed_entries(depth: int, columns: int, itemsize: int) -> int:
     Args:
         depth: rows of B.
         columns: columns of B.
-        itemsize: bytes an entry.
+        itemsize: bytes per entry.
     """
     width = TILE_VECTORS * VECTOR_BYTES // itemsize
     return depth * (-(-columns // width) * width)
@@ -135,7 +135,7 @@ def unpack(out: Array, packed: Array, depth: int, first: int) -> None:
         out: shape (rows, columns of B), rows contiguous.
         packed: flat, as :func:`pack` wrote it.
         depth: rows of B.
-        first: the row of B that ``out`` begins at.
+        first: the row of B that becomes row 0 of ``out``.
 
     Raises:
         ValueError: types differ, or B has no such rows.
@@ -152,7 +152,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, packed: Array, *, no
 
     Args:
         team: the threads.
-        space: their buffers.
+        space: the buffers of the threads.
         c: shape (rows, columns), changed in place.
         a: shape (rows, depth).
         packed: B, shape (depth, columns), as :func:`pack` wrote it.

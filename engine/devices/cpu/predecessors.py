@@ -1,7 +1,7 @@
-"""Trees of shortest paths from distances alone, by a breadth-first walk over *tight* arcs.
+"""Finds trees of shortest paths from distances alone, by a breadth-first walk over *tight* arcs.
 
-An arc (u, v) is tight from a source s when d(s, u) + weight = d(s, v).  A walk forward from the source with a visited
-set meets every reachable vertex, and the visited set keeps arcs of length zero from closing a cycle.
+An arc (u, v) is tight from a source s when d(s, u) + weight = d(s, v).  A walk from the source along tight arcs meets
+every reachable vertex.  Each vertex is visited only once, so arcs of length zero cannot close a cycle.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def tight_trees(
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
         heads: int32, shape (arcs,): their heads.
         weights: shape (arcs,): their weights.
-        distances: float64, shape (sources, n): row i holds the distances from ``sources[i]``, each of them the float
-            sum, in order, of some path's weights (as searches make them) or an exact whole number.
+        distances: float64, shape (sources, n): row i holds the distances from ``sources[i]``, each of them an exact
+            whole number, or the float sum of some path's weights in the order of the path, as searches add them.
         sources: vertex indices, shape (sources,).
         none: the value for *no predecessor*, below 0.
 

@@ -1,4 +1,5 @@
-"""relax, close and transpose on the CPU: packed min-plus products around the register tile of ``vector``.
+"""The operations relax, close and transpose on the CPU: packed min-plus products around the register tile of
+``vector``.
 
 Blocking follows Goto and van de Geijn (2008): a strip of packed B stays in the first-level cache while the strips of
 packed A are read from the second.  Each thread packs the blocks of its item itself, so items need no barrier between
@@ -34,7 +35,7 @@ from engine.devices.cpu.vector import (
 from engine.graph.kernels import njit
 from engine.model.backend import Array
 
-#: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors a step) then takes 32 KiB at most.
+#: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors per step) then takes 32 KiB at most.
 DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 #: Rows of A packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
@@ -42,11 +43,12 @@ BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
 ITEM_BYTES: Final = 4096
 #: Rows of B that packing reads side by side: as many as the hardware prefetches at once.
 STREAMS: Final = 8
-#: Items for each thread where there is enough work: more items balance the threads better, fewer need less packing.
+#: Items per thread if there is enough work: more items balance the threads better, fewer need less packing.
 ITEMS: Final = 3
 #: The calling thread does a product of fewer updates alone, since waking another thread costs as much.
 ALONE: Final = 2**24
-#: Updates that each thread of a product has at least, a tenth of a millisecond or two: some times what waking it takes.
+#: Least number of updates of a product for each of its threads: one or two tenths of a millisecond, several times as
+#: long as waking a thread takes.
 EACH: Final = 2**22
 #: The calling thread transposes fewer entries alone.
 TRANSPOSED_ALONE: Final = 2**17
@@ -101,7 +103,7 @@ def pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untype
 
 @njit(nogil=True, cache=True)
 def _relax_edge(c, start, stride, height, wide, left, left0, right, right0, depth, by_bits, edge):  # type: ignore[no-untyped-def]
-    """Relax a register tile that lies partly outside C, in a copy of the part inside."""
+    """Relax a register tile that lies partly outside C, by copying the part that lies inside."""
     width = TILE_VECTORS * VECTOR_BYTES // c.itemsize
     for r in range(height):
         for j in range(wide):
@@ -120,8 +122,8 @@ def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, r
         c, start, stride: flat array, index of the first entry, entries from row to row.
         rows, columns: size of the block of C.
         depth: columns of A, rows of B.
-        below: rows by which the first entry lies below the diagonal; ``-rows - columns`` or less to relax all tiles.
-        by_bits: whether floats may be compared by their bits, since no entry is negative.
+        below: by how many rows the first entry lies below the diagonal; ``-rows - columns`` or less to relax all tiles.
+        by_bits: whether floats may be compared by their bits, because no entry is negative.
         left, right: packed A and packed B.
         edge: one register tile of work space.
     """
@@ -182,8 +184,8 @@ def _relax_items(  # type: ignore[no-untyped-def]
 def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
     """Floyd-Warshall on at most ROW vertices, in a copy with rows of ROW entries.
 
-    Rounding can make the length of a cycle of length zero negative; the diagonal is reset to zero, since otherwise
-    every later round would subtract that error again.
+    Rounding can make the length of a cycle of length zero negative; the diagonal is reset to zero, because otherwise
+    every later round would add that error again.
     """
     for i in range(n):
         for j in range(n):
@@ -204,7 +206,8 @@ def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
 def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
     """Relax a block of ``c`` with two blocks of the same matrix, which may overlap it if one of them is closed.
 
-    In that case an entry that has already fallen is the length of another walk, and the result is the same.
+    If they overlap, the product may read entries that it has already lowered; these are lengths of walks, too, so the
+    result is the same.
     """
     widest = ITEM_BYTES // c.itemsize
     for j in range(0, columns, widest):
@@ -219,10 +222,10 @@ def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, rig
 def close_whole(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
     """Kleene's recursion: close one half, relax the other by it, close that half, relax the first by it.
 
-    A stack takes the place of calls: a kernel that calls itself cannot be called by another one once it is loaded from
-    numba's cache.
+    An explicit stack replaces recursive calls, because another kernel cannot call a recursive kernel that was loaded
+    from numba's cache.
     """
-    stack = np.empty((64, 3), np.int64)  # blocks under way: first entry, vertices, halves that are closed
+    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, halves that are closed
     stack[0, 0], stack[0, 1], stack[0, 2], top = start, n, 0, 0
     while top >= 0:
         a11, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]
@@ -297,18 +300,18 @@ class Workspace:
 
 
 def _pack_bytes(itemsize: int) -> tuple[int, int, int, int]:
-    """Bytes a thread of the left, right, edge and leaf buffers, which are multiples of any vector."""
+    """Return the bytes per thread of the left, right, edge and leaf buffers, multiples of the size of any vector."""
     left = BLOCK_ROWS * DEPTH * max(4, itemsize)
     return left, DEPTH * ITEM_BYTES, TILE_ROWS * TILE_VECTORS * VECTOR_BYTES, ROW * ROW * itemsize
 
 
 def workspace_bytes(threads: int) -> int:
-    """Return the bytes of the pack buffers of ``threads`` threads, which suffice for every type and shape."""
+    """Return the bytes of the pack buffers of ``threads`` threads; they suffice for every type and shape."""
     return threads * sum(_pack_bytes(8)) + 4 * VECTOR_BYTES
 
 
 def aligned(size: int) -> Array:
-    """Allocate bytes aligned to vectors, since a vector across two cache lines loads at half the speed."""
+    """Allocate bytes aligned to vectors, because loading a vector across two cache lines takes twice as long."""
     buffer = np.empty(size + VECTOR_BYTES, np.uint8)
     start = -buffer.ctypes.data % VECTOR_BYTES
     return buffer[start : start + size]
@@ -329,7 +332,9 @@ def flat_of(block: Array) -> tuple[Array, int]:
 
 
 def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of an item: at most ITEM_BYTES wide, and ITEMS for each thread where there is enough work."""
+    """Return rows and columns of an item: at most ITEM_BYTES wide, and ITEMS items per thread if there is enough
+    work.
+    """
     tile = TILE_VECTORS * VECTOR_BYTES // itemsize
     across = -(-columns * itemsize // ITEM_BYTES)
     if threads == 1:
@@ -343,14 +348,14 @@ def share(total: int, parts: int, unit: int) -> int:
     """Return the size of each of ``parts`` equal parts of ``total``.
 
     Args:
-        total, parts: what is cut, and into how many parts.
+        total, parts: the number to cut, and the number of parts.
         unit: the size is rounded up to a multiple of this.
     """
     return -(-total // (parts * unit)) * unit
 
 
 def sharers(team: Team, updates: int) -> int:
-    """Return how many threads of ``team`` should share a product of so many updates."""
+    """Return how many threads of ``team`` should share a product of this number of updates."""
     return min(team.threads, max(2, updates // EACH)) if updates >= ALONE and team.worth_sharing() else 1
 
 

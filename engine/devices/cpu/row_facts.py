@@ -1,4 +1,4 @@
-"""Facts of finished rows: targets reached, sums, eccentricity, farthest target, histogram; rows as floats."""
+"""Kernels that gather facts of finished rows (targets reached, sums, eccentricity, farthest target, histogram)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ Columns = npt.NDArray[np.int32]
 
 #: Entries whose bins are found before any is counted.
 CHUNK: Final = 1024
-#: Histograms that are filled alternately and added up, so that a count need not wait for the one before.
+#: Number of histograms that are filled in rotation and added up at the end, so that a count need not wait for the
+#: previous count to be stored.
 HISTOGRAMS: Final = 8
-#: If a block of sources reaches fewer than one in so many columns, only these are looked at, and the others filled.
+#: If a block of sources reaches fewer than one in this number of columns, only these columns are read; the others are
+#: filled with *unreachable*.
 SPARSE: Final = 2
-#: No choice of columns: all of them.
+#: An empty selection of columns means all columns.
 EVERY: Final = np.empty(0, np.int32)
-#: Maxima that are kept side by side: LLVM makes no vector code of a single maximum of floats.
+#: Number of maxima that are kept side by side, because LLVM does not vectorise a single maximum of floats.
 ABREAST: Final = 64
 
 
@@ -33,7 +35,7 @@ ABREAST: Final = 64
 
 @njit(nogil=True, cache=True)
 def _reached(row, unreachable):  # type: ignore[no-untyped-def]
-    """The number of entries that are distances."""
+    """Return the number of entries that are distances."""
     count = np.int32(0)
     for j in range(len(row)):
         count = np.int32(count + np.int32(row[j] != unreachable))
@@ -42,7 +44,7 @@ def _reached(row, unreachable):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _sum(row, unreachable, total):  # type: ignore[no-untyped-def]
-    """``total`` plus all distances; floats are added in an order that suits vectors."""
+    """Return ``total`` plus all distances; floats are added in an order that suits vectors."""
     nothing = row.dtype.type(0)
     for j in range(len(row)):
         total += row[j] if row[j] != unreachable else nothing
@@ -51,7 +53,9 @@ def _sum(row, unreachable, total):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _top(row, unreachable, lowest, tops):  # type: ignore[no-untyped-def]
-    """The largest distance in ``row``, ``lowest`` if there is none; ``tops`` has ``ABREAST`` entries of work space."""
+    """Return the largest distance in ``row``, ``lowest`` if there is none; ``tops`` is work space of ``ABREAST``
+    entries.
+    """
     whole = len(row) - len(row) % ABREAST
     tops[:] = lowest
     for first in range(0, whole, ABREAST):
@@ -69,7 +73,7 @@ def _top(row, unreachable, lowest, tops):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _first(row, value, mine):  # type: ignore[no-untyped-def]
-    """The first index other than ``mine`` at which ``value`` stands; there is one."""
+    """Return the first index other than ``mine`` whose entry is ``value``; the caller knows that there is one."""
     for first in range(0, len(row), ABREAST):
         some = row[first : first + ABREAST]
         found = np.int32(0)
@@ -84,7 +88,7 @@ def _first(row, value, mine):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _picked(row, columns, space):  # type: ignore[no-untyped-def]
-    """The entries of ``row`` in ``columns``, in ``space``; ``row`` itself where ``columns`` is empty."""
+    """Return the entries of ``row`` in ``columns``, copied into ``space``; ``row`` itself if ``columns`` is empty."""
     if len(columns) == 0:
         return row
     for k in range(len(columns)):
@@ -96,8 +100,8 @@ def _picked(row, columns, space):  # type: ignore[no-untyped-def]
 def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untyped-def]
     """Fill ``facts`` (reached, sums, largest, farthest) for ``rows`` of ``block``.
 
-    Only ``columns`` are looked at, and numbered from 0; empty for all.  ``nowhere`` holds *unreachable* and the lowest
-    value of the type.
+    Only ``columns`` are read, and facts number them from 0; empty for all columns.  ``nowhere`` holds *unreachable* and
+    the lowest value of the type.
     """
     unreachable, lowest = nowhere
     reached, sums, largest, farthest = facts
@@ -113,7 +117,7 @@ def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untype
             top = _top(row, unreachable, lowest, tops)
             if (
                 mine >= 0 and top == row[mine]
-            ):  # with negative arcs all other distances may be below that of the source itself
+            ):  # with negative arcs, the distance 0 of the source itself may be larger than all others
                 before, after = row[:mine], row[mine + 1 :]
                 top = max(_top(before, unreachable, lowest, tops), _top(after, unreachable, lowest, tops))
             farthest[i], largest[i] = _first(row, top, mine), top
@@ -121,14 +125,15 @@ def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untype
 
 @njit(nogil=True, cache=True)
 def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
-    """The bin of each entry of ``row``: ``last`` and above share the last one; negative and unreachable have their own.
+    """Find the bin of each entry of ``row``: all bins from ``last`` on are merged; negative and unreachable entries get
+    separate bins.
 
-    ``scale`` holds the inverse of the width, and the shift that is added to an entry first, in the type of the sums.
+    ``scale`` holds the inverse of the width, and the number that is first added to each entry, in the type of the sums.
     """
     inverse, shift = scale
     number = scale.dtype.type
     top, below, nowhere = number(last), np.int32(last + 1), np.int32(last + 2)
-    for j in range(len(row)):  # without branches
+    for j in range(len(row)):  # without branches, so that LLVM vectorises it
         x = row[j]
         place = (number(x) + shift) * inverse
         bin_ = np.int32(place if place < top else top)
@@ -151,7 +156,7 @@ def _count(block, rows, own, columns, unreachable, scale, counts):  # type: igno
             whole = len(some) - len(some) % HISTOGRAMS
             for j in range(0, whole, HISTOGRAMS):
                 for k in range(HISTOGRAMS):
-                    found[k, np.uint64(bins[j + k])] += 1  # unsigned, so that no code for negative indices is made
+                    found[k, np.uint64(bins[j + k])] += 1  # unsigned: no code for negative indices
             for j in range(whole, len(some)):
                 found[0, bins[j]] += 1
         if own[i] >= 0:
@@ -171,8 +176,8 @@ def row_facts(
         block: of a working type, shape (block's rows, columns).
         own: shape (rows,): the column of the source of each row; -1 for none.
         rows: shape (rows,): the rows of ``block`` to look at; None for all.
-        columns: ascending: the columns to look at, where all others are known to be unreachable, and to which ``own``
-            and the farthest ones are indices; empty for all.
+        columns: the columns to read, ascending, if all others are known to be unreachable; ``own`` and the farthest
+            columns are then indices of this array.  Empty for all columns.
 
     Returns:
         Four arrays of shape (rows,): targets reached; sum of finite distances, int64 or float64; largest finite
@@ -199,8 +204,8 @@ def count_rows(
 ) -> int:
     """Add finite distances of ``block`` to a histogram; the source itself does not count.
 
-    Whole numbers are shifted by a half, so that none lies on the edge of a bin, where a rounded inverse of the width
-    might put it into the bin before; float32 then suffices for whole numbers of 16 bits.
+    To whole numbers a half is added, so that none lies on the edge of a bin, where rounding of the inverse width might
+    put it into the previous bin; float32 then suffices for whole numbers of 16 bits.
 
     Args:
         block: of a working type, shape (block's rows, columns).
@@ -222,7 +227,7 @@ def count_rows(
 
 @njit(nogil=True, cache=True)
 def to_floats(block, unreachable, out):  # type: ignore[no-untyped-def]
-    """Copy integers into floats, +inf where they mean *unreachable*, in one pass.
+    """Copy integers into floats, with +inf for *unreachable*, in one pass.
 
     Args:
         block: of an integer working type, shape (rows, columns).
@@ -247,7 +252,7 @@ def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
     nothing = block.dtype.type(0)
     for i in range(block.shape[0]):
         total = 0.0
-        for j in range(block.shape[1]):  # without branches
+        for j in range(block.shape[1]):  # without branches, so that LLVM vectorises it
             x = block[i, j]
             some = x != nothing and x != unreachable  # noqa: PLR1714 - numba knows no tuple of both types
             total += (1.0 if some else 0.0) / (x if some else 1.0)
@@ -256,13 +261,13 @@ def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def expand_rows(out, rows, columns, sentinel):  # type: ignore[no-untyped-def]
-    """Move the first entries of rows to their columns, and fill all others.
+    """Move the first entries of each row to the given columns, and fill all other columns.
 
     Args:
         out: of a working type, shape (rows, columns), changed in place.
         rows: int64: the rows of ``out`` to change.
         columns: int32, ascending: where the first, second, ... entry belongs.
-        sentinel: what all other entries become, in the type of ``out``.
+        sentinel: the value of all other entries, in the type of ``out``.
     """
     first = np.empty(len(columns), out.dtype)
     for i in rows:

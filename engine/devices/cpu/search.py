@@ -1,4 +1,4 @@
-"""Searches on the CPU: blocks of sources in the lanes of vectors where that pays, else one by one with a heap.
+"""Searches on the CPU: blocks of sources in the lanes of vectors if that is faster, else one by one with a heap.
 
 A batch of searches is cut into pieces for ``engine.devices.cpu.searches``.  ``engine.devices.cpu.arcs`` prepares what
 depends on the graph alone.
@@ -25,13 +25,13 @@ from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
 from engine.model.rows import FoundFacts, KnownRows, RowFacts
 
-#: Labels of 16 bits are tried for weights up to this.
+#: Labels of 16 bits are tried if no weight is larger than this.
 NARROW: Final = 4096
-#: Fewer sources than this for each block of lanes are searched one by one.
+#: If a block of lanes would have fewer sources than this, they are searched one by one.
 LEAST_LANES: Final = 12
-#: Rows of a piece that copies known ones.
+#: Rows in a piece of work that copies known rows.
 COPIED: Final = 64
-#: Most rows of a piece that is searched one by one: the work space of a piece is made once for all of them.
+#: Most rows in a piece of work that searches one by one; its work space is allocated once for all of them.
 SINGLE: Final = 16
 
 Indices = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ class Goal:
         limit: the length at which searches end; infinite for no limit.
         wanted: uint8, shape (n,): 1 for the vertices (by new number) whose distances end a search once all of them
             are known; empty where all distances are wanted.
-        left: how many vertices ``wanted`` marks; 0 where all distances are wanted.
+        left: number of vertices that ``wanted`` marks; 0 if all distances are wanted.
     """
 
     near: npt.NDArray[np.int32]
@@ -71,7 +71,7 @@ class Goal:
         targets: npt.NDArray[np.int64] | None,
         cutoff: float | None,
     ) -> Goal:
-        """Return the goal of one call, which does not depend on the kind of search.
+        """Return the goal of one call; it is the same for all kinds of searches.
 
         Args:
             ready: the prepared arcs.
@@ -88,7 +88,7 @@ class Goal:
         limit = math.inf
         if cutoff is not None and len(sources) and len(near):
             limit = first_sum_beyond(cutoff, dtype)
-            if potentials is not None:  # the limit in reduced lengths, a little higher because sums round
+            if potentials is not None:  # convert the limit to reduced lengths, a little higher because sums are rounded
                 limit += float(shift[sources].max()) - float(onto.min())
                 limit += 1 if ready.weights.dtype.kind == "i" else 1e-9 * (abs(limit) + float(np.ptp(shift))) + 1e-300
         beyond = work_type(dtype).sentinel() if cutoff is None else first_beyond(cutoff, dtype)
@@ -100,7 +100,7 @@ class Goal:
         return cls(near, shift, onto, beyond, limit, wanted, left)
 
     def far(self, far: float, dtype: npt.DTypeLike) -> Array:
-        """Return the smaller of ``far`` and the limit as an array of one label of type ``dtype``."""
+        """Return the smaller of ``far`` and the limit, as a scalar of type ``dtype`` in an array."""
         kind = np.dtype(dtype)
         limit = math.ceil(self.limit) if kind.kind in "iu" and self.limit < far else self.limit
         return np.array([min(far, limit)], kind)
@@ -138,12 +138,12 @@ class SearchBatch:
         out: Array,
         wanted: RowsWanted,
     ) -> SearchBatch:
-        """Return the searches that :meth:`engine.devices.cpu.backend.CpuBackend.begin_search` is asked for."""
+        """Return the batch of one call of :meth:`engine.devices.cpu.backend.CpuBackend.begin_search`."""
         ready = prepare(arcs)
         sources = np.ascontiguousarray(sources, dtype=np.int64)
         kind = out.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
         goal = Goal.of(ready, arcs.potentials, sources, kind, wanted.targets, wanted.cutoff)
-        if kind != out.dtype:  # whole numbers go into floats, which hold all of them
+        if kind != out.dtype:  # whole numbers are written into floats, which hold all of them
             none = np.isposinf(work_type(out.dtype).unreachable) and goal.beyond == work_type(kind).sentinel()
             goal = replace(goal, beyond=out.dtype.type(np.inf if none else goal.beyond))
         label = label_type(ready, arcs.potentials, kind.name, goal.limit)
@@ -172,20 +172,20 @@ class SearchBatch:
     def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
         """Return the searches of ``rows`` as pieces for ``threads`` threads."""
         ready = self.ready
-        # neighbouring sources share a block, since their labels fall in the same sweeps
+        # neighbouring sources share a block, because their labels fall in the same sweeps
         rows = rows[np.argsort(ready.rank[self.sources[rows]], kind="stable")]
         if self.kind == "int32" and self._maybe_narrow():
             return self._lanes(rows, "uint16", ready.heaviest(), threads, spaces)
         return self.blocks(rows, threads, spaces)
 
     def blocks(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
-        """Return the searches of ``rows`` as pieces, in lanes where that pays."""
+        """Return the searches of ``rows`` as pieces, in lanes if that is faster."""
         if self.kind is None:
             return self._single(rows, threads)
         return self._lanes(rows, self.kind, 0, threads, spaces)
 
     def _maybe_narrow(self) -> bool:
-        """Whether to try labels of 16 bits, twice as many a vector, although some paths may not fit."""
+        """Return whether to try labels of 16 bits, twice as many per vector, although some lengths may not fit."""
         enough = len(self.sources) >= ROW_BYTES // 2 and self.ready.heaviest() <= NARROW
         return enough and self.ready.looks_short(self.sources[len(self.sources) // 2])
 
@@ -202,7 +202,7 @@ class SearchBatch:
         ends, columns = (far, self.sentinel, goal.beyond, unit), (ready.rank, goal.near, goal.shift, goal.onto)
         bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
         tally = ready.tally.setdefault(kind, [0, 0])
-        whole = goal.left == 0  # facts are found of whole rows only
+        whole = goal.left == 0  # facts are gathered only if rows are whole
 
         def search(some: Indices, worker: int) -> Done:
             finished = tally[1] <= 1 + tally[0] // 4
@@ -220,7 +220,7 @@ class SearchBatch:
         return found + self._single(rows[blocks * lanes :], threads)
 
     def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:
-        """Return the facts of finished rows that have distances in a few columns only, which are vertices."""
+        """Return the facts of finished rows whose distances all lie in a few columns; columns are vertices here."""
         own = np.searchsorted(columns, self.sources[rows])
         reached, sums, largest, farthest = row_facts(self.out, own, rows, columns)
         farthest = np.where(farthest < 0, -1, columns[farthest].astype(np.int64))
@@ -289,7 +289,7 @@ def label_type(ready: PreparedArcs, potentials: Array | None, out: str, limit: f
     """
     longest = (len(ready.rank) - 1) * ready.largest
     if ready.weights.dtype.kind == "f":
-        # results are rounded to 24 bits, so exact int32 sums are as good as float64 sums, and half as wide
+        # results are rounded to 24 bits, so exact int32 sums serve as well as float64 sums, with half the bytes
         exact = ready.decimal is not None and out == "float32" and potentials is None and limit == math.inf
         return "int32" if exact else "float64"
     longest = min(longest, limit - 1)
@@ -297,7 +297,7 @@ def label_type(ready: PreparedArcs, potentials: Array | None, out: str, limit: f
         return "uint16"
     fits = longest <= WORK_TYPES["int32"].largest
     if out == "int32":
-        # the caller promises that results fit; then reduced lengths fit if the potentials differ by no more than this
+        # the caller promises that distances fit; reduced lengths are larger by at most the spread of the potentials
         spread = 0 if potentials is None else int(np.ptp(potentials))
         fits = fits or spread <= WORK_TYPES["int32"].largest_signed
     if fits:
@@ -315,7 +315,7 @@ def _emit(dist, far, near, shift, onto, source, row, sentinel, beyond, seen):  #
     else:
         for k in range(len(row)):
             value = dist[near[k]]
-            # potentials first: their difference is nearly exact, but value - shift[source] would lose a small distance
+            # the difference of potentials first: it is nearly exact, and value - shift[source] would lose small values
             row[k] = sentinel if value == far else value + (onto[k] - shift[source])
             if row[k] >= beyond:
                 row[k] = sentinel

@@ -1,4 +1,4 @@
-"""The searches of a batch, cut into pieces that threads take as they become free.
+"""Hands out the searches of a batch, cut into pieces that threads take as they become free.
 
 A piece is a block of sources that are searched together.  A piece that gives up (its labels do not fit their type, or
 take too many relaxations) leaves other pieces behind, which any thread may take.
@@ -23,12 +23,12 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Done:
-    """What a piece has done.
+    """The result of a piece.
 
     Attributes:
         rows: the rows of the batch that are finished, int64.
-        left: pieces that have to be done in its place.
-        found: gives the facts of the rows, where the search knows a shorter way to them than to look at the rows.
+        left: pieces that have to be done instead of it.
+        found: the facts of the rows, if the search can compute them faster than by reading the rows.
     """
 
     rows: Indices
@@ -36,7 +36,7 @@ class Done:
     found: Callable[[], FoundFacts] | None = None
 
 
-#: Searches some rows, given the number of the thread.
+#: A function that searches some rows; it takes the number of the thread.
 Piece = Callable[[int], Done]
 
 
@@ -83,7 +83,7 @@ class Searches:
 
 
 class Spaces:
-    """The work space of each thread, kept from piece to piece as long as the pieces are of one kind.
+    """The work space of each thread, reused for the next piece as long as pieces are of one kind.
 
     Args:
         threads: the number of threads.
@@ -97,7 +97,7 @@ class Spaces:
 
         Args:
             worker: number of the thread.
-            key: what the space depends on; another key than that of the last call lets that space go.
+            key: identifies the kind of space; if it differs from the key of the last call, that space is freed.
             make: makes the space.
         """
         known, space = self._found[worker]

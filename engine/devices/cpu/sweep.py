@@ -1,4 +1,4 @@
-"""The sweep of the partitioned algorithm on the CPU: rows of the matrix, many at a time, from part to part.
+"""The sweep of the partitioned algorithm on the CPU: it fills many rows of the matrix at a time, part by part.
 
 A thread takes some rows, fills in the lengths that ``engine.algorithms.partitioned`` computed (from each source to its
 own part and the parts above), and goes through the parts from the last to the first.  For each part it relaxes by
@@ -30,7 +30,9 @@ PIECE_ROWS: Final = 128
 
 @njit(nogil=True, cache=True)
 def _pack_across(weights, depth, columns, out, at):  # type: ignore[no-untyped-def]
-    """Pack ``weights`` (flat, depth x columns) from ``out[at]`` on as the right side of relax, DEPTH rows at a time."""
+    """Pack ``weights`` (flat, depth x columns) as the right operand of relax, DEPTH rows at a time, into
+    ``out[at:]``.
+    """
     width = TILE_VECTORS * VECTOR_BYTES // out.itemsize
     across = (columns + width - 1) // width * width
     for k in range(0, depth, DEPTH):
@@ -40,7 +42,7 @@ def _pack_across(weights, depth, columns, out, at):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _gather(x, stride, rows, border, out):  # type: ignore[no-untyped-def]
-    """Pack the columns ``border`` of ``x`` as relax reads its left side; the last strip is padded."""
+    """Pack the columns ``border`` of ``x`` as the left operand of relax; the last strip is padded."""
     depth = len(border)
     for top in range(0, rows, TILE_ROWS):
         base, height = top * depth, min(TILE_ROWS, rows - top)
@@ -64,7 +66,9 @@ def _seed(x, row, position, starts, parents, part, tables, table, wide):  # type
 
 @njit(nogil=True, cache=True)
 def _emit(x, places, shift, source, limit, far, sentinel, row):  # type: ignore[no-untyped-def]
-    """Copy a finished row into ``row``, in the caller's order of columns; unreachable entries become ``sentinel``."""
+    """Copy the finished row ``x`` into ``row``, in the caller's order of columns; unreachable entries become
+    ``sentinel``.
+    """
     if len(shift) == 0:
         for v in range(len(places)):
             value = x[places[v]]
@@ -102,7 +106,7 @@ def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ign
             deep = min(DEPTH, depth - k)
             _gather(x, stride, rows, borders[lasts[j] + k : lasts[j] + k + deep], left)
             right = across[packed[j] + k * padded : packed[j] + (k + deep) * padded]
-            above = -rows - size  # no tile counts as lying below the diagonal
+            above = -rows - size  # so that no tile is taken to lie below the diagonal and left out
             relax_packed(x, starts[j], stride, rows, size, deep, above, by_bits, left, right, edge)
     for i in range(rows):
         row = x[i * stride : i * stride + n]
@@ -126,7 +130,7 @@ class Sweeper(CpuBackend):
         parts: the parts of that graph.
         lengths: lengths within and between its parts.
         nonnegative: whether no arc is negative.
-        owner: the backend whose threads and work space it uses.
+        owner: the backend whose threads and work space this one uses.
     """
 
     def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, owner: CpuBackend) -> None:
@@ -158,8 +162,8 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
 
-        # a piece is several sweeps, made and looked at by one call each, but four pieces a thread: calls from the
-        # interpreter wait for each other where threads are many
+        # a piece consists of several sweeps, with one call for all of them, because calls from the
+        # interpreter wait for each other if there are many threads; but there are at least four pieces per thread
         rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
 
         def sweep(first: int, worker: int) -> Done:
@@ -172,7 +176,7 @@ class Sweeper(CpuBackend):
         return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
 
     def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
-        """The work space of a thread for ``high`` rows: rows, left side and edge of a product."""
+        """Return the work space of a thread for ``high`` rows: rows, and left operand and edge of a product."""
         pack, _, edges, _ = self._space.packs(kind.dtype)
         starts, parents, lasts = self._parts[:3]
         width = TILE_VECTORS * VECTOR_BYTES // kind.itemsize
@@ -183,7 +187,7 @@ class Sweeper(CpuBackend):
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
-    """The argument ``walk`` of :func:`_sweep_rows`."""
+    """Return the argument ``walk`` of :func:`_sweep_rows`."""
     dtype, sizes, depths, wide = lengths.flat.dtype, parts.sizes, parts.depths, parts.widths()
     table = np.cumsum(sizes * wide) - sizes * wide
     width = TILE_VECTORS * VECTOR_BYTES // dtype.itemsize

@@ -1,8 +1,8 @@
-"""Threads that share one kernel, and the atomic counter from which they take work.
+"""Threads that run one kernel together, and the atomic counter from which they take work.
 
-numba's own parallel loops spin while they wait, which on a busy machine makes two threads slower than one.  Here the
-threads are ordinary ones that sleep on a lock, the kernels release the GIL, and threads take items from an atomic
-counter, so a thread that is descheduled delays the others by one item at most.
+numba's own parallel loops spin while they wait, which on a busy machine makes two threads slower than one.  These
+threads are ordinary ones that sleep on a lock; kernels release the GIL.  Threads take items from an atomic counter, so
+a thread that loses its processor delays the others by one item at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.model.system import usable_processors
 
 @intrinsic
 def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
-    """Add ``amount`` to the int64 at ``address`` atomically, and return the value before.
+    """Add ``amount`` to the int64 at ``address`` atomically, and return its previous value.
 
     Args:
         typingctx: numba's typing context.
@@ -36,11 +36,11 @@ def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
     return types.int64(types.intp, types.int64), codegen
 
 
-#: Wall seconds of shared work after which ``worth_sharing`` judges it.
+#: Wall seconds of shared work after which ``worth_sharing`` decides whether sharing was faster.
 JUDGED: Final = 0.05
-#: Seconds for which the caller works alone after sharing was not worth while.
+#: Seconds for which the caller works alone after sharing was not faster.
 PAUSE: Final = 0.5
-#: Processor seconds a wall second that several threads must get together to be faster than one.
+#: Several threads are faster than one if together they get at least this many processor seconds per wall second.
 WORTH: Final = 1.1
 
 
@@ -51,7 +51,7 @@ class Team:
     takes several times that.  They are started when they are first needed.  Not re-entrant: one ``run`` at a time.
 
     Args:
-        threads: the number of threads, the caller included; None for one a usable processor.
+        threads: the number of threads, including the caller; None for one per usable processor.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -63,12 +63,12 @@ class Team:
         """Call ``kernel(worker, *args)`` once for each worker 0, 1, ..., and wait for all of them.
 
         Args:
-            kernel: what the threads run.
-            args: its arguments after the number of the worker.
-            most: the most workers that have work to do; None for all.
+            kernel: the function that the threads run.
+            args: arguments of ``kernel`` after the number of the worker.
+            most: the number of workers for which there is work; None for all.
 
         Raises:
-            Exception: what a worker raised; the first one where several did.
+            Exception: the exception that a worker raised; the first one if several did.
         """
         wanted = self.threads if most is None else max(1, min(self.threads, most))
         if wanted == 1:
@@ -96,11 +96,11 @@ class Team:
             del errors[:]  # an error and a frame that refer to each other would keep arrays alive
 
     def worth_sharing(self) -> bool:
-        """Whether work that either one thread or all threads can do should be shared now.
+        """Return whether work that one thread or all threads could do should now be shared.
 
-        Where other processes use all processors but one, threads only wait for each other.  So the processor time of
-        all threads in recent runs is compared with the wall time; if the ratio is below ``WORTH``, the caller works
-        alone for ``PAUSE`` seconds.
+        If other processes use all processors but one, threads only wait for each other.  So the processor time of all
+        threads in recent runs is compared with the wall time; if the ratio is below ``WORTH``, the caller works alone
+        for ``PAUSE`` seconds.
         """
         if self.threads == 1 or time.perf_counter() < self._alone_until:
             return False
@@ -167,7 +167,7 @@ class _Other:
                 self.used = _timed(kernel, self._worker, args)
             except BaseException as error:
                 self.error = error
-            del kernel, args  # a thread that waits keeps no array alive
+            del kernel, args  # so that a waiting thread keeps no array alive
             self._done.release()
 
 

@@ -2,9 +2,9 @@
 
 A tile of C, ``TILE_ROWS`` x ``TILE_VECTORS`` vectors, stays in registers during the loop over the depth of the product,
 as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).  Everything that depends on the
-machine is decided here, once, from the features that numba compiles for; numba's disk cache is keyed by the same
-features, so a cache shared between machines stays right.  (numba notices changes of the file in which a kernel is
-defined, not of this one: after an edit here, clear ``__pycache__``.)
+machine is decided once, in this module, from the features that numba compiles for; numba's disk cache is keyed by the
+same features, so machines can share a cache.  (numba notices changes of the file in which a kernel is defined, not of
+this one: after an edit here, clear ``__pycache__``.)
 
 Two facts of arithmetic decide which instructions are used (``benchmarks/kernels/cpu_ceiling.py`` measures them):
 
@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 
 
 def _features() -> frozenset[str]:
-    """Features of the processor that numba compiles for (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES`` override it)."""
+    """Return the processor's features for which numba compiles (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES override them)."""
     settings: Any = config
     if settings.CPU_NAME not in (None, "host") or settings.CPU_FEATURES is not None:
         return frozenset(name[1:] for name in (settings.CPU_FEATURES or "").split(",") if name.startswith("+"))
@@ -37,9 +37,9 @@ _WIDE: Final = {"avx512f", "avx512bw", "avx512vl"} <= _FEATURES
 
 #: Bytes of one vector register.
 VECTOR_BYTES: Final = 64 if _WIDE else 32 if "avx2" in _FEATURES else 16
-#: Rows of the register tile: entries of A broadcast for each step of depth.
+#: Rows of the register tile; in each step of depth, one entry of A is broadcast for each row.
 TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
-#: Vectors of a row of the register tile.
+#: Vectors per row of the register tile.
 TILE_VECTORS: Final = 2
 #: Edge of the square blocks of A that are transposed in registers while it is packed; divides TILE_ROWS.
 SQUARE: Final = 4 if TILE_ROWS % 4 == 0 else 2
@@ -50,7 +50,7 @@ ROW: Final = 64
 #: Whether a fused multiply-add is one instruction.
 FUSED: Final = _ARM or "fma" in _FEATURES
 
-#: Whether comparing floats of so many bits as integers is worth while: AVX2 and SSE lack a 64-bit integer minimum.
+#: Whether comparing floats of this number of bits as integers is faster: AVX2 and SSE lack a 64-bit integer minimum.
 _BITS_HELP: Final = {32: not _ARM, 64: _WIDE}
 
 _WORD: Final = ir.IntType(64)
@@ -75,17 +75,17 @@ class VectorType:
         self.integer = ir.VectorType(ir.IntType(self.bits), self.lanes)
         scalar = {32: ir.FloatType(), 64: ir.DoubleType()}[self.bits] if self.floating else ir.IntType(self.bits)
         self.vector = ir.VectorType(scalar, self.lanes)
-        # 16 bits are broadcast by a shuffle, 32 bits by the load itself, so a narrow entry is stored twice
+        # loading broadcasts 32 bits for free, but 16 bits need a shuffle, so an entry of 16 bits is stored twice
         self.packed = scalar if self.bits >= 32 else ir.IntType(32)
 
     def highest(self) -> Value:
-        """A vector of the largest value, the neutral element of the minimum."""
+        """Return a vector of the largest value, the neutral element of the minimum."""
         if self.floating:
             return ir.Constant(self.vector, [float("inf")] * self.lanes)
         return ir.Constant(self.vector, [2 ** (self.bits - self.signed) - 1] * self.lanes)
 
     def broadcast(self, builder: Builder, scalar: Value) -> Value:
-        """A vector with one packed entry of A in all lanes."""
+        """Return a vector with one packed entry of A in all lanes."""
         wide = ir.VectorType(scalar.type, VECTOR_BYTES * 8 // max(32, self.bits))
         first = builder.insert_element(ir.Constant(wide, ir.Undefined), scalar, ir.IntType(32)(0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), wide.count), [0] * wide.count)
@@ -126,7 +126,7 @@ class VectorType:
         return cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * arguments), name)
 
     def opaque_one(self, builder: Builder) -> Value:
-        """A vector of ones whose value the optimiser does not know, or it would turn a * 1 + b into an addition."""
+        """Return a vector of ones that hides its value from the optimiser, so that a * 1 + b stays a multiply-add."""
         if not (self.floating and FUSED):
             return None
         bits = ir.IntType(self.bits)
@@ -136,12 +136,12 @@ class VectorType:
 
 
 def _at(builder: Builder, pointer: Value, offset: int | Value) -> Value:
-    """``pointer`` plus ``offset`` bytes."""
+    """Return ``pointer`` plus ``offset`` bytes."""
     return builder.gep(pointer, [_WORD(offset) if isinstance(offset, int) else offset], source_etype=_BYTE)
 
 
 def _entry(context: Any, builder: Builder, kind: Any, array: Value, index: Value) -> Value:
-    """The address of ``array[index]``, the array being of one dimension and contiguous."""
+    """Return the address of ``array[index]`` for a contiguous array of one dimension."""
     data = builder.bitcast(context.make_array(kind)(context, builder, array).data, _BYTE.as_pointer())
     return _at(builder, data, builder.mul(index, _WORD(kind.dtype.bitwidth // 8)))
 
@@ -151,9 +151,10 @@ def _load(builder: Builder, pointer: Value, kind: ir.Type, align: int) -> Value:
 
 
 def _tile_loop(builder: Builder, kind: VectorType, depth: Value, a: Value, b: Value, *, by_bits: bool) -> list[Value]:
-    """The loop over the depth: TILE_ROWS * TILE_VECTORS minima of sums, row by row.
+    """Emit the loop over the depth; return its TILE_ROWS * TILE_VECTORS minima of sums, row by row.
 
-    ``a`` and ``b`` address the packed strips: TILE_ROWS entries, and TILE_VECTORS aligned vectors, for each step.
+    ``a`` and ``b`` are the addresses of the packed strips, which hold, for each step, TILE_ROWS entries and
+    TILE_VECTORS aligned vectors.
     """
     one = kind.opaque_one(builder)
     before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("tile")
@@ -170,7 +171,7 @@ def _tile_loop(builder: Builder, kind: VectorType, depth: Value, a: Value, b: Va
     for r in range(TILE_ROWS):
         left = kind.broadcast(builder, _load(builder, _at(builder, column, r * size), kind.packed, size))
         for v in range(TILE_VECTORS):
-            # half of the sums on the adders, half on the multipliers, unless the adders are busy with minima
+            # if minima do not need the adders, half of the sums run on the adders and half on the multipliers
             factor = None if by_bits and v % 2 == 0 else one
             total = kind.add(builder, left, right[v], factor)
             following.append(kind.minimum(builder, total, sums[r * TILE_VECTORS + v], by_bits=by_bits))
@@ -268,7 +269,7 @@ def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-d
 
 
 def _packed(builder: Builder, value: Value, bits: int) -> Value:
-    """Packed entries of A (a scalar or a vector): 16 bits twice in a 32-bit word, anything wider unchanged."""
+    """Return packed entries of A (a scalar or a vector): 16 bits twice in a 32-bit word, anything wider unchanged."""
     if bits >= 32:
         return value
     wide = ir.IntType(32) if value.type == ir.IntType(16) else ir.VectorType(ir.IntType(32), value.type.count)
@@ -278,7 +279,7 @@ def _packed(builder: Builder, value: Value, bits: int) -> Value:
 
 
 def _transposed(builder: Builder, rows: list[Value]) -> list[Value]:
-    """The columns of a square of vectors, by repeated perfect shuffles."""
+    """Return the columns of a square of vectors, transposed by repeated perfect shuffles."""
     n = len(rows)
     low = [j for i in range(n // 2) for j in (i, n + i)]
     masks = [ir.Constant(ir.VectorType(ir.IntType(32), n), [j + half for j in low]) for half in (0, n // 2)]

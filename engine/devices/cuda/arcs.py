@@ -1,4 +1,4 @@
-"""The arcs of a graph in the form that a GPU's searches read: sorted by head, vertices renumbered, long rows split."""
+"""Prepares the arcs of a graph for searches on a GPU: sorted by head, vertices renumbered, long rows split."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from engine.model.backend import Array
 
 Ints = npt.NDArray[np.int32]
 
-#: Most arcs into a vertex.  Of more arcs, groups lead through additional vertices, or one warp would work long alone.
+#: Most arcs into a vertex.  If a vertex has more, groups of them are led through additional vertices; otherwise a
+#: single warp would work on them for long while others wait.
 SPLIT: Final = 64
-#: Approximate number of arcs of a chunk, the piece of work that a warp takes at a time.
+#: Approximate number of arcs in a chunk, the piece of work that a warp takes at a time.
 CHUNK: Final = 16
 
 
@@ -43,7 +44,9 @@ class IncomingArcs:
         return len(self.into) - 1
 
     def chunks(self, size: int = CHUNK) -> Ints:
-        """Return the first arcs of runs of whole vertices with about ``size`` arcs each, and the number of arcs."""
+        """Cut the arcs into runs of about ``size`` arcs, between vertices; return the first arc of each run, and the
+        total.
+        """
         starts = np.arange(0, max(len(self.tails), 1), size)
         firsts = np.append(self.into[np.searchsorted(self.into, starts)], np.int32(len(self.tails)))
         return np.asarray(firsts[np.append(True, firsts[1:] > firsts[:-1])])
@@ -103,7 +106,7 @@ def _starts(counts: npt.NDArray[np.int64]) -> Ints:
 
 
 def _by_head(tails: Ints, heads: Ints, n: int) -> npt.NDArray[np.int64]:
-    """The indices of the arcs, sorted by head, then by tail."""
+    """Return the indices of the arcs, sorted by head, then by tail."""
     if len(heads) == 0:
         return np.zeros(0, np.int64)
     numbers = np.arange(len(heads), dtype=np.int64)
@@ -111,7 +114,9 @@ def _by_head(tails: Ints, heads: Ints, n: int) -> npt.NDArray[np.int64]:
 
 
 def _split(tails: Ints, heads: Ints, weights: Array, total: int, most: int) -> tuple[Ints, Ints, Array, int]:
-    """Lead the arcs into vertices that have more than ``most`` through additional vertices, ``most`` each."""
+    """For vertices with more than ``most`` arcs in, lead these arcs through additional vertices, ``most`` through
+    each.
+    """
     while len(heads):
         counts = np.bincount(heads, minlength=total)
         many = counts > most

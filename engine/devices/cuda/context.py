@@ -1,8 +1,8 @@
-"""The device: its properties, memory and errors, and its kernels, loaded or compiled.
+"""The device: its properties, memory and errors; and its kernels, which are loaded or compiled here.
 
-A kernel that was compiled ahead (``code.prebuilt``) is loaded.  NVRTC compiles any other one, through cupy, when it is
-first requested on a device; cupy caches the result on disk.  Only the modules of this folder import cupy, which is an
-optional dependency.
+A kernel that was compiled ahead (``code.prebuilt``) is loaded.  NVRTC compiles any other kernel, through cupy, when it
+is first requested on a device; cupy caches the result on disk.  Only the modules of this folder import cupy, which is
+an optional dependency.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from engine.devices.cuda.code import prebuilt
 from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, forms, options, source
 from engine.devices.cuda.code.prebuilt import Module, all_modules
 from engine.model.problem import Device
-from engine.model.progress import WAITING
+from engine.model.progress import COMPILING, WAITING, Monitor
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 
 #: The oldest compute capability that the kernels are written for.
 OLDEST: Final = (7, 0)
 
-#: Updates a clock and multiprocessor that whole solves reach, measured on an H200 (docs/kernels.md).
+#: Updates per clock cycle and multiprocessor that whole solves reach, measured on an H200 (docs/kernels.md).
 HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.0, "float64": 19.0})
 #: Cautious estimates of the same for chips without three-operand minima or with fewer float64 units.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
@@ -54,7 +54,9 @@ def _cupy() -> Any:
 
 
 def _unusable(cupy: Any, error: Exception) -> str:
-    """A sentence on why the CUDA runtime refuses: no driver, a driver too old for the wheel, or its own message."""
+    """Return a sentence that says why the CUDA runtime fails: no driver, a driver too old for the wheel, or its own
+    message.
+    """
     runtime = cupy.cuda.runtime
     try:
         offered, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
@@ -97,7 +99,7 @@ class Modules:
         device: its index.
 
     Attributes:
-        loaded: how many modules were loaded that were compiled ahead.
+        loaded: number of modules that were compiled ahead and loaded.
     """
 
     def __init__(self, device: int = 0) -> None:
@@ -112,7 +114,7 @@ class Modules:
         self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
         with translated(self.cupy), self.cupy.cuda.Device(device) as chip:
-            # while any of its page-locked memory is in use, the driver keeps it for small requests; without this piece
+            # as long as some page-locked memory is in use, the driver keeps more for small requests; without this piece
             # the first request of each solve would take 1 ms
             self._piece = self.cupy.cuda.alloc_pinned_memory(512)
             major, minor = divmod(int(chip.compute_capability), 10)
@@ -125,7 +127,7 @@ class Modules:
 
         Args:
             name: a key of ``KERNELS``.
-            arithmetic: what it is compiled for.
+            arithmetic: the arithmetic for which it is compiled.
             shared: bytes of dynamic shared memory that a launch needs; the kernel is allowed at least as many.
 
         Raises:
@@ -153,17 +155,17 @@ class Modules:
             return self._modules[key].get_function(entry)
 
     def _load(self, module: Module) -> Any:
-        """Return a module that was compiled ahead; None where there is none that the driver takes."""
+        """Return a module that was compiled ahead; None if there is none that the driver accepts."""
         found = prebuilt.find(module, self.capability)
         if found is None:
             return None
         architecture, code = found
         made = self.cupy.cuda.function.Module()
         try:
-            # the driver compiles PTX, which takes as long as NVRTC does
+            # the driver has to compile PTX, which takes as long as NVRTC
             with _told(module.name) if architecture == prebuilt.PTX else nullcontext():
                 made.load(code)
-        except self.cupy.cuda.driver.CUDADriverError as error:  # it is older than the compiler
+        except self.cupy.cuda.driver.CUDADriverError as error:  # the driver is older than the compiler
             log.info("the driver does not take %s for %s (%s); it is compiled", module.name, architecture, error)
             return None
         self.loaded += 1
@@ -179,7 +181,7 @@ class Modules:
         try:
             with _told(module.name), cuda.Device(self.device):
                 made = self.cupy.RawModule(code=source(kernel), options=options(module.name, module.arithmetic))
-                _ = made.get_function(kernel.entry).kernel  # cupy compiles when it is asked for this
+                _ = made.get_function(kernel.entry).kernel  # cupy compiles only when this attribute is read
         except (cuda.compiler.CompileException, cuda.driver.CUDADriverError, RuntimeError) as error:
             raise SolveFailed(
                 f"the CUDA kernel {module.name} could not be built for this device; the installed cupy and the "
@@ -189,7 +191,7 @@ class Modules:
 
 
 class _Compiled:
-    """A module of cupy's, which gives its functions as one that was compiled ahead does."""
+    """A module that cupy compiled, with the interface of a module that was compiled ahead."""
 
     def __init__(self, made: Any) -> None:
         self._made = made
@@ -200,28 +202,36 @@ class _Compiled:
 
 
 def _told(name: str) -> Any:
-    """Context manager: whoever waits for kernel ``name`` is told that it is compiled."""
+    """Context manager: tell a caller who waits for kernel ``name`` that it is being compiled."""
     return nullcontext() if WAITING.announce is None else WAITING.announce(name)
 
 
-def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int, int]:
-    """Make every kernel ready for a device: loaded where it was compiled ahead, else compiled into cupy's cache.
+def ensure_kernels(device: int = 0, *, threads: int | None = None, monitor: Monitor | None = None) -> tuple[int, int]:
+    """Make every kernel ready for a device: load it if it was compiled ahead, else compile it into cupy's cache.
 
     Args:
         device: its index.
-        threads: compilations at a time; None for one a processor.
+        threads: compilations at a time; None for one per processor.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        How many modules were loaded, and how many were compiled or found in cupy's cache.
+        The number of modules that were loaded, and the number that were compiled or found in cupy's cache.
 
     Raises:
+        Cancelled: the monitor asked to stop; what was compiled is kept.
         InvalidRequest: there is no usable device.
         SolveFailed: a kernel cannot be compiled for it.
     """
-    found, every = modules(device), all_modules()
+    found, every, watched = modules(device), all_modules(), monitor or Monitor()
     lacking = [module for module in every if prebuilt.find(module, found.capability) is None]
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1, "apsp-nvrtc") as pool:
-        list(pool.map(found.compile, lacking))
+    if lacking:
+        watched.begin(COMPILING, len(lacking), "kernels")
+    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "apsp-nvrtc")
+    try:
+        for _ in pool.map(found.compile, lacking):
+            watched.step(1)
+    finally:
+        pool.shutdown(cancel_futures=True)
     for name, arithmetic in forms():
         found.get(name, arithmetic)
     return found.loaded, len(every) - found.loaded
@@ -229,12 +239,12 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int,
 
 @cache
 def modules(device: int = 0) -> Modules:
-    """Return the kernels of ``device``; one instance a process."""
+    """Return the kernels of ``device``; one instance per process."""
     return Modules(device)
 
 
 def alike(runtime: Any, index: int) -> int:
-    """Return how many devices from ``index`` on, itself included, are of one model and reach each other's memory."""
+    """Return how many devices, from ``index`` on, are of one model and can access each other's memory."""
     name, last = runtime.getDeviceProperties(index)["name"], index + 1
     while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:
         if not (runtime.deviceCanAccessPeer(index, last) and runtime.deviceCanAccessPeer(last, index)):
@@ -244,14 +254,14 @@ def alike(runtime: Any, index: int) -> int:
 
 
 def find_device(budget: int | None, index: int = 0) -> Device:
-    """Return the device as the planner sees it, after a kernel has been compiled for it.
+    """Return the device in the form that the planner uses, after compiling a kernel for it as a test.
 
     Args:
         budget: bytes of its memory that may be used; None for all that is free.
         index: which device.
 
     Raises:
-        InvalidRequest: it cannot be used; one sentence says why.
+        InvalidRequest: the device cannot be used; the message says why.
     """
     try:
         found = modules(index)
@@ -333,11 +343,11 @@ def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
 
     Args:
         cupy: the module.
-        shape: of the array.
+        shape: shape of the array.
         dtype: type of its entries.
 
     Raises:
-        DoesNotFit: it does not fit; the error names the bytes needed and free.
+        DoesNotFit: the array does not fit; the error names the bytes needed and free.
     """
     try:
         return cupy.empty(shape, dtype=dtype)
@@ -349,14 +359,14 @@ def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
 
 
 def upload(cupy: Any, array: npt.NDArray[Any]) -> Any:
-    """Copy ``array`` to the device, in order with the current stream; ``array`` may be changed after the return.
+    """Copy ``array`` to the device, in order with the current stream; the caller may change ``array`` afterwards.
 
-    The copy reads pageable memory through the driver's own buffers: page-locking as much memory would take longer.
+    The driver copies pageable memory through its own buffers, which takes less time than page-locking the array.
     """
     array = np.ascontiguousarray(array)
     there, runtime = allocate(cupy, array.shape, array.dtype), cupy.cuda.runtime
     if array.size:
         stream = cupy.cuda.get_current_stream()
         runtime.memcpyAsync(there.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        stream.synchronize()  # a device that reads pageable memory directly may not have finished
+        stream.synchronize()  # needed for devices that read pageable memory directly
     return there

@@ -2,11 +2,12 @@
 
 A round closes the pivot block, relaxes the two panels and then the rest of the matrix.  Look-ahead: the strips of the
 rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority.  The next pivot
-block is then closed and its panels relaxed on that stream while the bulk of this round runs, so the device never waits
-for them.
+block is then closed and its panels relaxed on that stream while the rest of this round is relaxed, so the device never
+waits for them.
 
-In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as both (the
-row panel is the k-major form of the column panel), and the upper half is mirrored at the end: half the work.
+In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as row panel
+and column panel (stored k-major, the column panel is the row panel), and the upper half is mirrored at the end.  That
+is half the work.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from engine.model.device_layout import SINGLE, pivot_width
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 
-#: Least and largest n for which repeated squaring in one launch is faster: it has log2(n) steps, not n / 32 rounds.
+#: Least and largest n for which repeated squaring in one launch is fastest: it takes log2(n) steps instead of n / 32
+#: rounds.
 SQUARES: Final = (65, 256)
 
 
 def tile_side(dtype: object) -> int:
-    """Return the number to a multiple of which the side of a solved matrix is padded."""
+    """Return the number to whose multiples the side of a solved matrix is padded."""
     return device_layout.tile_side(np.dtype(dtype).itemsize)  # type: ignore[call-overload]
 
 
@@ -44,7 +46,7 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
         The padded matrix, square; its first n rows and columns are not cleared.
 
     Raises:
-        DoesNotFit: it does not fit the device's memory.
+        DoesNotFit: the matrix does not fit the device's memory.
     """
     side = device_layout.padded_side(n, np.dtype(dtype).itemsize)  # type: ignore[call-overload]
     whole = allocate(modules.cupy, (side, side), dtype)
@@ -77,7 +79,8 @@ class Solver:
         """Queue Floyd-Warshall of ``d``, in place, on the current stream.
 
         Args:
-            d: square, on the device; if its side exceeds ``SINGLE``, a multiple of ``tile_side`` (see ``padded``).
+            d: square, on the device; if its side exceeds ``SINGLE``, the side must be a multiple of ``tile_side`` (see
+                ``padded``).
             symmetric: promises that ``d`` is symmetric.
             width: width of a pivot block; None for the best one.
             monitor: receives updates as rounds finish on the device; with a monitor at most two rounds are queued.
@@ -126,14 +129,14 @@ class Solver:
                     with high:
                         panels.strips(d, start)
                 elif action is Action.REST:
-                    low.wait_event(prepared)  # the panel is used by the other stream
+                    low.wait_event(prepared)  # the other stream has prepared the panel
                     with low:
                         panels.rest(d, start)
                     before, relaxed = relaxed, event(disable_timing=True)
                     relaxed.record(low)
             if monitor is not None and k:
                 before.synchronize()
-                self._check_flag()  # the flag as of the pivot block of that round, or a later one
+                self._check_flag()  # the flag is that of this round's pivot block, or of a later one
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()
@@ -151,15 +154,16 @@ class Solver:
             raise BelowZero("a vertex came to lie at less than zero from itself, so there is a negative cycle")
 
     def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
-        """Close ``d`` by halves (R-Kleene): close one half, relax the panels and the other half, close it, and back.
+        """Close ``d`` by halves (R-Kleene): close one half, relax the panels and the other half by it; then the same
+        from the other half.
 
         Args:
             d: square, on the device, its side a multiple of ``tile_side``; changed in place.
             base: blocks of at most this side are closed by the single kernel.
-            symmetric: promises that ``d`` is symmetric; then one panel serves as both, and only the part of each half
-                on and above its diagonal is relaxed.
-            monitor: receives updates as they finish on the device; each update of a symmetric matrix counts twice,
-                for its mirror image, too.
+            symmetric: promises that ``d`` is symmetric; then one panel serves as row and column panel, and only the
+                part of each half on and above its diagonal is relaxed.
+            monitor: receives updates as they finish on the device; in a symmetric matrix each update counts twice,
+                because it stands for its mirror image, too.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -168,7 +172,7 @@ class Solver:
         n = d.shape[0]
         if n <= base:
             self.ahead.close(d)
-            if symmetric:  # thread blocks work concurrently, so the halves may differ in their last bits
+            if symmetric:  # thread blocks work concurrently, so the two triangles may differ in their last bits
                 self.ahead.mirror(d)
             self.ahead.send_flag()
             self._step(n**3, monitor)
@@ -181,7 +185,11 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax one panel and mirror it, then relax the other half's upper triangle and mirror it."""
+            """Relax the rest of the matrix when one half is closed: panel ``b`` by ``y`` (x) ``z``, of which ``c`` gets
+            the transpose.
+
+            Then relax the other half, ``x``, above its diagonal, and mirror it.
+            """
             self.ahead.relax(b, y, z)
             self.ahead.pack([Copy(b, c, transposed=True)])
             first, second = (c, b) if x is e else (b, c)
@@ -227,12 +235,12 @@ class Solver:
 
 
 class _Panels:
-    """The panels of a directed matrix: packed copies, and the relaxed column panels of this round and the next one."""
+    """The panels of a directed matrix: packed copies, and the relaxed column panels of this round and of the next."""
 
     def __init__(self, solver: Solver, n: int, width: int) -> None:
         self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width
         cupy, word, dtype = solver.cupy, self.ahead.word, self.ahead.dtype
-        # both products of a launch need one leading dimension, so the pivot block is stored next to the panel
+        # both products of a launch must have the same leading dimension, so the pivot block is stored next to the panel
         self.form_a = allocate(cupy, (width, n + width), word)
         self.form_b = allocate(cupy, (width, n + width), dtype)
         self.columns = [allocate(cupy, (width, n), word) for _ in range(2)]
@@ -285,7 +293,9 @@ class _Panels:
 
 
 class _SymmetricPanels(_Panels):
-    """The one panel of a symmetric matrix, whole rows of the pivot block; D is right on and above its diagonal."""
+    """The single panel of a symmetric matrix: whole rows of the pivot block.  D is valid only on and above its
+    diagonal.
+    """
 
     def __init__(self, solver: Solver, n: int, width: int) -> None:
         self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width

@@ -1,7 +1,7 @@
 """Launches of the kernels: their argument structs, grids and scratch memory.
 
 Arrays are cupy arrays of two dimensions, contiguous in their last axis, of one working type.  A *launcher* serves one
-stream at a time, since consecutive launches share its counters and flags.
+stream at a time, because consecutive launches share its counters and flags.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def leading(x: Any) -> int:
 def blank(modules: Modules, rows: Any) -> None:
     """Queue the clearing of rows on the current stream: every entry becomes unreachable.
 
-    cupy would compile a kernel of its own for that.
+    This kernel is used because cupy would have to compile one for the same purpose.
 
     Args:
         modules: the device.
@@ -89,7 +89,7 @@ def _aligned(x: Any) -> bool:
 
 @dataclass(frozen=True)
 class Skip:
-    """Tile rows and columns of C (half-open ranges in entries, at tile borders) that a product does not change."""
+    """Ranges of rows and of columns of C that a product leaves unchanged; half-open, in entries, at tile borders."""
 
     rows: tuple[int, int] = (0, 0)
     columns: tuple[int, int] = (0, 0)
@@ -107,7 +107,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Copy:
-    """One job of the pack kernel: ``to`` becomes ``source`` (or its transpose), padded with unreachable."""
+    """One copy by the pack kernel: ``to`` becomes ``source`` (or its transpose), padded with unreachable."""
 
     source: Any
     to: Any
@@ -247,7 +247,7 @@ class Launcher:
             device = self.modules.multiprocessors
             wanted = max(1, round(graphs * tiles * tiles / (2.4 * device)))
             blocks = min(device * min(wanted, _RESIDENT[name]), graphs * tiles * tiles)
-        if group is None:  # all graphs at once: that gives enough tasks for all blocks
+        if group is None:  # solve all graphs at once, so that there is enough work for all blocks
             group = graphs
         flags = self._flags(graphs * tiles * tiles, tiles)
         rows = d[0] if d.ndim == 3 else d
@@ -255,7 +255,7 @@ class Launcher:
         arguments["d"], arguments["ld"] = d.data.ptr, leading(rows)
         arguments["stride"] = d.strides[0] // d.itemsize if d.ndim == 3 else 0
         arguments["n"], arguments["tiles"], arguments["graphs"], arguments["group"] = n, tiles, graphs, group
-        whole = (wide and self.arithmetic.word < 8) or n % side == 0  # the wide form checks each tile
+        whole = (wide and self.arithmetic.word < 8) or n % side == 0  # the wide kernel checks the edges itself
         arguments["aligned"] = whole and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
         arguments["base"], arguments["drawn"] = self._base, self._drawn
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr
@@ -310,7 +310,7 @@ class Launcher:
         return flags
 
     def send_flag(self) -> None:
-        """Queue a copy to the host of the flag of ``found_negative``; ``sent_flag`` reads that copy without waiting."""
+        """Queue a copy of the flag of ``found_negative`` to the host; ``sent_flag`` reads this copy without waiting."""
         if self.negative is None:  # no matrix has been closed so far
             return
         if self._sent is None:
@@ -320,7 +320,7 @@ class Launcher:
         runtime.memcpyAsync(self._sent.ctypes.data, self.negative.data.ptr, 4, runtime.memcpyDeviceToHost, stream.ptr)
 
     def sent_flag(self) -> bool:
-        """Return the flag in the last copy that has arrived."""
+        """Return the flag from the last copy that has arrived on the host."""
         return self._sent is not None and bool(self._sent[0])
 
     def forget_negative(self) -> None:
@@ -337,7 +337,7 @@ class Launcher:
     # ---- memory -----------------------------------------------------------------------------------------------------
 
     def _buffer(self, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        """Scratch memory, which later launches of this stream reuse."""
+        """Return scratch memory, which later launches of this stream reuse."""
         size = shape[0] * shape[1]
         kept = self._scratch.get(name)
         if kept is None or kept.size < size:
@@ -352,7 +352,9 @@ class Launcher:
 
 
 def _overlap(x: Any, y: Any) -> bool:
-    """Whether the memory spans of two arrays overlap, a conservative test for rectangles of one matrix."""
+    """Return whether the memory spans of two arrays overlap; for rectangles of one matrix this may be true without a
+    common entry.
+    """
 
     def span(z: Any) -> tuple[int, int]:
         return z.data.ptr, z.data.ptr + ((z.shape[0] - 1) * leading(z) + z.shape[1]) * z.itemsize

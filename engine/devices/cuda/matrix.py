@@ -1,4 +1,4 @@
-"""One whole matrix on a GPU: arcs are copied in, distances and facts copied out; the host never holds the whole matrix.
+"""A matrix that lies completely on one GPU: arcs are copied in, rows and their facts are copied out.
 
 Rows are copied out through page-locked memory, which a thread allocates while the device computes.
 """
@@ -43,7 +43,7 @@ _COMPARED: Final = 4096
 def device_matrix(
     n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool, memory: int | None = None
 ) -> Iterator[CudaMatrix]:
-    """Context manager: a matrix on the first device, whose memory is freed at the end, also after an error.
+    """Context manager: provide a matrix on the first device, and free its memory at the end, also after an error.
 
     Args:
         n: vertices.
@@ -65,7 +65,7 @@ def device_matrix(
 
 
 class CudaMatrix:
-    """Made by :func:`device_matrix`.  Not thread-safe; the device has finished when a method returns."""
+    """A matrix on a device, made by :func:`device_matrix`.  Not thread-safe; methods return when the device is done."""
 
     def __init__(self, found: Modules, n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool) -> None:
         self._modules, self._cupy, self._n, self._kind = found, found.cupy, n, kind
@@ -125,7 +125,7 @@ class CudaMatrix:
                 self._solver.recursive(self._d, symmetric=self._symmetric, monitor=monitor)
             else:
                 self._solver.close(self._d, symmetric=self._symmetric, monitor=monitor)
-            if self._symmetric and small:  # blocks work side by side: last bits may differ
+            if self._symmetric and small:  # thread blocks run concurrently, so last bits of the triangles may differ
                 self._solver.bulk.mirror(inner)
             self._settle(self._d)
         except BelowZero:
@@ -141,9 +141,9 @@ class CudaMatrix:
 
         Args:
             hops: at least 1.
-            monitor: receives ``total`` updates, or fewer if a power equals the one before it.
+            monitor: receives ``total`` updates, or fewer if a power equals the previous one.
             rows: vertex indices of the sources wanted; None for all.
-            by_rows: multiply the rows wanted by the weights, which adds one arc to paths each time.
+            by_rows: multiply the rows wanted by the weights again and again; each product adds one arc to the paths.
             total: updates of the whole computation.
 
         Raises:
@@ -239,7 +239,7 @@ class CudaMatrix:
             self._launch("settle", len(d), d, np.int64(d.shape[1]), np.int32(d.shape[1]), limit)
 
     def _times(self, a: Any, b: Any, monitor: Monitor) -> Any:
-        """A (x) B for powers of the same matrix, in slabs of rows."""
+        """Return A (x) B for powers of the same matrix, computed in slabs of rows."""
         c, n = a.copy(), self._n
         rows, whole = (n if len(a) == len(b) else len(a)), len(a) == len(b)
         upper = whole and self._symmetric
@@ -262,7 +262,7 @@ class CudaMatrix:
         return all(bool((a[i : i + _COMPARED] == b[i : i + _COMPARED]).all()) for i in range(0, len(a), _COMPARED))
 
     def _rows(self, first: int, wanted: Integers, stream: Any) -> Any:
-        """Rows of the answer, complete in the order of ``stream``; consecutive rows are a view, others a copy."""
+        """Return rows of the result, as a view if they are consecutive, else as a copy that is queued on ``stream``."""
         if self._gathered:
             rows = self._d[first : first + len(wanted)]
         elif (np.diff(wanted) == 1).all():
@@ -276,7 +276,7 @@ class CudaMatrix:
 
 @dataclass(frozen=True)
 class _DeviceProducts:
-    """Products on the device for :mod:`engine.devices.powers`; each result has memory of its own.
+    """Products on the device for :mod:`engine.devices.powers`; each result is in new memory.
 
     Attributes:
         multiply: returns the product of two powers.

@@ -19,7 +19,7 @@ from engine.model.rows import Sink
 
 @dataclass(frozen=True)
 class Outlet:
-    """The sink that receives rows, and the number of threads that write to it."""
+    """Where finished rows are written: a sink, and the number of threads that write to it."""
 
     sink: Sink
     threads: int
@@ -28,20 +28,20 @@ class Outlet:
 class Outgoing:
     """Copies rows from device arrays to a sink, through page-locked bands that threads write to the sink.
 
-    A band is as high as the sink's tiles, and there are two more bands than threads.  A thread allocates them while
-    the device computes; :meth:`send` waits for that.  Where the sink has an attribute ``memory`` that is a
-    :class:`engine.devices.cuda.pinned.HostMemory` with locked pages, rows are copied into it without a band.
+    A band is as high as the sink's tiles, and there are two more bands than threads.  A thread allocates the bands
+    while the device computes; :meth:`send` waits for that.  If the sink has an attribute ``memory``, a
+    :class:`engine.devices.cuda.pinned.HostMemory` with locked pages, rows are copied directly into that memory.
 
     Args:
         cupy: the module.
-        outlet: where rows go.
+        outlet: where rows are written.
         shape: rows and columns of the matrix.
         dtype: type of its entries.
 
     Attributes:
         band: rows of a band.
         stream: the stream on which rows are copied.
-        told: called with a number of rows once they are written, in the thread that calls ``send`` or ``finish``.
+        told: called with the number of rows that have been written, in the thread that calls ``send`` or ``finish``.
     """
 
     def __init__(self, cupy: Any, outlet: Outlet, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
@@ -63,8 +63,8 @@ class Outgoing:
         """Queue the copy of ``rows`` to rows ``first``, ... of the matrix.
 
         Args:
-            rows: on the device, shape (rows, columns); complete there, or by work queued on ``stream``.
-            first: row of the matrix that ``rows`` begin at.
+            rows: on the device, shape (rows, columns); either complete, or completed by work queued on ``stream``.
+            first: the row of the matrix at which ``rows`` begin.
 
         Returns:
             An event of the device; after it ``rows`` may be overwritten.
@@ -80,7 +80,7 @@ class Outgoing:
         return left
 
     def finish(self) -> None:
-        """Wait until all rows that were sent are written; an exception of a writing thread is raised here."""
+        """Wait until all rows that were sent are written; raise the exception of a writing thread, if there was one."""
         while self._pending:
             self.told(self._pending.popleft().result())
         self.stream.synchronize()
@@ -106,7 +106,9 @@ class Outgoing:
         return [memory.array[i * self.band : (i + 1) * self.band] for i in range(count)]
 
     def _straight(self) -> bool:
-        """Whether rows are copied into the sink's own memory; waits until its pages are locked or refused."""
+        """Return whether rows are copied into the sink's own memory; wait until its pages are locked or cannot be
+        locked.
+        """
         if self._locked is None:
             return False
         self._locked.wait()

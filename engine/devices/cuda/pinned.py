@@ -29,7 +29,7 @@ class HostMemory:
     """Host memory whose pages a thread locks for the devices.
 
     Args:
-        raw: the whole memory in bytes, shape (bytes,).
+        raw: the whole memory as bytes, shape (bytes,).
         array: the same memory with the type and shape of the caller.
         touched: seconds that touching its pages took.
         runtime: cupy's CUDA runtime.
@@ -73,8 +73,8 @@ def host_matrix(
 ) -> Iterator[HostMemory]:
     """Allocate memory in huge pages, touch it with several threads, and lock it for the devices.
 
-    ``cudaHostAlloc`` takes 0.35 s/GiB, this way a fraction of that.  Where the driver refuses to lock the pages, the
-    memory can still be used: each copy then goes through the driver's own buffers.
+    This takes a fraction of the 0.35 s/GiB of ``cudaHostAlloc``.  If the driver refuses to lock the pages, the memory
+    can still be used: each copy then passes through the driver's own buffers.
 
     Args:
         shape: rows and columns.
@@ -110,9 +110,10 @@ def host_matrix(
 
 
 class PinnedPool:
-    """A pool of page-locked pieces of one size; a piece returns to it once no array refers to its memory.
+    """A pool of page-locked pieces of memory, all of one size; a piece returns to the pool once no array refers to it.
 
-    ``cudaHostAlloc`` touches pages with one thread, and cupy's pool rounds each request up to a power of two.
+    It is used because ``cudaHostAlloc`` touches pages with one thread only, and cupy's pool rounds each request up to a
+    power of two.
 
     Args:
         shape: rows and columns of a piece.
@@ -126,7 +127,7 @@ class PinnedPool:
         self._made = ExitStack()
 
     def take(self, height: int) -> Array:
-        """Return an array of ``height`` rows, at most those of a piece, not cleared.
+        """Return an array of ``height`` rows, at most as many as a piece has; not cleared.
 
         May be called from any thread that has a device current.
 
@@ -149,7 +150,9 @@ class PinnedPool:
 
 
 class _Lease:
-    """The owner that all arrays over a piece keep alive: NumPy makes a view of a view refer to it directly."""
+    """The owner of a piece: all arrays over the piece refer to it, also views of views, so it lives as long as they
+    do.
+    """
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows

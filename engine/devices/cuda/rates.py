@@ -1,4 +1,6 @@
-"""Measured rates of the GPUs, from which streaming is predicted: products, bus both ways at once, host memory."""
+"""Measures the rates of GPUs from which streaming is predicted: products, the bus in both directions at once, host
+memory.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ _COLUMNS: Final = 4096
 _DEPTH: Final = 2048
 #: Bytes of a copy.
 _PIECE: Final = 2**25
-#: Copies each way.
+#: Number of copies in each direction.
 _PIECES: Final = 16
-#: Bytes of device memory that suffice to measure.
+#: Bytes of device memory that measuring needs.
 LEAST_MEMORY: Final = 2**29
-#: How much faster products are in a solve, where the last thread blocks of one overlap the first of the next.
+#: Products are faster by this factor in a solve, because the last thread blocks of one overlap the first of the next.
 _OVERLAPPED: Final = 1.03
 
 
@@ -34,7 +36,7 @@ def measured(device: Device, kind: WorkType, *, threads: int) -> Device:
     """Measure the rates of a device, which takes some tenths of a second.
 
     Args:
-        device: as found.
+        device: the device as ``find_device`` returned it.
         kind: working type of the products.
         threads: threads that touch host memory.
 
@@ -61,7 +63,7 @@ def measured(device: Device, kind: WorkType, *, threads: int) -> Device:
 
 
 def _products(found: Modules, kind: WorkType) -> float:
-    """Updates a second of a large product."""
+    """Return the updates per second of a large product."""
     cupy = found.cupy
     with cupy.cuda.Device(found.device):
         solver = Solver(found, kind.dtype, nonnegative=True)
@@ -85,7 +87,9 @@ def _products(found: Modules, kind: WorkType) -> float:
 
 
 def _both_ways(found: list[Modules], memory: Array) -> float:
-    """Bytes a second each way, with copies both ways at once, of all devices together."""
+    """Return the bytes per second in each direction, of all devices together, with copies in both directions at
+    once.
+    """
     cupy = found[0].cupy
     runtime, ends, best = cupy.cuda.runtime, [], np.inf
     for one in found:

@@ -1,8 +1,8 @@
-"""Small results about rows on the device: their facts, their histogram, a word.
+"""Reads small results about rows from the device: facts, histograms, single words.
 
-Kernels write them to page-locked memory of the host directly.  One copy engine makes all copies in a direction, on
-whatever stream, in the order in which they were queued.  So a copy of a few bytes would wait for all rows queued for
-the host before it, and the search that depends on it would wait, too.
+Kernels write these results directly to page-locked memory of the host.  A copy of a few bytes would have to wait: one
+copy engine makes all copies in one direction, of all streams, in the order in which they were queued, so all rows
+queued earlier would be copied first, and the search that depends on the result would wait, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RowFactsReader:
     Args:
         found: the device.
         kind: working type of the rows.
-        arithmetic: that of the kernels.
+        arithmetic: the arithmetic of the kernels.
     """
 
     def __init__(self, found: Modules, kind: WorkType, arithmetic: Arithmetic) -> None:
@@ -42,7 +42,7 @@ class RowFactsReader:
         Args:
             d: on the device, shape (rows, n), rows contiguous.
             sources: int64, on the device: the sources whose rows are wanted.
-            gathered: whether row i of ``d`` is that of ``sources[i]``; else row i is that of vertex i.
+            gathered: whether row i of ``d`` is the row of ``sources[i]``; else it is the row of vertex i.
         """
         count, kind = len(sources), self._kind
         if count == 0:
@@ -89,7 +89,7 @@ class RowFactsReader:
         self._memory = None
 
     def _buffer(self, size: int) -> int:
-        """The address of ``size`` bytes of page-locked memory, which the device can write to."""
+        """Return the address of ``size`` bytes of page-locked memory, to which the device can write."""
         if self._memory is None or self._memory.mem.size < size:
             self._memory = self._found.cupy.cuda.alloc_pinned_memory(size)
         return int(self._memory.ptr)
@@ -102,7 +102,7 @@ class RowFactsReader:
 
 
 def _described(d: Any, sources: Any, gathered: bool) -> npt.NDArray[Any]:
-    """The struct ``Rows`` of dense.cu."""
+    """Return the struct ``Rows`` of dense.cu for these rows."""
     rows = np.zeros((), _ROWS)
     rows["d"], rows["sources"] = d.data.ptr, sources.data.ptr
     rows["ld"], rows["n"], rows["gathered"] = d.strides[0] // d.itemsize, d.shape[1], gathered

@@ -1,8 +1,8 @@
-"""Searches on a GPU: a batch of sources is searched while the rows of the batch before are copied out.
+"""Searches on a GPU: a batch of sources is searched while the rows of the previous batch are copied out.
 
-Labels have 16 bits where that may suffice.  No label was capped if the largest distance found plus the heaviest arc is
-below *unreachable*, since a vertex whose label was capped has an in-neighbour whose label was not.  Otherwise the batch
-is searched again with wider labels.
+Labels have 16 bits if these may suffice, and larger labels are capped at *unreachable*.  No label was capped if the
+largest distance found plus the heaviest arc is below *unreachable*, because a capped label follows from a label that
+was not capped, plus one arc.  Otherwise the batch is searched again with wider labels.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from engine.model.rows import RowFacts
 Integers = npt.NDArray[np.int64]
 
 _THREADS: Final = 256
-#: Blocks of sources of a trial by sweeps.
+#: Number of blocks of sources in a trial by sweeps.
 _TRIAL_BLOCKS: Final = 8
-#: Blocks of sources of a trial by lists.
+#: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
 
 
@@ -46,14 +46,14 @@ def device_search(
     memory: int | None = None,
     rows: int | None = None,
 ) -> Iterator[DeviceSearch]:
-    """Context manager: searches on the first device, whose memory is freed at the end, also after an error.
+    """Context manager: provide searches on the first device, and free its memory at the end, also after an error.
 
     Args:
         arcs: weights non-negative; with potentials, reduced ones.
         kind: the working type of the matrix.
         form: the form of the search.
-        sources: vertex indices, one a row of the matrix.
-        outlet: where rows are copied to; None to keep them on the device.
+        sources: vertex indices, one for each row of the matrix.
+        outlet: where rows are written; None to leave them on the device.
         memory: bytes of device memory that may be used; None for all that is free.
         rows: sources of a batch; None for the best number.
 
@@ -64,7 +64,7 @@ def device_search(
     """
     with held_device(memory) as (found, usable), ExitStack() as held:
         shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
-        if outlet is not None:  # its memory is allocated while arcs are sorted and sent
+        if outlet is not None:  # begin early: page-locked memory is allocated while arcs are sorted and sent
             outgoing = Outgoing(found.cupy, outlet, shape, kind.dtype)
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
@@ -75,7 +75,7 @@ def device_search(
 
 
 class DeviceSearch:
-    """Made by :func:`device_search`.  Not thread-safe.
+    """The searches of one graph on a device, made by :func:`device_search`.  Not thread-safe.
 
     Attributes:
         batches: the rows of each batch.
@@ -96,7 +96,7 @@ class DeviceSearch:
         self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1
         self.batch = max(map(len, batches), default=1)
         self._heaviest = arcs.weights.max(initial=0).item()
-        # the planner has proven that the matrix's type suffices; narrower labels are checked after each search
+        # the planner has proven that the matrix's type suffices; for narrower labels this is checked after each search
         narrow = arcs.potentials is None and narrow_first(kind, self._heaviest)
         self._labels, self._proven = (WORK_TYPES["uint16"], False) if narrow else (kind, True)
         split = None if form.name == "hops" else SPLIT
@@ -119,7 +119,7 @@ class DeviceSearch:
         self._search()
 
     def finish(self) -> RowFacts | None:
-        """Wait for the search that ``begin`` queued; returns the facts of its rows, or None if it was given up."""
+        """Wait for the search that ``begin`` queued; return the facts of its rows, or None if it was given up."""
         while True:
             if self._kernels.given_up(self._reader):
                 return None
@@ -135,7 +135,7 @@ class DeviceSearch:
             self._search()
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """Count distances of the rows searched last, as ``engine.model.rows.Count``."""
+        """Count distances of the rows searched last; arguments and result are those of ``engine.model.rows.Count``."""
         return self._reader.histogram(self._out[self._buffer], self._there(), width, counts)
 
     def leave(self) -> tuple[Any, int, int]:
@@ -174,7 +174,7 @@ class DeviceSearch:
         self._kernels.search(self._sources[rows.start : rows.stop], self._out[self._buffer], self._form.limit)
 
     def _sound(self, found: RowFacts) -> bool:
-        """Whether no label was capped: see the docstring of this module."""
+        """Return whether certainly no label was capped: see the docstring of this module."""
         if self._proven or self._form.name == "hops":
             return True
         largest = found.largest[found.farthest >= 0].max(initial=0)
@@ -195,21 +195,21 @@ def trial_seconds(
     """Measure a search from a few blocks of sources.
 
     Args:
-        arcs: of the graph; weights non-negative.
+        arcs: the arcs of the graph; weights non-negative.
         kind: the working type of the matrix.
         form: the form of the search.
         sources: vertex indices.
         memory: bytes of device memory that may be used; None for all that is free.
 
     Returns:
-        Seconds a source; None if the search was given up.
+        Seconds per source; None if the search was given up.
     """
     lanes = {"sweep": 512, "lists": 128, "hops": 4096 * kind.itemsize}[form.name] // kind.itemsize
     blocks = {"sweep": _TRIAL_BLOCKS, "lists": _TRIAL_LISTS, "hops": 1}[form.name]
     count = min(len(sources), lanes * blocks)
     if count == 0:
         return 0.0
-    if form.name == "lists":  # sources that share blocks when all sources are searched
+    if form.name == "lists":  # try sources that would share blocks if all sources were searched
         place = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=lanes).place
         sources = np.argsort(place)
     with device_search(arcs, kind, form, sources[:count], memory=memory, rows=count) as search:

@@ -1,4 +1,4 @@
-"""Launches of the search kernels on one GPU: their arrays and their three forms, one launch a batch of sources.
+"""Launches the search kernels on one GPU, in three forms; one launch searches a batch of sources.
 
 *Sweep*: the whole device sweeps over all vertices for one block of sources after another.  *Lists*: each thread block
 has sources and lists of its own.  *Hops*: breadth-first search, for arcs that all weigh 1.  ``search.cu`` and
@@ -36,8 +36,8 @@ _WALK: Final = np.dtype(
     ],
     align=True,
 )
-_STATE: Final = 32  # words of state of each group, and of the launch
-#: Most thread blocks a multiprocessor in a cooperative launch.
+_STATE: Final = 32  # words of state for each group of thread blocks, and as many for the launch
+#: Most thread blocks per multiprocessor in a cooperative launch.
 SWEEP_BLOCKS: Final = 4
 
 
@@ -52,8 +52,8 @@ class SearchKernels:
         Args:
             found: the device.
             arcs: weights non-negative.
-            kind: the matrix's type.
-            labels: the labels' type: the same, or uint16 for int32.
+            kind: the type of the matrix.
+            labels: the type of the labels: that of the matrix, or uint16 if that is int32.
             form: ``sweep``, ``lists`` or ``hops`` (arcs of weight 1; labels are ignored).
             rows: sources of the largest batch.
         """
@@ -73,7 +73,7 @@ class SearchKernels:
         self._groups = self._scratch(found, labels.itemsize, rows)
 
     def _scratch(self, found: Modules, itemsize: int, rows: int) -> int:
-        """Allocate labels and lists; returns the number of groups."""
+        """Allocate labels and lists; return the number of groups of thread blocks."""
         vertices, groups = self._vertices, 1
         if self.form == "hops":
             self._arrays["rows"] = allocate(self._cupy, (HOPS_ROWS * self._n, ROW), "u1")
@@ -86,7 +86,7 @@ class SearchKernels:
             self._arrays["labels"] = allocate(self._cupy, (groups * vertices, ROW if sweeping else LIST_ROW), "u1")
             self._arrays["scratch"] = self._cupy.zeros((groups, 2 if sweeping else 3, vertices), "i4")
         state = np.zeros((1 + groups, _STATE), np.uint32)
-        state[:, 1:3] = 1  # stamps start above the zeros of fresh memory
+        state[:, 1:3] = 1  # stamps begin at 1, because marks in fresh memory are 0
         self._state, self._zeros = upload(self._cupy, state), self._cupy.zeros(1 + groups, "u4")
         return groups
 
@@ -96,7 +96,7 @@ class SearchKernels:
         Args:
             sources: vertex indices, shape (rows,).
             out: on the device, shape (rows, n); receives the distances.
-            limit: most sweeps (or steps) of a block of sources; in lists most visits to vertices, divided by vertices.
+            limit: most sweeps (or steps) of a block of sources; for lists, most visits per vertex on average.
         """
         here = self._place[sources]
         order = np.argsort(here, kind="stable") if self.form == "lists" else np.arange(len(here))
@@ -137,7 +137,9 @@ class SearchKernels:
         kernel((self._groups,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
 
     def _clear(self, word: int, groups: int) -> None:
-        """Queue zeros into a word of the state of the first ``groups``: a copy, as cupy would compile a kernel."""
+        """Queue the clearing of a word in the state of the first ``groups``; by a copy, because cupy would compile a
+        kernel.
+        """
         runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
         to, kind = self._state.data.ptr + 4 * word, runtime.memcpyDeviceToDevice
         runtime.memcpy2DAsync(to, 4 * _STATE, self._zeros.data.ptr, 4, 4, groups, kind, stream)
@@ -153,7 +155,7 @@ class SearchKernels:
         self._cooperate("hops", arguments, 1)
 
     def _cooperate(self, name: str, arguments: npt.NDArray[Any], groups: int) -> None:
-        """Queue a launch whose thread blocks wait for each other, so that all of them must be resident."""
+        """Queue a cooperative launch: its thread blocks wait for each other, so all of them must be resident."""
         kernel, threads = self._modules.get(name, self._arithmetic), KERNELS[name].threads
         driver = self._modules.driver
         resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, threads, 0)
@@ -164,12 +166,14 @@ class SearchKernels:
 
 
 def list_shared(vertices: int) -> int:
-    """Return the bytes of shared memory of a block of the lists form: three bits a vertex."""
+    """Return the bytes of shared memory of a block of the lists form: three bits per vertex."""
     return 3 * -(-vertices // 32) * 4
 
 
 def _as_labels(weights: npt.NDArray[Any], kind: WorkType) -> npt.NDArray[Any]:
-    """Weights in the labels' type; an arc longer than every distance is on no shortest path and is capped."""
+    """Return weights in the type of the labels; an arc longer than every distance is on no shortest path, so it is
+    capped.
+    """
     weights = weights + 0  # -0.0, whose bits sort below every number, becomes 0.0
     if kind.integer:
         weights = np.minimum(weights, int(kind.unreachable))

@@ -1,4 +1,5 @@
-"""Starts the CUDA driver while something else is done: half a second, of which the driver's part needs no Python.
+"""Starts the CUDA driver in a thread while the caller works: it takes half a second, in which the driver needs no
+Python.
 
 cupy is not imported here: two threads that import packages may wait for each other.
 """
@@ -13,15 +14,15 @@ from typing import Any
 def start_driver(device: int = 0) -> threading.Thread:
     """Begin to start the driver and the primary context of a device, and return at once.
 
-    Whoever uses the device afterwards waits for what is left.  Errors are not reported: they are found again there.
+    A later use of the device waits until this is done.  Errors are not reported, because that use meets them again.
 
     Args:
         device: its index.
 
     Returns:
-        The thread that does it, which ends by itself.
+        The thread, which ends by itself.
     """
-    # not a daemon: the process must not end inside the driver
+    # not a daemon thread, because the process must not end while the driver is starting
     thread = threading.Thread(target=_start, args=(device,), name="apsp-cuda")
     thread.start()
     return thread
@@ -36,14 +37,14 @@ def _start(device: int) -> None:
 
 
 def context(driver: Any, device: int) -> bool:
-    """Make the primary context of a device; it stays until the process ends.
+    """Create the primary context of a device; it exists until the process ends.
 
     Args:
-        driver: the library.
+        driver: the driver's library.
         device: its index.
 
     Returns:
-        Whether the driver did it.
+        Whether the driver created it.
     """
     chip, made = ctypes.c_int(), ctypes.c_void_p()
     return not (

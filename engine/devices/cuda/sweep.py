@@ -1,8 +1,9 @@
-"""The sweep of the partitioned algorithm on a GPU: a batch is swept while the rows of the one before are copied out.
+"""The sweep of the partitioned algorithm on a GPU: a batch is swept while the rows of the previous batch are copied
+out.
 
 The device holds the tables and the packed lengths of all parts, one batch of rows in the order of the parts, and two
-batches in the order of the vertices.  The launches of a batch, two a part, are the same each time, so they are recorded
-once and replayed.
+batches in the order of the vertices.  The launches of a batch, two per part, are the same each time, so they are
+recorded once and replayed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Integers = npt.NDArray[np.int64]
 
 _WALK: Final = np.dtype([(f, "u8") for f in ("columns", "sizes", "parents", "tables", "entries", "parts")], align=True)
 _THREADS: Final = 256
-#: Parts begin at multiples of this many entries, so that relax reads and writes whole vectors; so is its depth.
+#: Parts begin at multiples of this number of entries, so that relax reads and writes whole vectors; its depth is a
+#: multiple of this number, too.
 _GRAIN: Final = 16
 #: Side of the squares that ``gather`` copies.
 _SIDE: Final = 32
@@ -48,14 +50,14 @@ def device_sweep(
     nonnegative: bool,
     memory: int | None = None,
 ) -> Iterator[DeviceSweep]:
-    """Context manager: a sweep on the first device, whose memory is freed at the end, also after an error.
+    """Context manager: provide a sweep on the first device, and free its memory at the end, also after an error.
 
     Args:
-        parts: of the graph.
+        parts: the parts of the graph.
         kind: the working type.
-        sources: vertex indices, one a row of the matrix.
+        sources: vertex indices, one for each row of the matrix.
         sink: receives the rows.
-        threads: threads that write to it.
+        threads: threads that write to the sink.
         nonnegative: whether no arc is negative.
         memory: bytes of device memory that may be used; None for all that is free.
 
@@ -80,7 +82,7 @@ class Wanted:
 
     Attributes:
         sources: vertex indices.
-        outlet: where rows go.
+        outlet: where rows are written.
         batch: rows that are swept at once, a multiple of 128.
     """
 
@@ -90,9 +92,10 @@ class Wanted:
 
 
 class DeviceSweep:
-    """Made by :func:`device_sweep`.  A batch is a multiple of 128 rows.  Not thread-safe.
+    """A sweep on a device, made by :func:`device_sweep`.  A batch is a multiple of 128 rows.  Not thread-safe.
 
-    A thread allocates memory, page-locked memory too, while the caller computes the lengths; :meth:`load` waits for it.
+    A thread allocates device memory and page-locked memory while the caller computes the lengths; :meth:`load` waits
+    for it.
     """
 
     def __init__(self, found: Modules, parts: Parts, kind: WorkType, wanted: Wanted, *, nonnegative: bool) -> None:
@@ -158,7 +161,7 @@ class DeviceSweep:
             return self._reader.facts(self._out[self._buffer], self._there)
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """Count distances of the rows swept last, as ``engine.model.rows.Count``."""
+        """Count distances of the rows swept last; arguments and result are those of ``engine.model.rows.Count``."""
         with self._stream:
             return self._reader.histogram(self._out[self._buffer], self._there, width, counts)
 
@@ -194,7 +197,7 @@ class DeviceSweep:
         """Copy the arrays that all batches use to the device."""
         send, sizes, owner, padded = self._send, parts.sizes, parts.owner(), self._padded
         columns = np.cumsum(padded) - padded
-        shift = (columns - parts.starts[:-1])[owner]  # from a position to its column of X
+        shift = (columns - parts.starts[:-1])[owner]  # added to a position it gives the column of X
         places = (np.arange(self._n) + shift).astype(np.int32)
         self._spans = list(zip(columns.tolist(), padded.tolist(), strict=True))
         self._places = send(places[parts.position])
@@ -213,11 +216,13 @@ class DeviceSweep:
         self._across = self._pack(lengths, padded)
 
     def _send(self, array: npt.NDArray[Any]) -> Any:
-        """Copy ``array`` to the device, flat; an empty one becomes one entry, so that it has an address."""
+        """Copy ``array`` to the device, flattened; an empty array becomes one entry, so that it has an address."""
         return upload(self._cupy, array.ravel() if array.size else np.zeros(1, array.dtype))
 
     def _pack(self, lengths: Lengths, padded: Integers) -> list[Any]:
-        """The lengths from each part's border to it, padded with unreachable, as relax reads its right side."""
+        """Return the lengths from each part's border to the part, padded with unreachable, as right operands of
+        relax.
+        """
         count = np.array(self._depths, np.int64) * padded
         flat = np.full(int(count.sum()), self._kind.sentinel(), self._kind.dtype)
         begin = np.cumsum(count) - count
@@ -232,7 +237,9 @@ class DeviceSweep:
         ]
 
     def _products(self) -> None:
-        """Sweep from the last part to the first; the second time, kernels being loaded, launches are recorded."""
+        """Sweep from the last part to the first; the second sweep, after kernels have been loaded, also records its
+        launches.
+        """
         self._swept += 1
         if self._graph is None and self._swept == 2:
             self._stream.begin_capture()

@@ -1,1 +1,1 @@
-"""What goes over the wire, with examples: the OpenAPI document is made from these classes."""
+"""Schemas of requests and answers, with examples; the OpenAPI document is made from these classes."""

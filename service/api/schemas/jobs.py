@@ -64,6 +64,8 @@ class JobItem(Wire):
     name: str | None
     state: State
     phase: str
+    algorithm: str | None = Field(description="As planned.", examples=["dijkstra"])
+    shape: Shape | None = Field(description="Sources, targets.")
     progress: float = Field(ge=0, le=1, description="Fraction of the whole job.")
     rate: float | None = Field(description="Recent rate, in units a second.")
     unit: str | None = Field(examples=["updates", "rows"])
@@ -169,6 +171,7 @@ def _job_members(record: JobRecord) -> dict[str, Any]:
         error = ProblemDocument(**document(Fault(**record.error)))
     return {
         "id": record.id, "graph": record.graph, "name": record.name, "state": record.state, "phase": record.phase,
+        "algorithm": record.plan.get("algorithm"), "shape": record.plan.get("shape"),
         "progress": progress.fraction, "rate": progress.rate if record.open else None, "unit": progress.unit,
         "eta_seconds": progress.eta if record.open else None,
         "attempt": record.attempt, "priority": record.priority, "cancel_requested": record.cancel,

@@ -50,7 +50,7 @@ class Devices(Wire):
 
 
 class Limit(Wire):
-    """One limit and its setting; null if it is not set or has no setting."""
+    """One limit and the setting that holds it; a member is null if the limit is not set, or has no setting."""
 
     value: int | float | None
     setting: str | None

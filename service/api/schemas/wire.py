@@ -1,4 +1,4 @@
-"""What the schemas of all bodies share: limits of lists, types of members, and the problem document."""
+"""Definitions that all schemas share: limits on lists, types of members, and the problem document."""
 
 from __future__ import annotations
 

@@ -10,7 +10,15 @@ from typing import Any, Literal
 
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
-from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary
+from service.cli.commands.showing import (
+    check_question,
+    count_of,
+    limit_of,
+    show_distance,
+    show_path,
+    show_row,
+    show_summary,
+)
 from service.cli.progress import ProgressMonitor
 from service.jobs.results import ResultReader
 from storage.errors import InvalidRequest, NotFound
@@ -23,8 +31,8 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
-        question: distance, path, row or summary.
-        vertices: names of the vertices that the question takes.
+        question: distance, path, row, nearest, within or summary.
+        vertices: names of the vertices that the question takes, and its number.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -32,6 +40,8 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
         NotFound: no such store or vertex, or its row was not solved.
     """
     check_question(question, vertices)
+    count = count_of(vertices[1]) if question == "nearest" else 0
+    limit = limit_of(vertices[1]) if question == "within" else 0.0
     from engine.api.prepared_matrix import open_result
 
     result = ResultReader(open_result(store_folder(store)))
@@ -39,6 +49,10 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
         show_distance(result.distance(*vertices), as_json)
     elif question == "path":
         show_path(result.path(*vertices), as_json)
+    elif question == "nearest":
+        show_row(result.nearest(vertices[0], count), as_json)
+    elif question == "within":
+        show_row(result.within(vertices[0], limit), as_json)
     elif question == "row":
         show_row(_row(result, vertices[0]), as_json)
     else:

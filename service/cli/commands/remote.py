@@ -1,21 +1,44 @@
-"""Commands that ask a service: submit, status, wait, cancel, fetch, jobs, and query with ``--server``."""
+"""Commands that ask a service: submit, wait, fetch, jobs and so on, and query with ``--server``."""
 
 from __future__ import annotations
 
+import math
+import struct
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
-from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary, summary_lines
+from service.cli.commands.showing import (
+    check_question,
+    count_of,
+    limit_of,
+    show_distance,
+    show_path,
+    show_row,
+    show_summary,
+    summary_lines,
+)
 from service.cli.progress import FetchDisplay, JobDisplay
+from service.cli.remote import SHOWN_DIGITS
 from service.client import Client, flows
+from service.client.asking import Patience
 from service.client.blocking import Job
+from service.client.steps import Flow
 from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
+from storage.errors import InvalidRequest
 from storage.options import declared
+
+#: Seconds without an answer after which a question fails, and after which an upload, a wait or a download does.
+QUESTION_SECONDS: Final = 2.0
+WORK_SECONDS: Final = 60.0
+#: the largest float32
+_LARGEST: Final = 3.4028234663852886e38
 
 
 class Remote(NamedTuple):
@@ -24,9 +47,34 @@ class Remote(NamedTuple):
     server: str | None
     as_json: bool
 
-    def client(self) -> Client:
-        """Return a client that reports failed attempts on standard error."""
-        return Client(self.server, tell=_Notes())
+    def client(self, patience: float = WORK_SECONDS) -> Client:
+        """Return a client that reports failed attempts on standard error, and makes them for ``patience`` seconds."""
+        return Client(self.server, tell=_Notes(), patience=patience)
+
+    def asker(self) -> Client:
+        """Return a client for a question, which somebody waits for: a service that is down is told soon."""
+        return self.client(QUESTION_SECONDS)
+
+
+class Window(NamedTuple):
+    """Which part of a list is shown: page number ``page``, from 1, of pages of ``limit`` entries."""
+
+    limit: int
+    page: int
+
+    def ask(self) -> int:
+        """Return how many entries, from the first one, show this page and whether there are more."""
+        return self.limit * self.page + 1
+
+    def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
+        """Return the entries of this page."""
+        return entries[self.limit * (self.page - 1) : self.limit * self.page]
+
+    def tell(self, entries: Sequence[Any], command: str) -> None:
+        """Say on standard error how to see more, if there are more."""
+        if len(entries) >= self.ask():
+            limit = "" if self.limit == 50 else f" --limit {self.limit}"
+            print(f"note: older ones: {command}{limit} --page {self.page + 1}", file=sys.stderr, flush=True)
 
 
 class _Notes:
@@ -69,8 +117,8 @@ def submit(graph: Path, options: Mapping[str, Any], at: Remote, *, wait: bool) -
 
 def status(job: str, at: Remote) -> None:
     """Print the state of a job."""
-    with at.client() as client:
-        found = client.job(job)
+    with at.asker() as client:
+        found = client.job(_id(client, job))
     emit_json(found.facts) if at.as_json else emit(_lines(found))
 
 
@@ -83,37 +131,106 @@ def wait(job: str, at: Remote, timeout: float | None) -> None:
         timeout: seconds to wait at most; no limit if None.
     """
     with at.client() as client:
-        _see_to_its_end(client, client.job(job), timeout, at.as_json)
+        _see_to_its_end(client, client.job(_id(client, job)), timeout, at.as_json)
 
 
 def cancel(job: str, at: Remote) -> None:
     """Ask a job to stop."""
-    with at.client() as client:
-        found = Job(client, client.run(flows.cancel(job, client.patience)))
+    with at.asker() as client:
+        found = Job(client, client.run(flows.cancel(_id(client, job), client.patience)))
     if at.as_json:
         emit_json(found.facts)
     else:
         emit(f"{found.id}: {found.state if found.over else 'is asked to stop'}")
 
 
-def jobs(at: Remote, *, state: str | None, limit: int) -> None:
+def resume(job: str, at: Remote) -> None:
+    """Queue a stopped job again."""
+    with at.asker() as client:
+        found = client.run(flows.resume(_id(client, job), client.patience))
+    emit_json(found) if at.as_json else emit(f"{found['id']}: {found['state']}")
+
+
+def delete(job: str, at: Remote) -> None:
+    """Delete a job that is over, and its result."""
+    with at.asker() as client:
+        whole = _id(client, job)
+        client.run(flows.delete(whole, client.patience))
+    emit_json({"job": whole, "deleted": True}) if at.as_json else emit(f"{whole}: deleted")
+
+
+def log(job: str, at: Remote) -> None:
+    """Print the log of a job."""
+    with at.asker() as client:
+        whole = _id(client, job)
+        text = client.run(flows.log(whole, client.patience))
+    if at.as_json:
+        emit_json({"job": whole, "log": text})
+    elif text:
+        emit(text.rstrip("\n"))
+
+
+def jobs(at: Remote, window: Window, *, state: str | None) -> None:
     """List jobs, newest first.
 
     Args:
         at: the service, and how the answer is printed.
+        window: which part of the list is shown.
         state: list only jobs in this state.
-        limit: the most jobs to list.
     """
-    with at.client() as client:
-        found = client.jobs(state=state, limit=limit)
+    with at.asker() as client:
+        listed = client.run(flows.jobs(client.patience, state=state, limit=window.ask()))
+    found = window.cut(listed)
     if at.as_json:
-        emit_json({"jobs": [job.facts for job in found]})
+        emit_json({"jobs": found, "more": len(listed) >= window.ask()})
         return
+    head = ("job", "state", "done", "size", "algorithm", "took", "created", "name")
+    rows = [_job_row(job) for job in found]
+    emit(table([head, *rows], right=(2, 3, 5)) if rows else "there is no job")
+    window.tell(listed, f"apsp jobs{'' if state is None else f' --state {state}'}")
+
+
+def _job_row(job: Mapping[str, Any]) -> tuple[str, ...]:
+    size = " x ".join(f"{side:,}" for side in job.get("shape") or ())
+    took = ""
+    if job["started"] and job["finished"]:
+        began, ended = (datetime.fromisoformat(job[name]) for name in ("started", "finished"))
+        took = format_seconds((ended - began).total_seconds())
+    return (
+        job["id"][-SHOWN_DIGITS:], job["state"], f"{100 * job['progress']:.0f} %", size, job.get("algorithm") or "",
+        took, _moment(job["created"]), job["name"] or "",
+    )  # fmt: skip
+
+
+def graphs(at: Remote, window: Window) -> None:
+    """List uploaded graphs, newest first.
+
+    Args:
+        at: the service, and how the answer is printed.
+        window: which part of the list is shown.
+    """
+    with at.asker() as client:
+        listed = client.run(flows.graphs(client.patience, limit=window.ask()))
+    found = window.cut(listed)
+    if at.as_json:
+        emit_json({"graphs": found, "more": len(listed) >= window.ask()})
+        return
+    head = ("graph", "vertices", "arcs", "created", "name")
     rows = [
-        (job.id, job.state, f"{100 * job.progress:.0f} %", str(job.facts["created"])[:19], job.facts["name"] or "")
-        for job in found
+        (graph["id"], f"{graph['n']:,}", f"{graph['m']:,}", _moment(graph["created"]), graph["name"] or "")
+        for graph in found
     ]
-    emit(table([("job", "state", "done", "created", "name"), *rows], right=(2,)) if rows else "there is no job")
+    emit(table([head, *rows], right=(1, 2)) if rows else "there is no graph")
+    window.tell(listed, "apsp graphs")
+
+
+def _moment(text: str) -> str:
+    return text[:19].replace("T", " ")
+
+
+def _id(client: Client, job: str) -> str:
+    """Return the whole id of a job of which a part is given."""
+    return client.run(flows.whole_id(job, client.patience))
 
 
 def fetch(job: str, out: Path, at: Remote, *, overwrite: bool) -> None:
@@ -126,6 +243,7 @@ def fetch(job: str, out: Path, at: Remote, *, overwrite: bool) -> None:
         overwrite: whether an existing store may be replaced.
     """
     with at.client() as client:
+        job = _id(client, job)
         INTERRUPTS.left_behind = "what was fetched is kept; the same command continues from there"
         with FetchDisplay(sys.stderr) as watch:
             client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
@@ -141,29 +259,67 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
 
     Args:
         job: id of the job.
-        question: distance, path, row or summary.
-        vertices: names of the vertices that the question takes.
+        question: distance, path, row, nearest, within or summary.
+        vertices: names of the vertices that the question takes, and its number.
         at: the service, and how the answer is printed.
     """
     check_question(question, vertices)
-    with at.client() as client:
-        patience = client.patience
+    with at.asker() as client:
+        patience, job = client.patience, _id(client, job)
         if question == "summary":
             found = client.run(flows.summary(job, patience))
             show_summary(found, f"job {job}", at.as_json)
-        elif question == "row":
-            found = client.run(
-                flows.question(
-                    "POST", flows.job_path(job, "submatrix"), patience,
-                    json={"sources": list(vertices)}, params={"format": "json"},
-                )
-            )  # fmt: skip
-            [source], [distances] = found["sources"], found["distances"]
-            show_row({"source": source, "targets": found["targets"], "distances": distances}, at.as_json)
+        elif question == "nearest":
+            params = {"source": vertices[0], "k": count_of(vertices[1])}
+            show_row(
+                client.run(flows.question("GET", flows.job_path(job, question), patience, params=params)), at.as_json
+            )
+        elif question in ("row", "within"):
+            row = client.run(_row(job, vertices[0], patience))
+            if question == "within":
+                row = _within(row, limit_of(vertices[1]), client.run(flows.manifest(job, patience)))
+            show_row(row, at.as_json)
         else:
             pair = dict(zip(("source", "target"), vertices, strict=True))
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
             (show_distance if question == "distance" else show_path)(found, at.as_json)
+
+
+def _row(job: str, source: str, patience: Patience) -> Flow[dict[str, Any]]:
+    found = yield from flows.question(
+        "POST", flows.job_path(job, "submatrix"), patience, json={"sources": [source]}, params={"format": "json"}
+    )
+    [name], [distances] = found["sources"], found["distances"]
+    return {"source": name, "targets": found["targets"], "distances": distances}
+
+
+def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a row that are at most ``limit``, as ``ResultReader.within`` does.
+
+    Args:
+        row: source, targets, distances.
+        limit: the distance.
+        facts: of the result; a cutoff below ``limit`` is refused.
+    """
+    cutoff = facts.get("cutoff")
+    if cutoff is not None and limit > cutoff:
+        message = f"distance: {limit:g} is asked for, but the result was solved with a cutoff of {cutoff:g}"
+        raise InvalidRequest(f"{message}; it holds no longer distances", field="distance")
+    single = facts["dtype"] == "float32"
+    most = _as_float32(limit) if single else limit
+    pairs = [
+        (distance, target)
+        for target, distance in zip(row["targets"], row["distances"], strict=True)
+        if distance is not None and (_as_float32(distance) if single else distance) <= most
+    ]
+    pairs.sort(key=itemgetter(0))
+    names, distances = [target for _, target in pairs], [distance for distance, _ in pairs]
+    return {"source": row["source"], "targets": names, "distances": distances}
+
+
+def _as_float32(value: float) -> float:
+    """Return a number rounded to a float32."""
+    return math.copysign(math.inf, value) if abs(value) > _LARGEST else struct.unpack("f", struct.pack("f", value))[0]
 
 
 def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
@@ -10,8 +11,11 @@ from service.cli.commands.output import emit, emit_json, number, table
 from service.views.matrix_summary import shown_facts
 from storage.errors import InvalidRequest
 
-#: What can be asked, with the vertices that it takes.
-QUESTIONS: Final = {"distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "summary": ()}
+#: What can be asked, with the vertices and the number that it takes.
+QUESTIONS: Final = {
+    "distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "nearest": ("U", "K"), "within": ("U", "DISTANCE"),
+    "summary": (),
+}  # fmt: skip
 
 
 def check_question(question: str, vertices: Sequence[str]) -> None:
@@ -19,9 +23,28 @@ def check_question(question: str, vertices: Sequence[str]) -> None:
     if question not in QUESTIONS:
         raise InvalidRequest(f"there is no query {question!r}; ask for {', '.join(QUESTIONS)}", field="query")
     wanted = QUESTIONS[question]
+    kind = "arguments" if {"K", "DISTANCE"} & set(wanted) else "vertices"
     if len(vertices) != len(wanted):
         usage = " ".join(["apsp query STORE", question, *wanted])
-        raise InvalidRequest(f"{usage}: {len(vertices)} vertices given, {len(wanted)} needed", field="vertices")
+        raise InvalidRequest(f"{usage}: {len(vertices)} {kind} given, {len(wanted)} needed", field="vertices")
+
+
+def count_of(text: str) -> int:
+    """Return the K of ``nearest``.  Raises InvalidRequest if it is no whole number from 1."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise InvalidRequest(f"nearest takes a number of vertices from 1, found {text!r}", field="query")
+    return int(text)
+
+
+def limit_of(text: str) -> float:
+    """Return the distance of ``within``.  Raises InvalidRequest if it is no number."""
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if math.isnan(limit):
+        raise InvalidRequest(f"within takes a distance, found {text!r}", field="query")
+    return limit
 
 
 def show_distance(answer: dict[str, Any], as_json: bool) -> None:

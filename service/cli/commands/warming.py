@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 
 from engine.api.warming import warm as warm_kernels
 from service.cli.commands.interrupts import INTERRUPTS
@@ -12,22 +13,29 @@ from service.cli.progress import ProgressMonitor
 from service.units import format_seconds
 
 
-def warm(processes: int | None, *, as_json: bool) -> None:
+def warm(processes: int | None, device: str, *, as_json: bool) -> None:
     """Compile what is not compiled, and say what was done.
 
     Args:
         processes: how many compile at once; None for what processors and memory allow.
+        device: ``cpu``; with ``cuda`` the kernels of the GPU, too.
         as_json: whether to print one JSON object instead of text.
     """
     began = time.perf_counter()
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested, explain=False) as monitor, INTERRUPTS.politely():
-        found = warm_kernels(processes=processes, monitor=monitor)
+        found = warm_kernels(processes=processes, device=device, monitor=monitor)
     seconds = time.perf_counter() - began
     if as_json:
-        emit_json({"kernels": found.kernels, "compiled": found.compiled, "seconds": seconds})
-    elif not found.kernels:
+        emit_json({**asdict(found), "seconds": seconds})
+        return
+    if not found.kernels:
         emit("this version of numba keeps kernels its own way; each is compiled on first use")
     elif found.compiled:
         emit(f"{found.compiled} of {found.kernels} kernels compiled in {format_seconds(seconds)}")
     else:
         emit(f"all {found.kernels} kernels are compiled")
+    if device == "cuda":
+        of = found.shipped + found.gpu_compiled
+        emit(
+            f"all {of} modules for the GPU are ready: {found.shipped} were there, {found.gpu_compiled} in cupy's cache"
+        )

@@ -158,5 +158,7 @@ function useTicket() {
 
 enhance(document);
 useTicket();
+// the link may be opened in a tab that shows the login already: then only the part behind the # changes
+addEventListener("hashchange", useTicket);
 follow();
 setInterval(() => document.querySelectorAll("time[data-ago]").forEach(tellAge), 20000);

@@ -31,7 +31,7 @@ export function follow() {
       say(document.title);
       return;
     }
-    if (then) { exchange(page, ["live", "actions"]); document.title = page.title; }
+    if (then) { exchange(page, ["facts", "live", "actions"]); document.title = page.title; }
     setTimeout(() => { looking = false; if (wanted) look(); }, BETWEEN);
   }
 

@@ -1,4 +1,4 @@
-"""What alembic runs: the pending changes on the connection, and in the transaction, that it is given."""
+"""The script that alembic runs: it makes the pending changes on the given connection, in its open transaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Matrices of NumPy and SciPy: dense ``.npy``, sparse ``.npz``; row i, column j is the arc i -> j, vertices from 0.
 
-Dense: 0 is no arc (SciPy's convention for dense graphs), so is +inf; ``True`` is an arc of weight 1.  Sparse: what is
-stored is an arc, also an explicit 0.  Headers are compared with the bytes behind them before anything is allocated.
+Dense: 0 (by SciPy's convention for dense graphs) and +inf mean no arc; ``True`` is an arc of weight 1.  Sparse: each
+stored entry is an arc, also an explicit 0.  Headers are compared with the bytes behind them before anything is
+allocated.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from storage.readers.tables.no_lengths import (
     refuse_triangle,
 )
 
-#: What NumPy's parser of headers, which are Python literals, raises for damaged bytes.
+#: Exceptions that NumPy's parser of headers, which are Python literals, raises for damaged bytes.
 _BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
-#: What ZIP archives and their decompressors raise.
+#: Exceptions of ZIP archives and their decompressors.
 _BAD_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
     *(ValueError, LookupError, NotImplementedError, RuntimeError),
 )
-#: Entries of a dense matrix looked at in one go.
+#: Entries of a dense matrix that are read at a time.
 _SLAB = 1 << 20
 
 
@@ -50,7 +51,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _npy_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Return shape and type; objects are refused, and so is a header that does not promise ``size`` bytes in all."""
+    """Return shape and type; refuse objects, and a header that does not fit a file of ``size`` bytes."""
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

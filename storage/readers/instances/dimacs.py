@@ -38,7 +38,7 @@ class DimacsHeader:
 
 
 class _DimacsTable(ArcTable):
-    """A table whose careful reading knows what a stray ``p`` line means."""
+    """A table that recognises a misplaced ``p`` line when it reads line by line."""
 
     def __init__(self, layout: Layout, options: ReadOptions, header: DimacsHeader | None) -> None:
         super().__init__(layout, options.limits)
@@ -72,7 +72,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _find_header(block: Block, header: DimacsHeader | None) -> tuple[DimacsHeader | None, Block | None]:
-    """Comments and the ``p`` line; the block from the first arc on, or None if it holds none."""
+    """Read comments and the ``p`` line; return the header, and the block from the first arc on, or None if it has no
+    arc.
+    """
     at = 0
     for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
         text = raw.decode("latin-1").strip()

@@ -119,7 +119,9 @@ def _read_coordinates(
 
 
 def _read_array(source: Source, header: MatrixMarketHeader, columns: ArcColumns) -> int:
-    """Column by column; of a symmetric matrix the lower triangle, which is the upper one row by row."""
+    """Read the entries column by column; a symmetric matrix has only its lower triangle, equal to the upper one by
+    rows.
+    """
     make = MatrixEntries.upper if header.symmetric else MatrixEntries.full
     matrix = None
     read = 0
@@ -129,7 +131,7 @@ def _read_array(source: Source, header: MatrixMarketHeader, columns: ArcColumns)
         if read > header.entries:
             break
         if matrix is None:
-            # Rows are laid out only now, when content has been seen: a lying size line allocates nothing.
+            # Rows are allocated only after content has been read, so that a false size line allocates nothing.
             check_plausible(header.n, len(values), header.skip)
             matrix = make(header.n, zeros=False, **({"diagonal": True} if header.symmetric else {}))
             matrix.loops = True

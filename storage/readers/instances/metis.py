@@ -19,13 +19,13 @@ from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.table import strip_comments
 
-#: Lists looked at to tell the format.
+#: Number of lists that are read to recognise the format.
 _LISTS = 200
 
 
 @dataclass(frozen=True)
 class MetisHeader:
-    """Counts, and how many numbers stand before the neighbours (``before``) and with each (``step``, 1 or 2)."""
+    """The counts; ``before``: numbers before the neighbours in a line; ``step``: numbers for each neighbour, 1 or 2."""
 
     n: int
     m: int
@@ -61,9 +61,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def may_be_metis(source: Source) -> bool:
-    """Return whether rows of whole numbers are adjacency lists below a header, whatever the name of the file.
+    """Return whether rows of whole numbers are adjacency lists below a header; the name of the file does not matter.
 
-    Raises InvalidGraph where they may as well be an edge list.
+    Raises InvalidGraph if they may as well be an edge list.
     """
     rows = [line.split() for line in source.head if line.strip() and not line.lstrip().startswith("%")][: _LISTS + 1]
     try:
@@ -130,7 +130,7 @@ def _header(head: list[str]) -> MetisHeader:
 
 
 class _Lists:
-    """Adjacency lists, block after block; ``vertices`` counts the lines, ``loops`` the self loops."""
+    """Reads adjacency lists block by block; ``vertices`` counts the lines, ``loops`` the self loops."""
 
     def __init__(self, header: MetisHeader, columns: ArcColumns) -> None:
         self.vertices = 0
@@ -188,7 +188,7 @@ class _Lists:
         self._columns.append(tails, heads.astype(np.int64), weights)
 
     def _line(self, block: Block, row: int) -> int:
-        """Number of the line that holds the ``row``-th vertex of a block, comments counted."""
+        """Return the number of the line that holds the ``row``-th vertex of a block, counting comments, too."""
         left = row
         for number, text in enumerate(block.data.split(b"\n"), block.line):
             if not text.lstrip().startswith(b"%"):
@@ -199,7 +199,7 @@ class _Lists:
 
 
 def count_words(data: bytes) -> IntArray:
-    """How many words stand on each line of ``data``, which ends in a line feed."""
+    """Return the number of words on each line of ``data``, which ends in a line feed."""
     letters = np.frombuffer(data, np.uint8)
     blank = (letters == 32) | (letters == 9) | (letters == 10)
     begins = ~blank

@@ -47,7 +47,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _activity(words: list[str], line: int, wanted: int, n: int, lags: list[int]) -> list[int]:
-    """Successors of one activity; appends the negated lags."""
+    """Return the successors of one activity, and append the negated lags to ``lags``."""
     if len(words) < 3 or fields.whole(words[0], line, "activity") != wanted:
         raise InvalidGraph(f"expected activity {wanted}, found {fields.shown(' '.join(words))}", line=line)
     count = fields.whole(words[2], line, "successors")

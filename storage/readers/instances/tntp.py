@@ -1,7 +1,7 @@
 """Link tables of TransportationNetworks (``_net.tntp``): ``<KEY> value`` lines, then named columns.
 
-Vertices below FIRST THRU NODE are zone centroids: paths begin and end there, and none passes through one unless the
-caller says so.
+Vertices below FIRST THRU NODE are zone centroids: paths begin and end there, but pass through one only if the caller
+allows it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _KEY = re.compile(r"<([A-Z ]++)>\s*+(\S++)?")
 
 @dataclass(frozen=True)
 class _Header:
-    """Counts with their lines, column names, lines before the first link, and how the fields of a link stand.
+    """Counts with their lines, column names, the number of lines before the first link, and how links are separated
+    into fields.
 
     With tabs a field may be empty, and a leading tab makes an empty first one (``shift``).
     """
@@ -103,7 +104,9 @@ def _header(head: list[str]) -> _Header:
 
 
 def _fields(rows: list[str]) -> tuple[int, int, str | None]:
-    """Fields a row, position of the first, and the separator: tabs if all rows seen have equally many."""
+    """Return the fields per row, the position of the first one, and the separator: tabs if all rows have equally
+    many.
+    """
     rows = [row.replace(";", " ").rstrip(" ") for row in rows if row.strip()]
     tabs = {row.count("\t") for row in rows}
     if len(tabs) == 1 and min(tabs) > 1:
@@ -131,7 +134,7 @@ def _weight(header: _Header, options: ReadOptions) -> int | None:
 
 
 def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> int:
-    """The first vertex that paths may pass through; refused where there is none."""
+    """Return the first vertex that paths may pass through; raise an error if there is no such vertex."""
     first, line = header.counts.get(_FIRST, (1, 0))
     last = max(int(arcs.tails.max()), int(arcs.heads.max())) if labels is None else len(labels)
     if first > last + 1:
@@ -144,7 +147,7 @@ def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> i
 
 
 def _labels(header: _Header, arcs: ArcList, options: ReadOptions) -> tuple[IntArray | None, list[str]]:
-    """1 .. n as declared, unless the links use other numbers (Munich does): then those that occur."""
+    """Return the labels: 1 .. n as declared, or, if the links use other numbers (as Munich does), those that occur."""
     n, line = header.counts.get("NUMBER OF NODES", (0, 0))
     options.limits.check_vertices(n, line)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))

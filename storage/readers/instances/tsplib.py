@@ -77,7 +77,7 @@ def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
 
 
 def _check(keys: dict[str, tuple[str, int]], options: ReadOptions) -> tuple[int, str, int]:
-    """Dimension, form and the line of the dimension."""
+    """Check the keys; return dimension, form and the line of the dimension."""
     for key in ("DIMENSION", "EDGE_WEIGHT_TYPE"):
         if key not in keys:
             raise InvalidGraph(f"{key} is missing", field=key)
@@ -104,7 +104,9 @@ def _check(keys: dict[str, tuple[str, int]], options: ReadOptions) -> tuple[int,
 
 
 def _section(source: Source, others: LeftOut) -> Iterator[Block]:
-    """The text between EDGE_WEIGHT_SECTION and the next keyword; names the sections besides it in ``others``."""
+    """Yield the text between EDGE_WEIGHT_SECTION and the next keyword; record the names of other sections in
+    ``others``.
+    """
     inside = ended = False
     for block in source.blocks():
         data, line = block.data, block.line

@@ -1,8 +1,8 @@
 """GEXF 1.1 to 1.3 (Bastian, Heymann and Jacomy), as Gephi and NetworkX write it.
 
-Vertices are the ``id`` of each node.  An edge is directed as its ``type`` says, else as ``defaultedgetype`` says, else
-undirected, which is the format's default.  The weight is the edge's ``weight``, 1 by the format's default, unless an
-attribute is asked for.  Dynamic and hierarchical graphs are refused: they are several graphs in one.
+The label of a vertex is the ``id`` of its node.  The ``type`` of an edge says whether it is directed, else
+``defaultedgetype``; else it is undirected, the format's default.  The weight is the edge's ``weight``, by default 1,
+unless the caller asks for an attribute.  Dynamic and hierarchical graphs are refused: they are several graphs in one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.readers.source import Source
 
 _DIRECTED = {"directed": True, "undirected": False, "mutual": False}
 _FRAME = frozenset({"gexf", "graph", "nodes", "edges", "attributes", "attribute", "default", "options", "attvalues"})
-#: What makes a graph change with time.
+#: Attributes by which a graph changes with time.
 _TIMES = ("start", "end", "startopen", "endopen", "timestamp", "timestamps", "intervals")
 _VALUE = 4096
 
@@ -32,7 +32,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _tag(name: str) -> str:
-    """The element's name without the prefix of its namespace; pictures (``viz:color``) keep theirs."""
+    """Return the element's name without the prefix of its namespace, except that of pictures (``viz:color``)."""
     return name if name.startswith("viz:") else name.rpartition(":")[2]
 
 
@@ -162,7 +162,7 @@ class _Events(XmlEvents):
         self._attributes[title] = self._need(attrs, "value", "attvalue"), self._line
 
     def _close(self, tag: str) -> None:
-        """Take the node or edge that ends here."""
+        """Add the node or edge whose element ends."""
         self._inside = None
         own, line = self._own, self._line
         if tag == "node":
@@ -185,7 +185,7 @@ class _Events(XmlEvents):
         self._graph.edge(*ends, line, self._attributes, directed=_DIRECTED.get(kind))
 
     def finish(self) -> Parsed:
-        """Return the arcs; this comes last because edges may stand before their nodes."""
+        """Return the arcs; called last, because edges may come before their nodes."""
         if self._directed is None:
             raise InvalidGraph("there is no <graph>", field="graph")
         parsed = self._graph.finish(self._directed)

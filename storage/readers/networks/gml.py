@@ -1,7 +1,7 @@
 """Graph Modelling Language (Himsolt, 1996): nested ``key value`` pairs, read as a stream of tokens.
 
-Vertices are the ``id`` of each node.  The weight is the attribute asked for, or the first of the usual names that
-every edge has.
+The label of a vertex is the ``id`` of its node.  The weight is the attribute asked for, or the first of the usual names
+that every edge has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.readers.source import Source
 
 _TOKEN = re.compile(r'"[^"]*+"|\[|\]|[^\s\[\]"]++')
 _DEPTH = 100
-#: Characters of the longest string that runs over several lines.
+#: Most characters of a string that spans several lines.
 _STRING = 1 << 20
 OPEN, CLOSE = "[", "]"
 
@@ -49,7 +49,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _tokens(source: Source) -> Iterator[Token]:
-    held: list[str] = []  # lines of a string that has not ended; joined once, so that long ones take linear time
+    held: list[str] = []  # lines of an unfinished string; joined only once, so that long strings take linear time
     size = start = 0
     for block in source.blocks():
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -73,7 +73,7 @@ def _tokens(source: Source) -> Iterator[Token]:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8, or the Latin-1 of old files: no character is lost, so no two names become one."""
+    """Decode UTF-8, else the Latin-1 of old files; no character is lost, so different names stay different."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -115,7 +115,7 @@ def _one_way(value: str, line: int) -> bool:
 
 
 class _Gml:
-    """Holds what has been read of the graph."""
+    """The parts of the graph that have been read."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.found = False
@@ -160,7 +160,9 @@ class _Gml:
             raise InvalidGraph(f"expected '[' after {key!r}, found {fields.shown(token)}", line=at, field=key)
 
     def _pairs(self, tokens: Iterator[Token], key: str, line: int, lists: LeftOut) -> dict[str, Token]:
-        """The plain values of a list; lists in it (``graphics [ ... ]``) are passed over and named in ``lists``."""
+        """Return the plain values of a list; skip lists inside it (``graphics [ ... ]``) and record their names in
+        ``lists``.
+        """
         self._open(tokens, key, line)
         pairs: dict[str, Token] = {}
         for name, at in tokens:
@@ -178,7 +180,7 @@ class _Gml:
         raise InvalidGraph(f"the list of {key!r} does not end", line=line, field=key)
 
     def _matters(self, name: str) -> bool:
-        """Return whether the graph depends on this key; others, which are passed over, may repeat and be lists."""
+        """Return whether the graph depends on this key; all other keys are skipped, and may repeat or be lists."""
         column = self._options.column
         usual = named_length([name]) is not None if column is None else name == column
         return name in ("id", "source", "target", "directed", self._options.labels) or (
@@ -210,7 +212,7 @@ class _Gml:
         self._weights.add({key: value for key, value in pairs.items() if key not in ("source", "target")}, line)
 
     def finish(self) -> Parsed:
-        """Return the arcs, once all is read, because edges may stand before their nodes."""
+        """Return the arcs, after everything is read, because edges may come before their nodes."""
         for tail, head, line in zip(self._tails, self._heads, self._lines, strict=True):
             if tail not in self._ids or head not in self._ids:
                 wrong = tail if tail not in self._ids else head

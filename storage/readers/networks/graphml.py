@@ -1,7 +1,7 @@
-"""GraphML (Brandes et al., 2002) as a stream of XML events; entities, external ones above all, are refused.
+"""Reads GraphML (Brandes et al., 2002) as a stream of XML events; entities, in particular external ones, are refused.
 
-Vertices are the ``id`` of each node, numbers if all are.  An edge is directed as it says itself, else as
-``edgedefault`` says; if some are and some are not, each undirected edge becomes two arcs.
+The label of a vertex is the ``id`` of its node; labels are numbers if all ids are.  An edge itself says whether it is
+directed, else ``edgedefault`` does; if some edges are directed and some are not, each undirected edge becomes two arcs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from storage.readers.networks.xml import XmlEvents, parse_xml
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
-#: Pieces of text that are kept of a value; what is longer is no weight.
+#: Most pieces of text that are kept of a value; a longer value is no weight.
 _VALUE = 4096
 _DEPTH = 100
-#: Where the elements of a graph stand; those of other programs stand in ``data``, and are passed over.
+#: The elements in which each element of a graph may stand; elements of other programs stand in ``data`` and are
+#: skipped.
 _INSIDE = {"graph": ("graphml",), "node": ("graph",), "edge": ("graph",), "hyperedge": ("graph",), "default": ("key",)}
 
 
@@ -36,7 +37,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 class _Events(XmlEvents):
-    """Collects nodes and edges; labels stay text until all are known."""
+    """Collects nodes and edges; labels remain text until all are known."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__()
@@ -93,7 +94,7 @@ class _Events(XmlEvents):
             self._text = []
 
     def _enter(self, tag: str) -> None:
-        """Refuse an element where it cannot stand."""
+        """Refuse an element inside one in which it is not allowed."""
         within = self._open[-1] if self._open else ""
         self._open.append(tag)
         if len(self._open) > _DEPTH:
@@ -149,7 +150,7 @@ class _Events(XmlEvents):
         self._attributes = {}
 
     def finish(self) -> Parsed:
-        """Return the arcs; this comes last because edges may stand before their nodes."""
+        """Return the arcs; called last, because edges may come before their nodes."""
         if self._directed is None:
             raise InvalidGraph("there is no <graph>", field="graph")
         for source, target, line in self._edges:

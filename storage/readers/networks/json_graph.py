@@ -1,4 +1,4 @@
-"""Graphs in JSON as NetworkX writes them: node-link, adjacency and Cytoscape data; .cyjs of Cytoscape is of the last.
+"""Graphs in JSON as NetworkX writes them: node-link, adjacency and Cytoscape data; files .cyjs are Cytoscape data.
 
 Node-link: ``nodes`` with ``id``, and ``links`` or ``edges`` with ``source`` and ``target``.  Adjacency: ``nodes``, and
 for each of them a list of neighbours, in ``adjacency``.  Cytoscape: ``elements`` of ``nodes`` and ``edges``, or in one
@@ -42,7 +42,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 class _Json:
-    """Holds what has been read so far."""
+    """The parts of the file that have been read so far."""
 
     def __init__(self, walker: Walker, options: ReadOptions) -> None:
         self._walker = walker
@@ -59,7 +59,7 @@ class _Json:
         self._of_elements = LeftOut("members of elements")
 
     def member(self, key: str) -> None:
-        """Take a member of the outermost object."""
+        """Read a member of the outermost object."""
         walker = self._walker
         self._seen[key] = walker.line
         if key in ("directed", "multigraph"):
@@ -86,14 +86,14 @@ class _Json:
                 self._left_out.add([key])
 
     def _state(self, directed: bool, key: str) -> None:
-        """Store what a member says of all edges."""
+        """Store the direction that a member gives for all edges."""
         if self._directed not in (None, directed) and self._options.directed is None:
             message = "'directed' and the type in 'options' say the opposite; say --directed or --undirected"
             raise InvalidGraph(message, line=self._walker.line, field=key)
         self._directed = directed
 
     def _options_of_graphology(self) -> None:
-        """``{"type": "mixed"}`` and the like: edges of mixed graphs are directed unless they say otherwise."""
+        """Read options such as ``{"type": "mixed"}``: edges of mixed graphs are directed unless they say otherwise."""
         value = self._walker.value()
         kind = value.get("type") if isinstance(value, dict) else None
         known = {"directed": True, "mixed": True, "undirected": False}
@@ -106,7 +106,7 @@ class _Json:
             raise InvalidGraph(message, line=self._walker.line, field="options")
 
     def _graph_attributes(self, key: str) -> None:
-        """Attributes of the graph: an object, or a list of pairs as ``cytoscape_data`` writes them."""
+        """Read attributes of the graph: an object, or a list of pairs as ``cytoscape_data`` writes them."""
         value = self._walker.value()
         if isinstance(value, dict):
             if "nodes" in value or "edges" in value:
@@ -135,7 +135,9 @@ class _Json:
                 raise InvalidGraph(f"{key}[{i}]: {message}", line=error.line, field=error.field) from None
 
     def _data(self, element: dict[str, Any], line: int) -> dict[str, Any]:
-        """The ``data`` of an element of Cytoscape; the rest (position, selected, ...) is about pictures."""
+        """Return the ``data`` of an element of Cytoscape; its other members (position, selected, ...) are about
+        pictures.
+        """
         data = element.get("data")
         if not isinstance(data, dict):
             raise InvalidGraph("an element without 'data'", line=line, field="data")
@@ -160,7 +162,7 @@ class _Json:
         self._kinds["edge"].clear()
 
     def _element(self, data: dict[str, Any], line: int) -> None:
-        """An element of a flat list, as cytoscape.js takes it: an edge has a source and a target."""
+        """Add an element of a flat list, as in cytoscape.js: it is an edge if it has a source and a target."""
         ends = ("source" in data) + ("target" in data)
         if ends == 1:
             raise InvalidGraph("an element with only one of 'source' and 'target'", line=line, field="elements")
@@ -174,7 +176,7 @@ class _Json:
         self._graph.node(name, line, {key: _text(value) for key, value in node.items() if key != member})
 
     def _id_of_nodes(self, node: dict[str, Any], line: int) -> str:
-        """``id``, or ``key`` if all nodes have that instead, as graphology writes them."""
+        """Return the ``id`` of a node, or its ``key`` if all nodes have that instead, as graphology writes them."""
         member = "key" if "id" not in node and "key" in node else "id"
         if member not in node or self._member not in (None, member):
             raise InvalidGraph(f"a node without {self._member or 'id'!r}", line=line, field="id")
@@ -195,7 +197,7 @@ class _Json:
         self._graph.edge(ends[0], ends[1], line, _with_inner(members, edge, line), directed=own)
 
     def _adjacency(self) -> None:
-        """A list of neighbours for each node, in the order of ``nodes``."""
+        """Read the lists of neighbours, one for each node in the order of ``nodes``."""
         walker = self._walker
         rows = 0
         for row in walker.items():
@@ -217,7 +219,7 @@ class _Json:
             raise InvalidGraph(message, line=walker.line, field="adjacency")
 
     def _name(self, value: Any, where: str, line: int) -> str:
-        """An id as text."""
+        """Return an id as text."""
         if not isinstance(value, str) or (isinstance(value, Number) and not is_whole(value)):
             found = shown(_text(value))
             raise InvalidGraph(f"an id is text or a whole number, found {found}", line=line, field="id")
@@ -229,7 +231,7 @@ class _Json:
         return str(value)
 
     def _check_weight(self, name: str | None) -> None:
-        """Refuse ``value`` as a length unless it was asked for: the files of D3 count with it what vertices share."""
+        """Refuse ``value`` as a length unless it was asked for: in files of D3 it counts what two vertices share."""
         if name is not None and plain(name) == "value" and self._options.column is None:
             raise InvalidRequest(
                 f"{name!r} in JSON mostly counts what two vertices share (the larger, the closer), which is no length: "
@@ -239,10 +241,13 @@ class _Json:
             )
 
     def finish(self) -> Parsed:
-        """The arcs.  Refuses what is none of the three forms, or more than one."""
+        """Return the arcs; refuse a file that has none of the three forms, or more than one."""
         forms = [key for key in ("links", "edges", "adjacency", "elements") if key in self._seen]
         if len(forms) != 1 or ("nodes" in self._seen) == (forms == ["elements"]):
             found = ", ".join(map(shown, list(self._seen)[:10])) or "nothing"
+            if "features" in self._seen:
+                message = "this is GeoJSON, which is not read; write its edges as CSV or Parquet, with their vertices"
+                raise InvalidGraph(f"{message}: gdf.drop(columns='geometry').to_csv('edges.csv')", field="JSON")
             raise InvalidGraph(f"the members are {found}; {_KNOWN}", field="JSON")
         if self._kinds["node"] and self._kinds["edge"] - self._kinds["node"]:
             raise InvalidGraph(
@@ -284,7 +289,7 @@ def _one_way(edge: dict[str, Any], line: int) -> bool | None:
 
 
 def _with_inner(members: dict[str, tuple[str, int]], edge: dict[str, Any], line: int) -> dict[str, tuple[str, int]]:
-    """The attributes of an edge, those in its member ``attributes`` (graphology) among them."""
+    """Return the attributes of an edge, including those in its member ``attributes`` (graphology)."""
     inner = edge.get("attributes")
     if not isinstance(inner, dict):
         return members
@@ -301,7 +306,7 @@ def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[
 
 
 def _text(value: Any) -> str:
-    """Return a value as the text that a reader of a text format would find."""
+    """Return a value as the text that a reader of a text format would get."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, list | dict):

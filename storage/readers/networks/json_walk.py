@@ -1,4 +1,4 @@
-"""JSON as a stream: arrays and objects are walked, only their small members are decoded whole."""
+"""Reads JSON as a stream: walks over arrays and objects, and decodes only their small members as a whole."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 
-#: Text that one decoded value may hold: a vertex or an edge with its attributes.
+#: Most text of one decoded value: a vertex or an edge with its attributes.
 VALUE = 1 << 20
-#: An error this close to the end of what is held may be due to the cut: longer than any word of JSON.
+#: An error this close to the end of the text read so far may only be due to the cut; longer than any word of JSON.
 _CUT = 16
 _BLANK = re.compile(r"[ \t\r\n]*")
 
@@ -33,7 +33,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Walker:
-    """A place in a JSON text.  InvalidGraph, with the line, for whatever is not well-formed."""
+    """A place in a JSON text.  Methods raise InvalidGraph, with the line, for text that is not well-formed."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces = pieces
@@ -49,13 +49,15 @@ class Walker:
 
     @property
     def line(self) -> int:
-        """Line of the place, from 1."""
+        """The line of the place, counted from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     def _more(self) -> bool:
-        """Read another piece, at least as long as what is held, so that trying again stays linear in all."""
+        """Read another piece, at least as long as the text held so far, so that repeated attempts take linear time in
+        all.
+        """
         if self._ended:
             return False
         line, held = self.line, self._text[self._at :]
@@ -71,7 +73,7 @@ class Walker:
         return length > 0
 
     def peek(self) -> str:
-        """The next sign that is no blank; empty at the end."""
+        """Return the next character that is no blank; empty at the end."""
         while True:
             blank = _BLANK.match(self._text, self._at)
             self._at = self._at if blank is None else blank.end()
@@ -100,13 +102,13 @@ class Walker:
             except InvalidGraph as error:
                 raise InvalidGraph(str(error), line=self.line, field="JSON") from None
             else:
-                # A number may go on in the next piece.
+                # A number may continue in the next piece.
                 if end < len(self._text) or not self._more():
                     self._at = end
                     return value
 
     def _cut(self, error: json.JSONDecodeError) -> bool:
-        """Return whether the value merely goes on in the next piece, which is then read."""
+        """Return whether the value only continues in the next piece, and read that piece."""
         near = error.pos + _CUT >= len(self._text) or error.msg.startswith("Unterminated string")
         if near and len(self._text) - self._at > VALUE:
             raise InvalidGraph(f"a value of more than {VALUE >> 20} MiB of JSON", line=self.line)
@@ -117,7 +119,7 @@ class Walker:
         return InvalidGraph(f"not well-formed JSON: {error.msg}", line=line)
 
     def members(self) -> Iterator[str]:
-        """Names of the members of an object, one by one; the caller takes the value of each."""
+        """Yield the names of the members of an object; the caller reads the value of each."""
         seen: set[str] = set()
         self._take("{")
         if self.peek() == "}":
@@ -138,7 +140,7 @@ class Walker:
             self._take(",")
 
     def items(self) -> Iterator[int]:
-        """Positions in an array, from 0; the caller takes the value of each."""
+        """Yield the positions in an array, from 0; the caller reads the value of each."""
         self._take("[")
         if self.peek() == "]":
             self._at += 1
@@ -153,6 +155,6 @@ class Walker:
             self._take(",")
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Refuse any further text."""
         if self.peek():
             raise InvalidGraph("not well-formed JSON: text after the end", line=self.line)

@@ -34,7 +34,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 class _Pajek:
-    """Holds what has been read so far."""
+    """The parts of the network that have been read so far."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class _Pajek:
         self._drawn = False
 
     def section(self, text: str, line: int) -> None:
-        """A line that starts with an asterisk."""
+        """Read a line that begins with an asterisk."""
         words = _TOKEN.findall(text)
         name = words[0][1:].lower()
         if name not in _SECTIONS:
@@ -83,7 +83,7 @@ class _Pajek:
         self._options.limits.check_vertices(self._n, line)
 
     def _relations(self, words: list[str], line: int) -> None:
-        """``*Arcs :2 "name"``: the lines of one of several relations."""
+        """Read ``*Arcs :2 "name"``, which begins the lines of one of several relations."""
         relation = words[0] if words and words[0].startswith(":") else None
         if self._relation not in (None, relation) and relation is not None:
             message = f"relations {self._relation} and {relation}: several networks in one file; keep one of them"
@@ -91,7 +91,7 @@ class _Pajek:
         self._relation = self._relation or relation
 
     def row(self, words: list[str], line: int) -> None:
-        """A line of the section."""
+        """Read a line of the current section."""
         if self._section in ("", "network"):
             raise InvalidGraph("expected a line that starts with '*'", line=line, field="*")
         if self._section == "vertices":
@@ -130,7 +130,7 @@ class _Pajek:
             raise InvalidGraph(f"expected 'u v [value]', found {fields.shown(' '.join(words))}", line=line, field="row")
         rest = words[2:]
         attributes = {}
-        # What follows the value is how Pajek draws the line, a pair of words each.
+        # After the value come pairs of words, which say how Pajek draws the line.
         if rest and not rest[0].startswith("[") and (len(rest) == 1 or fields.is_number(rest[0])):
             attributes["weight"] = rest[0], line
             rest = rest[1:]
@@ -149,7 +149,7 @@ class _Pajek:
         self._entries += 1
 
     def _entries_of_row(self, words: list[str], line: int) -> None:
-        """Entries of the matrix; a row may run over lines."""
+        """Read entries of the matrix; a row may span several lines."""
         for word in words:
             if self._row > self._n:
                 raise InvalidGraph(f"more than {self._n} rows of {self._n}", line=line, field="*Matrix")
@@ -165,7 +165,7 @@ class _Pajek:
             raise InvalidGraph(f"*Matrix ends in row {self._row} of {self._n}", line=line, field="*Matrix")
 
     def finish(self) -> Parsed:
-        """The arcs; every number up to that of *Vertices is a vertex, whether it has a line or not."""
+        """Return the arcs; every number up to that of *Vertices is a vertex, whether it has a line or not."""
         if self._n < 0:
             raise InvalidGraph("there is no *Vertices", field="*Vertices")
         self._end_matrix(self._n_line)

@@ -1,4 +1,4 @@
-"""XML as a stream of events, whoever sent it: no entities, no token without end, no encoding that the parser lacks."""
+"""Reads XML from untrusted files as a stream of events: entities, overlong tokens and unknown encodings are refused."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 from storage.readers.source import Source
 
-#: Bytes of the longest tag or comment.  The parser begins it again with every piece that does not end it.
+#: Most bytes of a tag or comment, because the parser rereads an unfinished one with every further piece.
 _TOKEN = 4 << 20
 _ENCODING = re.compile(rb"\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+[\"']([^\"'>]{1,80}+)[\"']")
 
 
 class XmlEvents(handler.ContentHandler):
-    """What the handlers of GraphML and GEXF share."""
+    """The base class of the handlers of GraphML and GEXF."""
 
     @property
     def _line(self) -> int:
         return self._locator.getLineNumber() or 0
 
     def setDocumentLocator(self, locator: xmlreader.Locator) -> None:  # noqa: N802 - SAX's name
-        """SAX: where the parser is."""
+        """Store where the parser is (SAX)."""
         self._locator = locator
 
     def _need(self, attrs: xmlreader.AttributesImpl | dict[str, str], key: str, tag: str) -> str:
@@ -35,7 +35,9 @@ class XmlEvents(handler.ContentHandler):
 
 
 def parse_xml(source: Source, events: handler.ContentHandler) -> None:
-    """Send the elements of ``source`` to ``events``.  InvalidGraph, with the line, for all that is no harmless XML."""
+    """Send the elements of ``source`` to ``events``.  Raises InvalidGraph, with the line, for XML that is malformed or
+    unsafe.
+    """
     _check_encoding(source.start)
     parser = make_parser()
     parser.forbid_dtd = False
@@ -64,7 +66,7 @@ def _feed(source: Source, parser: xmlreader.IncrementalParser) -> None:
 
 
 def _check_encoding(start: bytes) -> None:
-    """Refuse an encoding that the parser does not know: it takes its own and those of one byte a character."""
+    """Refuse an encoding that the parser does not know; it knows its own, and those of one byte per character."""
     declared = _ENCODING.match(start)
     if declared is None:
         return

@@ -1,4 +1,6 @@
-"""Which columns of an edge list are read as what: by their names, else by their place, the caller's wish first."""
+"""Chooses the columns of an edge list that are read: as the caller says, else by their names, else by their
+position.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "l
 KINDS: Final = MappingProxyType({"directed": True, "undirected": False})
 #: Values of a column ``directed``.
 _YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
-#: Numbers with signs for thousands, which the row parser refuses.
+#: Numbers with marks between thousands, which the row parser refuses.
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
 #: A sign before or instead of a number: ``$5``, ``w=5``, ``=``.
 _DRESSED = re.compile(r"(?:\w{1,20}+\s?[=:]|[^\w\s.+-])\s?[+-]?[0-9.]|[=:@$€£]$")
@@ -50,7 +52,7 @@ _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])
 #: The first days of 2000 and of 2050 as Excel counts days.
 _EXCEL_2000, _EXCEL_2050 = 36526, 54789
 _NUMBERED = 8
-#: Rows that are a whole file.
+#: A file with fewer rows than this is completely among the sampled rows.
 _FEW = 500
 
 
@@ -68,7 +70,7 @@ class Columns:
 def choose(
     names: list[str] | None, body: list[list[str]], width: int, options: ReadOptions, remarks: Remarks
 ) -> Columns:
-    """Source, target and weight columns: by name, else by position, the caller's wish first."""
+    """Return the columns of source, target and weight: as the caller says, else by name, else by position."""
     wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
     kind = _kind(names, body)
     if names is not None and (found := _series(names, body, options)) is not None:
@@ -97,7 +99,7 @@ def choose(
 
 
 def _series(names: list[str], body: list[list[str]], options: ReadOptions) -> Columns | None:
-    """The columns of ``V1, V2, V3`` and ``a, b, c``, which name nothing: they are read by their place."""
+    """Return the columns of headers such as ``V1, V2, V3`` and ``a, b, c``, which say nothing: by position."""
     named = [i for i, name in enumerate(names) if _is_named(name)]
     wished = options.column or options.source or options.target
     if wished or len(named) != 3 or not is_series([names[i] for i in named]) or not _holds_numbers(body, named[2]):
@@ -117,7 +119,7 @@ def _ends(
     taken: tuple[int | None, int | None],
     options: ReadOptions,
 ) -> tuple[int, int, tuple[str, ...]]:
-    """The columns of source and target, and a note where one that merely counts the rows is skipped."""
+    """Return the columns of source and target, and a note if a column that merely counts the rows is skipped."""
     source, target = (_wanted(name, names, width, side) for name, side in
                       ((options.source, "source"), (options.target, "target")))  # fmt: skip
     if source is not None and source == target:
@@ -145,7 +147,7 @@ def _ends(
 
 
 def _by_place(names: list[str], body: list[list[str]], free: list[int], missing: int) -> list[int]:
-    """The ``missing`` ends by their place, where all other columns of the header are understood."""
+    """Return the ``missing`` ends by their position, if all other columns of the header are recognised."""
     left = [i for i in free if _is_named(names[i]) and not (_holds_numbers(body, i) and is_measure(names[i]))]
     if missing == 2 and left and are_reversed(names[left[0]], names[left[-1]]):
         raise asked(names, "the order of these says the opposite of their names")
@@ -164,13 +166,17 @@ def _by_place(names: list[str], body: list[list[str]], free: list[int], missing:
 
 
 def _are_x_and_y(names: list[str], body: list[list[str]], left: list[int]) -> bool:
-    """Return whether ``x`` and ``y`` beside a length are the ends: coordinates have fractions, and no length."""
+    """Return whether ``x`` and ``y`` are the ends of arcs; they are if there is a length and they have no fractions,
+    unlike coordinates.
+    """
     cells = [row[i] for row in body for i in left]
     return [plain(names[i]) for i in left] == ["x", "y"] and all(is_whole(f) or not is_number(f, True) for f in cells)
 
 
 def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
-    """Refuse rows that begin with 0, 1, 2 ... and go on with two whole numbers and a fourth, or with two names."""
+    """Refuse rows that begin with 0, 1, 2 ... and continue with two whole numbers and a fourth field, or with two
+    names.
+    """
     if free[:3] != [0, 1, 2] or len(body) < 2 or not all(is_label(row[0]) for row in body):
         return
     first = int(body[0][0])
@@ -178,7 +184,7 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
         return
     numbers = len(body[0]) > 3 and all(is_label(f) for row in body for f in row[1:3])
     numbers = numbers and all(is_number(row[3], True) for row in body)
-    # From 1 on it may well be a path: 1 2, 2 3, 3 4.
+    # If it begins at 1, the rows may be a path: 1 2, 2 3, 3 4.
     numbers = numbers and (first == 0 or any(int(row[1]) != int(row[0]) + 1 for row in body))
     if numbers or not any(is_number(f, True) or is_missing(f) for row in body for f in row[1:3]):
         raise InvalidRequest(
@@ -189,9 +195,9 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
 
 
 def _refuse_times(body: list[list[str]]) -> None:
-    """Refuse ``t u v``: a first column that never falls, and holds no vertex of the others, which share some.
+    """Refuse ``t u v``: the first column never decreases and has no vertex of the other two, which have some in common.
 
-    Of a long file only the first rows are here, and sources may well be no targets of these.
+    Of a long file, ``body`` has only the first rows, in which the sources need not occur as targets.
     """
     if not 3 <= len(body) < _FEW or len(body[0]) != 3 or not all(is_whole(f) for row in body for f in row):
         return
@@ -206,7 +212,9 @@ def _refuse_times(body: list[list[str]]) -> None:
 
 
 def _refuse_values(body: list[list[str]], ends: tuple[int, int]) -> None:
-    """Refuse names in one column and numbers in the other: places and their heights, rather than arcs between them."""
+    """Refuse names in one column and numbers in the other: these are vertices with values, such as heights, rather than
+    arcs.
+    """
     first, second = ([row[i] for row in body] for i in ends)
     for names, values in ((first, second), (second, first)):
         if len(body) > 1 and all(map(is_number, values)) and not any(map(is_number, names)):
@@ -220,16 +228,16 @@ def _refuse_values(body: list[list[str]], ends: tuple[int, int]) -> None:
 def choose_by_name(
     names: list[str], numeric: list[bool], options: ReadOptions, sample: Sequence[Sequence[str]] = ()
 ) -> Columns:
-    """Source, target and weight columns of a table with named, typed columns; the rules of edge lists.
+    """Return the columns of source, target and weight of a table with named, typed columns, by the rules of edge lists.
 
-    ``sample`` are some rows as text: values tell dates from lengths, and what a column says of direction.
+    ``sample`` are some rows as text: their values show whether a column holds dates, and what it says about direction.
     """
     body = [list(row) for row in sample] or [["0" if number else "x" for number in numeric]]
     return choose(names, body, len(names), options, Remarks())
 
 
 def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -> int | None:
-    """The position of a column that the caller named, by name or by number from 1."""
+    """Return the position of the column that the caller gives by name or by number from 1."""
     if name is None:
         return None
     lower = [known.lower() for known in names or []]
@@ -246,7 +254,9 @@ def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -
 def _default_weight(
     names: list[str] | None, body: list[list[str]], rest: list[int], ends: tuple[int, int], remarks: Remarks
 ) -> int | None:
-    """The column named like a length, or without names the third one if it is numeric; other numbers are refused."""
+    """Return the column that is named like a length, or without names the third one if it is numeric; refuse other
+    numbers.
+    """
     first, last = min(ends), max(ends)
     if names is None:
         third = next((i for i in rest if i >= last), None)
@@ -256,7 +266,7 @@ def _default_weight(
                 "--unweighted",
                 field="weight",
             )
-        # A few gaps, or commas for points, make it nothing else: the row parser names their lines.
+        # A few gaps, or commas for points, do not change this: the row parser names their lines.
         if third is None or not _holds_numbers(body, third):
             _refuse_units(body, third)
             _refuse_other_columns(body, ends, third)
@@ -298,7 +308,7 @@ def _is_named(name: str) -> bool:
 
 
 def _holds_numbers(body: list[list[str]], column: int) -> bool:
-    """Return whether most of what is there is a number, be it written with a comma."""
+    """Return whether most of the existing values are numbers, perhaps written with a comma."""
     there = [row[column] for row in body if not is_missing(row[column])]
     found = (is_number(token, True) or _THOUSANDS.fullmatch(token) for token in there)
     return 2 * sum(map(bool, found)) > len(there)
@@ -311,11 +321,11 @@ def _counts_rows(body: list[list[str]], column: int) -> bool:
 
 
 def _refuse_units(body: list[list[str]], column: int | None) -> None:
-    """Refuse a third column of which most values are numbers with something: ``1km``, ``10:30``, ``$5``, ``w=5``."""
+    """Refuse a third column in which most values are numbers with other text: ``1km``, ``10:30``, ``$5``, ``w=5``."""
     there = [] if column is None else [row[column] for row in body if not is_missing(row[column])]
     odd = [token for token in there if (token[:1].isdigit() and not is_number(token, True)) or _DRESSED.match(token)]
     if there and all(token.lower() in _YES and not token.isdigit() for token in there) and len(body) > 1:
-        odd = there  # the column says whether an edge exists, and holds no weights
+        odd = there  # the column only says whether an edge exists
     if 2 * len(odd) > len(there):
         raise InvalidRequest(
             f"column {(column or 0) + 1} holds {shown(odd[0])}, which is no number: write plain numbers, or say "
@@ -325,7 +335,7 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
 
 
 def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: int | None) -> None:
-    """Refuse text in place of lengths where numbers follow it, or where it holds vertices of the second column."""
+    """Refuse text instead of lengths if numbers follow it, or if it contains vertices of the second column."""
     if third is None or len(body) < 2:
         return
     numbers = next((i for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)), None)
@@ -346,7 +356,9 @@ def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: i
 
 
 def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
-    """Return whether all values read like seconds since 1970, or like 20240131; ``whole``: and are whole numbers."""
+    """Return whether all values read like seconds since 1970, or like 20240131; with ``whole``, only whole numbers
+    count.
+    """
     there = [row[column] for row in body if not is_missing(row[column])]
     if there and all(map(_DAY.fullmatch, there)):
         return True
@@ -356,7 +368,7 @@ def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
 
 
 def _days(body: list[list[str]], column: int) -> bool:
-    """Return whether all values read like years, or like days as Excel counts them from 1900 on, since 2000."""
+    """Return whether all values read like years, or like days since 2000 as Excel numbers them."""
     there = [row[column] for row in body if not is_missing(row[column])]
     if not there or not all(map(is_number, there)):
         return False
@@ -366,12 +378,12 @@ def _days(body: list[list[str]], column: int) -> bool:
 
 
 def _value(token: str) -> float:
-    """A number as float, 0 for anything else: only the size of most values matters."""
+    """Return a number as float, 0 for anything else; only the magnitude of most values matters."""
     return float(token.replace(",", ".")) if is_number(token, True) else 0.0
 
 
 def _numbered(body: list[list[str]], width: int) -> bool:
-    """Return whether column 1 only counts the rows: id, u, v, fraction, as in the road networks of F. Li."""
+    """Return whether column 1 only numbers the rows: id, u, v, fraction, as in the road networks of F. Li."""
     if width != 4 or len(body) < _NUMBERED or not all(is_whole(f) for row in body for f in row[:3]):
         return False
     first = int(body[0][0])
@@ -380,7 +392,7 @@ def _numbered(body: list[list[str]], width: int) -> bool:
 
 
 def _kind(names: list[str] | None, body: list[list[str]]) -> int | None:
-    """The column ``Type`` of Gephi, if it says a direction, or one named ``directed``, if it is not empty."""
+    """Return the column ``Type`` of Gephi if it gives a direction, or a column ``directed`` if it is not empty."""
     for i, name in enumerate(names or []):
         known = kinds_of(name)
         if any(row[i].lower() in known if known is KINDS else not is_missing(row[i]) for row in body if known):
@@ -389,13 +401,17 @@ def _kind(names: list[str] | None, body: list[list[str]]) -> int | None:
 
 
 def kinds_of(name: str) -> Mapping[str, bool]:
-    """Values of a column of this name and whether they mean directed; empty for columns that say no direction."""
+    """Return the values of a column of this name, and whether each means directed; empty for columns that give no
+    direction.
+    """
     short = plain(name)
     return KINDS if short in ("type", "edgetype") else _YES if short in ("directed", "isdirected") else {}
 
 
 def direction_of(name: str, values: Iterable[str]) -> bool:
-    """What the column ``name`` says of all edges; InvalidGraph if it says both, or nothing."""
+    """Return the direction that the column ``name`` gives for all edges; raise InvalidGraph if it gives both or
+    none.
+    """
     known, found = kinds_of(name), set()
     for value in set(values):
         if value.lower() not in known:
@@ -407,6 +423,6 @@ def direction_of(name: str, values: Iterable[str]) -> bool:
 
 
 def listed(kind: str, names: list[str]) -> str:
-    """``columns a, b, c``, of many the first ones."""
+    """Return ``columns a, b, c``; only the first ones if there are many."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(name[:60] for name in names[:8])}{more}"

@@ -1,4 +1,4 @@
-"""Rows that may mean something else than what is read: comments that look like arcs, marks of thousands."""
+"""Finds rows whose meaning is doubtful: comments that look like arcs, and marks that may separate thousands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
 
 
 class CommentedRows:
-    """Counts comments below the first arc that have the fields of an arc: rows left out, or vertices such as ``#1``."""
+    """Counts comments below the first arc that have the fields of an arc; they may be vertices such as ``#1``."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -61,10 +61,10 @@ class CommentedRows:
         ]
 
     def refuse_signs(self, names: AnyArray) -> None:
-        """Refuse such comments where names of vertices begin with a sign of comments, too."""
+        """Refuse such comments if names of vertices begin with a sign of comments, too."""
         if self._first is None:
             return
-        # in the order of code points: all names that begin with one sign stand together
+        # in the order of code points, names that begin with the same sign are neighbours
         signed = next((name for name in names.tolist() if str(name).startswith(("#", "%"))), None)
         if signed is not None:
             line, text = self._first
@@ -92,7 +92,7 @@ class DecimalMarks:
         self._padded: tuple[str, int] | None = None
 
     def look(self, cells: list[str], line: int) -> bool:
-        """Take the numbers of a line.  Returns whether more lines can still change what ``notes`` says."""
+        """Take the numbers of a line; return whether further lines can still change the result of ``notes``."""
         for cell in cells:
             if "." not in cell and "," not in cell:
                 if fields.is_whole(cell):
@@ -106,7 +106,7 @@ class DecimalMarks:
         return not self._settled
 
     def look_at_block(self, block: Block, layout: Layout) -> None:
-        """Take the weights of a block of rows between semicolons."""
+        """Take the weights of a block of rows that semicolons separate."""
         if self._settled or layout.separator != ";" or layout.weight is None:
             return
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -121,8 +121,8 @@ class DecimalMarks:
         """Return the note on the reading of the mark, if both are possible.
 
         Raises:
-            InvalidGraph: decimals end in 0 and stand beside whole numbers, which only marks of thousands explain:
-                programs that write trailing zeros write them everywhere.
+            InvalidGraph: some decimals end in 0, and other numbers are whole.  Programs that write trailing zeros write
+                them everywhere, so the mark must separate thousands.
         """
         if self._settled or self._first is None:
             return []
@@ -140,6 +140,6 @@ class DecimalMarks:
 
 
 def _first_row(data: bytes) -> int | None:
-    """Where the first line begins that is neither empty nor a comment."""
+    """Return the position of the first line that is neither empty nor a comment."""
     found = _ROW.search(data)
     return None if found is None else found.start()

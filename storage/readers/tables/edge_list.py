@@ -1,7 +1,7 @@
 """Edge lists: rows of source, target and perhaps a weight, with or without names for the columns.
 
-The first lines tell the separator, the header row, the columns and whether vertices are numbers or names; the rows
-themselves go through ``ArcTable``.
+From the first lines it finds the separator, the header row, the columns and whether vertices are numbers or names;
+``ArcTable`` then parses the rows.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from storage.readers.tables.table import ArcTable, is_comment
 
 #: SNAP writes the counts into a comment.
 _SNAP = re.compile(r"#\s*+Nodes:\s*+([0-9]{1,18})\s++Edges:\s*+([0-9]{1,18})", re.IGNORECASE)
-#: An 'n m' line that looks like an arc itself is believed from this many rows on, and asked about below.
+#: A first line 'n m' that may be an arc is taken for counts if there are at least this many rows; with fewer, the
+#: caller must decide.
 _FEW = 32
 
 
 @dataclass(frozen=True)
 class _Declared:
-    """A count of vertices and rows that the file states; ``exact`` ones must be true."""
+    """Counts of vertices and rows that the file states; if ``exact``, they must be true."""
 
     n: int
     m: int
@@ -54,7 +55,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     except TextVertex as found:
         if sniffed.layout.text:
             raise
-        # A name occurs below numeric labels: read the file again with all labels as names.
+        # A name occurs after numeric labels: read the file again with all labels as names.
         parsed = _read(source, options, replace(sniffed, layout=replace(sniffed.layout, text=True)))
         parsed.notes.append(f"the vertices are names because of {found}")
     if options.directed is None and sniffed.kind is None and sniffed.remarks.directed is None:
@@ -162,7 +163,7 @@ def _directed(source: Source, sniffed: Sniffed) -> bool:
 
 
 def _check_kinds(arcs: ArcList, remarks: Remarks) -> None:
-    """Refuse vertices of two kinds that are numbered separately: one number would be one vertex."""
+    """Refuse vertices of two kinds that are numbered separately, because equal numbers would become one vertex."""
     if not remarks.bipartite or not np.isin(arcs.heads, arcs.tails).any():
         return
     raise InvalidGraph(
@@ -201,7 +202,7 @@ def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> N
 
 
 def _refuse_end(arcs: ArcList) -> None:
-    """Refuse a last row that holds only 0 or only -1: it ends the list in some exercises, and would become a vertex."""
+    """Refuse a last row that has only 0 or only -1: in some exercises it marks the end, and would become a vertex."""
     end = int(arcs.tails[-1])
     same = int(arcs.heads[-1]) == end and (arcs.weights is None or arcs.weights[-1] == end)
     if not same or end not in (0, -1) or len(arcs.tails) < 2:
@@ -212,7 +213,7 @@ def _refuse_end(arcs: ArcList) -> None:
 
 
 def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> None:
-    """Refuse a first line ``n m`` whose counts are not those of the rows, whose vertices are names."""
+    """Refuse a first line ``n m`` that does not fit the rows, whose vertices are names."""
     n, m, line = counts
     if (n, m) != (vertices, rows):
         raise InvalidGraph(
@@ -234,7 +235,7 @@ def _refuse_count(first: str, second: str, rest: int, line: int) -> None:
 
 
 def _is_size_line(arcs: ArcList, line: int) -> bool:
-    """Return whether the first row is no arc but ``n n m``: m rows follow, all vertices lie within 1 .. n."""
+    """Return whether the first row is ``n n m`` and no arc: m rows follow, and all vertices lie within 1 .. n."""
     rest = len(arcs.tails) - 1
     if rest < 1 or arcs.weights is None:
         return False
@@ -248,7 +249,7 @@ def _is_size_line(arcs: ArcList, line: int) -> bool:
 
 
 def _refuse_start(arcs: ArcList, rest: int, line: int) -> None:
-    """Refuse a first row ``n m s`` above m rows whose vertices are at most n: exercises begin so."""
+    """Refuse a first row ``n m s`` above m rows whose vertices are at most n, as in exercises."""
     n = int(arcs.tails[0])
     if max(int(arcs.tails[1:].max()), int(arcs.heads[1:].max())) <= n:
         raise InvalidGraph(
@@ -291,9 +292,9 @@ def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options
 
 
 def _first_row(arcs: ArcList, line: int) -> _Declared | None:
-    """Take the first row for a count ``n m`` if it is exactly that: m rows follow, all vertices lie within n.
+    """Return the first row as counts ``n m`` if it can be: m rows follow, and all vertices lie within n.
 
-    InvalidGraph where so few rows follow that it may as well be an arc.
+    Raises InvalidGraph if so few rows follow that it may as well be an arc.
     """
     n, m = int(arcs.tails[0]), int(arcs.heads[0])
     rest = len(arcs.tails) - 1

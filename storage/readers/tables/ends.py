@@ -1,4 +1,4 @@
-"""Which of the named columns of a table hold the vertices of an edge, and which certainly do not."""
+"""Decides which named columns of a table hold the vertices of an edge, and which certainly do not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.errors import InvalidRequest
 from storage.readers.fields import is_number
 from storage.readers.lengths import is_measure, plain
 
-#: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones win.
+#: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones are preferred.
 _PAIRS: Final = (
     ("source", "target"), ("src", "dst"), ("src", "tgt"), ("from", "to"), ("origin", "destination"), ("orig", "dest"),
     ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("sender", "recipient"),
@@ -25,22 +25,22 @@ _SOURCES: Final = tuple(dict.fromkeys(source for source, _ in _PAIRS))
 _TARGETS: Final = tuple(dict.fromkeys(target for _, target in _PAIRS))
 _ENDINGS: Final = re.compile(r"(node|vertex|osm|stop|station|knoten|ort)?(id|nodeid|index)?$")
 _BEGINNINGS: Final = re.compile(r"(?:link|edge|arc|node|vertex|id)(?=[a-z])")
-#: What is counted by 1 and 2, or a and b, where both are ends: ``stop_a`` and ``stop_b``.
+#: Words that, numbered 1 and 2 or a and b, name both ends: ``stop_a`` and ``stop_b``.
 _COUNTED: Final = re.compile(
     r"([a-z]*(?:id|node|vertex|vert|point|stop|station|city|town|place|airport|country|protein|gene|interactor|residue|atom|"
     r"person|user|author|actor|entity|item|bus|stadt|ort|knoten|bahnhof|haltestelle|ville|noeud|gare|sommet|ciudad|nodo|"
     r"estacion)|(?:v|x|var|col|column|field)(?=[0-9]))(?:id)?([0-9]++|[a-z])(?:id)?"
 )
-#: Names that count columns, of R, of data frames and of spreadsheets.
+#: Names that only number the columns, as in R, data frames and spreadsheets.
 _NUMBERED: Final = re.compile(r"(v|x|c|var|col|column|field|f)([0-9]{1,3})")
-#: The letter first: ``A Node`` and ``B Node`` of models of traffic.
+#: The same with the letter first: ``A Node`` and ``B Node`` in models of traffic.
 _LETTERED: Final = re.compile(r"([ab])(node|vertex|point|stop|station|zone)(?:id|no|nr)?")
-#: Names of what is no vertex: numbers and names of the edge itself, and what it is.
+#: Names of columns that hold no vertices but ids, names and kinds of the edges themselves.
 _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",
                              "linkid", "index", "idx", "nr", "no", "num", "number", "row", "rowid", "rownumber", "key",
                              "unnamed0", "label", "name", "type", "kind", "timeset", "timestamp", "date", "time",
                              "interval", "weight", "value"})  # fmt: skip
-#: Those of them that only number the rows: no lengths, so a table may have them beside its ends.
+#: Those of these names that only number the rows; a table may have them besides its ends, as they are no lengths.
 _ROW_NUMBERS: Final = frozenset(
     {"id", "fid", "gid", "oid", "objectid", "ogcfid", "index", "idx", "row", "rowid", "rownumber"}
 )
@@ -63,16 +63,17 @@ _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relati
 
 
 def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
-    """Return whether a row names a source and a target; single letters count only with ``letters``."""
+    """Return whether a row names a source and a target; single letters are accepted only with ``letters``."""
     known = {_end(name) for name in names if letters or len(name) > 1}
     ends = not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS)
     return ends or _counted([name for name in names if len(name) > 1]) is not None
 
 
 def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a row above ``rows`` holds the names of columns, be it of columns that are not understood.
+    """Return whether a row above ``rows`` contains names of columns, even if their meaning is unknown.
 
-    ``node1, node2`` may well be vertices: they name columns where no such word stands below, and no number beside.
+    ``node1, node2`` may be vertices; they count as names of columns if no such word occurs below and no number beside
+    them.
     """
     known = {_end(name) for name in names if len(name) > 1}
     if not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS):
@@ -111,9 +112,10 @@ def _end(name: str) -> str:
 
 
 def find_ends(names: Sequence[str], source: int | None, target: int | None) -> tuple[int | None, int | None]:
-    """Positions of the columns named source and target; those that the caller chose stay.  None where no name says it.
+    """Return the positions of source and target by name; positions that the caller gave are kept.  None if no name says
+    it.
 
-    Raises InvalidRequest for ``head, tail``: the order of the columns says the opposite of what the names say.
+    Raises InvalidRequest for ``head, tail``, because the order of the columns and their names contradict each other.
     """
     short = [_end(name) for name in names]
     if source is None and target is None:
@@ -130,7 +132,7 @@ def find_ends(names: Sequence[str], source: int | None, target: int | None) -> t
     if source is None and target is None and (left is None or right is None):
         if "v" in short and "w" in short and "u" not in short:
             return short.index("v"), short.index("w")
-        return None, None  # one name alone says nothing
+        return None, None  # a single name is no evidence
     return left, right
 
 
@@ -160,7 +162,7 @@ def _counted(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def is_series(names: Sequence[str]) -> bool:
-    """Return whether names only count the columns: ``V1, V2, V3``, ``X0, X1, X2``, ``a, b, c``; no coordinates."""
+    """Return whether names only number the columns: ``V1, V2, V3``, ``X0, X1, X2``, ``a, b, c``; not coordinates."""
     short = [plain(name) for name in names]
     letters = [ord(name) for name in short if len(name) == 1]
     if len(letters) == len(short):
@@ -172,7 +174,7 @@ def is_series(names: Sequence[str]) -> bool:
 
 
 def is_no_vertex(name: str) -> bool:
-    """Return whether a column of this name holds no vertices where its place alone would make it an end."""
+    """Return whether a column of this name holds no vertices, even if its position would make it an end."""
     short = plain(name)
     known = short in _NUMBERS or short in _GEOMETRY or short in _ROLES or _COORDINATE.fullmatch(short) is not None
     return known or is_measure(name)
@@ -190,15 +192,15 @@ def asked(names: Sequence[str], why: str) -> InvalidRequest:
 
 
 def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: Sequence[int | None]) -> None:
-    """Refuse a table whose other columns say of some rows that they are arcs both ways, or how long the way back is.
+    """Refuse a table whose other columns mark some rows as arcs in both directions, or give the length of the way back.
 
     Args:
-        names: of the columns.
+        names: names of the columns.
         body: some rows.
-        used: the columns of vertices and lengths, which mean nothing else.
+        used: the columns of vertices and lengths, which are not checked.
 
     Raises:
-        InvalidRequest: with the options that decide.
+        InvalidRequest: there is such a column; the message names the options that decide.
     """
     short = [plain(name) for name in names]
     if "osmid" in short:

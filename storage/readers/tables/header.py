@@ -1,4 +1,4 @@
-"""The first row of an edge list: names of the columns, an arc, or something that is neither and is refused."""
+"""Decides whether the first row of an edge list has names of columns or is an arc, and refuses anything else."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from storage.readers.tables.ends import is_column, looks_like_names, names_ends
 
 __all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks", "refuse_types"]
 
-#: A number in whatever notation: no name of a column.
+#: A number in any notation, which is no name of a column.
 _DIGITS: Final = re.compile(r"[+-]?[0-9][0-9.,']*+")
-#: Signs that begin comments of other programs; no name of a column.
+#: Signs that begin comments of other programs; they are no names of columns.
 _MARK: Final = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")
-#: Words of titles and of counts; columns have such names only beside those of the ends.
+#: Words of titles and of counts; as names of columns they occur only together with names of the ends.
 _TITLE: Final = frozenset({"graph", "digraph", "multigraph", "subgraph", "network", "directed", "undirected",
                            "weighted", "unweighted", "vertices", "nodes", "edges", "arcs", "matrix",
                            "list"})  # fmt: skip
 _WORD: Final = re.compile(r"[^\W\d]")
-#: Rows from which on a first row that shares no vertex with the others may well be an arc.
+#: In a file of at least this many rows, a first row that shares no vertex with the others may still be an arc.
 _MANY: Final = 500
 
 Line = tuple[int, str]
 
 
 def find_header(rows: list[list[str]], width: int, line: Line, commented: bool) -> list[str] | None:
-    """The first row as names, if it is one: known names, or words above a column of numbers.
+    """Return the first row if it has names of columns: known names, or words above a column of numbers.
 
     Args:
         rows: the first rows, as fields.
@@ -38,7 +38,7 @@ def find_header(rows: list[list[str]], width: int, line: Line, commented: bool) 
         commented: a comment names the columns already.
 
     Returns:
-        The names, one for each column; None if the first row is none of names.
+        The names, one for each column; None if the first row has no names.
 
     Raises:
         InvalidGraph: a title, or words that may be names or an arc.
@@ -50,7 +50,7 @@ def find_header(rows: list[list[str]], width: int, line: Line, commented: bool) 
     if len(first) != width:
         return None
     if any(rest and len(name) > 1 and all(row[c] == name for row in rest) for c, name in enumerate(first)):
-        return None  # from A to B 5: a word that stands in every row names no column
+        return None  # rows such as "from A to B 5": a word that occurs in every row is no name of a column
     if looks_like_names(first, rest):
         _refuse_title(first, rest, line)
         return first
@@ -91,7 +91,7 @@ def _has_row_names(first: list[str], rest: list[list[str]]) -> bool:
 def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
     """Refuse ``Undirected graph`` and ``vertices edges``: words about the graph, none of which occurs below."""
     words = [name.lower().strip(".:,;!()") for name in first]
-    # Two words between blanks are what titles look like; between commas they name columns.
+    # Two words separated by a blank may be a title; separated by a comma they are names of columns.
     two = len(first) == 2 and not re.search(r'[,;\t"]', line[1]) and all(len(word) > 1 for word in words)
     numbers = all(is_number(field) for row in rest for field in row)
     if names_ends(first, letters=True) or not (_TITLE.intersection(words) or (two and numbers)):
@@ -106,7 +106,7 @@ def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
 
 
 def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether only the first of a few rows has ends, of two letters or more, that stand in no other row."""
+    """Return whether the first row, alone among a few, has ends of two letters or more that occur in no other row."""
     if len(first) > 3 or not 2 <= len(rest) < _MANY or not any(len(field) > 1 for field in first[:2]):
         return False
     counts = Counter(field for row in rest for field in set(row[:2]))
@@ -115,7 +115,7 @@ def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
 
 
 def _shares_nothing(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether a first row holds nothing that stands in a row below."""
+    """Return whether no field of the first row occurs in a row below."""
     return {field for row in rest for field in row}.isdisjoint(first)
 
 
@@ -125,7 +125,7 @@ def _is_value(field: str) -> bool:
 
 
 def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: ReadOptions) -> None:
-    """Refuse a first row that names no columns, and is no arc like those below.
+    """Refuse a first row that has no names of columns and is no arc like the rows below.
 
     Args:
         rows: the first rows, as fields.
@@ -134,8 +134,8 @@ def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: Rea
         options: the caller's wishes.
 
     Raises:
-        InvalidGraph: a title, counts, a lost banner.
-        InvalidRequest: one word begins all rows.
+        InvalidGraph: the row is a title or counts, or follows a banner that is missing.
+        InvalidRequest: all rows begin with the same word.
     """
     number, text = line
     first = rows[0]
@@ -171,7 +171,7 @@ def _refuse_counts(rows: list[list[str]], line: Line) -> None:
     below = {field for row in rest for field in row}
     names = len(first) == 2 and mixed and below.isdisjoint(first) and not any(map(is_whole, below))
     words = any(_WORD.match(field) for field in first[:2])
-    # pandas calls the column of the values of a stacked table 0.
+    # in a stacked table, pandas names the column of values 0
     stacked = len(first) == 3 and first[2] == "0" and _is_apart(first, rest)
     if (numbers and words) or names or stacked or _is_odd(first, rest):
         raise InvalidGraph(
@@ -183,7 +183,7 @@ def _refuse_counts(rows: list[list[str]], line: Line) -> None:
 
 
 def _is_odd(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether a word stands in the first row where all rows below have numbers."""
+    """Return whether the first row has a word in a column in which all rows below have numbers."""
     return bool(rest) and any(
         _WORD.match(word) and not is_number(word) and not is_missing(word) and all(is_number(row[c]) for row in rest)
         for c, word in enumerate(first)
@@ -201,9 +201,9 @@ def refuse_types(rows: list[list[str]], line: Line) -> None:
 
 
 def _refuse_keyword(rows: list[list[str]]) -> None:
-    """Refuse ``edge 1 2 5``, where one word begins all rows, and two fields follow that are both numbers or both names.
+    """Refuse rows such as ``edge 1 2 5``, which all begin with the same word, followed by two numbers or two names.
 
-    The word may be a vertex, with arcs to the others, or say what the rows are.
+    The word may be a vertex with arcs to the others, or may say what the rows are.
     """
     word = rows[0][0]
     if len(rows) < 2 or len(rows[0]) < 3 or is_whole(word) or any(row[0] != word for row in rows):
@@ -220,7 +220,7 @@ def _refuse_keyword(rows: list[list[str]]) -> None:
 
 
 def _refuse_positions(rows: list[list[str]], line: Line) -> None:
-    """Refuse ``0,1,2`` above rows of another kind: columns without names, as pandas numbers them."""
+    """Refuse ``0,1,2`` above rows of another kind: pandas numbers columns without names in this way."""
     first, rest = rows[0], rows[1:]
     if not rest or len(first) > 3 or first != [str(i) for i in range(len(first))]:
         return
@@ -236,7 +236,7 @@ def _refuse_positions(rows: list[list[str]], line: Line) -> None:
 
 
 def refuse_marks(rows: list[list[str]], line: Line) -> None:
-    """Refuse a first row that begins with a sign of its own: a comment of another kind, or a printed prompt."""
+    """Refuse a first row that begins with an unusual sign: a comment of another kind, or a printed prompt."""
     number, text = line
     if (
         _MARK.fullmatch(rows[0][0])
@@ -252,7 +252,7 @@ def refuse_marks(rows: list[list[str]], line: Line) -> None:
 
 
 def no_banner(text: str, line: int) -> InvalidGraph:
-    """Return the error for a size line whose banner was lost: without it nobody knows what the entries are."""
+    """Return the error for a size line without its banner, which would say what the entries are."""
     return InvalidGraph(
         f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
         line=line,

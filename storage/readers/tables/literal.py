@@ -1,4 +1,4 @@
-"""Dictionaries as Python writes them: ``{'weight': 1, 'name': 'x'}``.  Nothing is evaluated."""
+"""Parses dictionaries as Python writes them, ``{'weight': 1, 'name': 'x'}``, without evaluating anything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Token = tuple[str, str]
 
 
 def parse_dict(text: str, line: int) -> dict[str, tuple[str, int]]:
-    """Return the members of one dictionary as text with their line; nested ones are shown as ``[...]``.
+    """Return the members of one dictionary as text, with their line; nested collections become ``[...]``.
 
     Raises InvalidGraph for everything that is no dictionary of literals.
     """

@@ -1,4 +1,4 @@
-"""Whether a file is a square matrix of numbers or an edge list, and how the matrix is written."""
+"""Decides whether a file is a square matrix of numbers or an edge list, and finds out how the matrix is written."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from storage.readers.tables.remarks import names_in_comment
 from storage.readers.tables.sniff import COMMENTS, names_ends
 from storage.readers.tables.table import is_comment
 
-#: What stands for no arc, as programs write it.
+#: Words by which programs write that there is no arc.
 _WORDS: Final = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "inf", "+inf", "infinity", "-", "?", ".", "∞", "")
 NO_ARC: Final = frozenset(form for word in _WORDS for form in (word, word.upper(), word.capitalize(), "NaN", "<NA>"))
-#: Rows looked at to tell a matrix from an edge list.
+#: Number of rows that are read to tell a matrix from an edge list.
 _ROWS: Final = 50
 _BYTES: Final = 1 << 20
 
@@ -35,10 +35,10 @@ class Shape:
     Attributes:
         n: rows and columns.
         separator: one character, or None for runs of blanks.
-        names: of the columns, None without a header.
-        row_names: the first field of each row names it.
-        skip: lines up to the header.
-        trailing: every row ends in a separator.
+        names: names of the columns; None without a header.
+        row_names: whether the first field of each row is its name.
+        skip: number of lines up to the header, including it.
+        trailing: whether every row ends in a separator.
     """
 
     n: int
@@ -52,7 +52,7 @@ class Shape:
 def is_matrix(source: Source, options: ReadOptions) -> bool:
     """Return whether a file that might be an edge list is a matrix.
 
-    Raises InvalidGraph where it may as well be either, and where its rows have other names than its columns.
+    Raises InvalidGraph if it may be either, and if its rows have other names than its columns.
     """
     sample = _first_rows(source)
     if _labelled(sample) is not None:
@@ -82,9 +82,9 @@ def is_matrix(source: Source, options: ReadOptions) -> bool:
 
 
 def _is_edge_list(shape: Shape, rows: list[list[str]], empty: bool) -> bool:
-    """Return whether n rows of n numbers are arcs rather than a matrix; ``empty``: there is nothing on the diagonal.
+    """Return whether n rows of n numbers are arcs rather than a matrix; ``empty`` says whether the diagonal is empty.
 
-    Three rows that begin with two whole numbers are what examples of edge lists look like.
+    Small examples of edge lists often are three rows that begin with two whole numbers.
     """
     if empty:
         return False
@@ -114,9 +114,9 @@ def _refuse_two_rows(rows: list[Row]) -> None:
 
 
 def find_shape(source: Source) -> tuple[Shape, int]:
-    """Return how the matrix is written, and the line of its first row; the caller has said that it is a matrix.
+    """Return how the matrix is written, and the line of its first row, when the caller has said that it is a matrix.
 
-    InvalidGraph if it can be none; a row at fault below the first ones is left to the reader, who names it.
+    Raises InvalidGraph if it cannot be a matrix; an error in a later row is left to the reader, which names the row.
     """
     sample = _first_rows(source)
     if not sample.rows:
@@ -133,9 +133,9 @@ def find_shape(source: Source) -> tuple[Shape, int]:
 
 
 def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
-    """The shape with the names that a comment above the rows has for the columns, as ``numpy.savetxt`` writes them.
+    """Return the shape with names of columns from a comment above the rows, as ``numpy.savetxt`` writes them.
 
-    InvalidGraph for words between blanks, which may be names as well as prose.
+    Raises InvalidGraph for words separated by blanks, which may be names or prose.
     """
     found = names_in_comment(head, first, shape.separator, shape.n)
     if found is None:
@@ -152,7 +152,7 @@ def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
 
 @dataclass(frozen=True)
 class FirstRows:
-    """Holds the first rows and how they are written; the other fields are those of ``Shape``."""
+    """The first rows, and how they are written; the other fields are as in ``Shape``."""
 
     rows: list[Row]
     separator: str | None
@@ -160,7 +160,7 @@ class FirstRows:
 
 
 def _first_rows(source: Source) -> FirstRows:
-    """Return the first rows; none if they are too wide for a matrix within the limits."""
+    """Return the first rows; an empty list if they are too wide for a matrix within the limits."""
     lines: list[tuple[int, str]] = []
     with contextlib.closing(source.blocks()) as blocks:
         for block in blocks:
@@ -181,7 +181,9 @@ def _first_rows(source: Source) -> FirstRows:
 
 
 def _lines(block: Block, most: int) -> list[tuple[int, str]]:
-    """The first lines of a block that are neither empty nor comments, with their numbers; some megabytes at most."""
+    """Return the first lines of a block, without empty lines and comments, with their numbers; at most some
+    megabytes.
+    """
     found: list[tuple[int, str]] = []
     size = 0
     for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -197,7 +199,7 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
 def _labelled(sample: FirstRows) -> Shape | None:
     """Return the shape of a matrix whose first row and first column name the same vertices, or None.
 
-    The names decide.  Single ones that differ, and entries that are no numbers, are for the reader to name.
+    Only the names decide.  If single names differ, or entries are no numbers, the reader raises the error later.
     """
     rows = sample.rows
     if len(rows) < 3:
@@ -210,7 +212,7 @@ def _labelled(sample: FirstRows) -> Shape | None:
     if len(head) < width and any(map(is_number, names)):
         return None  # a first row of counts, or a short one
     if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
-        return None  # an entry in the corner: the first row of a symmetric matrix equals its first column
+        return None  # the corner has an entry, so these are no names: a symmetric matrix has equal first row and column
     known, tails = set(names), {row[0] for row in body}
     if corner and width == 3 and len(tails) < len(body):
         return None  # rows of an edge list: a vertex may have two arcs, a matrix names each row once
@@ -248,7 +250,7 @@ def _numbered(sample: FirstRows) -> Shape | None:
 def _refuse_row_names(source: Source, sample: FirstRows) -> None:
     """Refuse n rows of n + 1 fields that begin with a name or a number, where no row names the columns.
 
-    As an edge list the names of rows would be vertices, and the first entries their neighbours.
+    Read as an edge list, the names of rows would be vertices, and the first entries their neighbours.
     """
     rows = sample.rows
     n = len(rows[0][1]) - 1
@@ -257,7 +259,7 @@ def _refuse_row_names(source: Source, sample: FirstRows) -> None:
     names = [row[0] for _, row in rows]
     counts = [[str(i + first) for i in range(len(rows))] for first in (0, 1)]
     named = not any(map(_is_entry, names)) and len(set(names)) == len(names)
-    # Three rows that each begin with their number are what examples of edge lists look like, too.
+    # Small examples of edge lists, too, often are three rows that begin with their numbers.
     numbered = names in counts and (n > 3 or all(_is_zero(row[i + 1]) for i, (_, row) in enumerate(rows[:n])))
     if (named or numbered) and _count(source, Shape(n, sample.separator, None, True, 0)) == n:
         raise InvalidGraph(
@@ -277,7 +279,9 @@ def _is_zero(cell: str) -> bool:
 
 
 def names_columns(names: list[str]) -> bool:
-    """Return whether a header names the columns of an edge list; single letters may as well be vertices."""
+    """Return whether a header names the columns of an edge list; single letters do not count, as they may be
+    vertices.
+    """
     words = [name for name in names if len(name) > 1]
     return names_ends(words) or named_length(words) is not None or any(map(is_similarity, words))
 

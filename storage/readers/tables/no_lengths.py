@@ -1,4 +1,4 @@
-"""Numbers that are no lengths: similarities, sums, signs of no arc, and the rows that end a list."""
+"""Refuses numbers that are no lengths: similarities, sums, codes for "no arc", and rows that mark the end of a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.fields import shown
 
-#: Computed correlations of a variable with itself are 1 but for their rounding.
+#: The computed correlation of a variable with itself is 1 within this rounding error.
 _ROUNDING: Final = 1e-9
 #: Names of rows that hold sums.
 _TOTALS: Final = frozenset({"total", "totals", "grand total", "sum", "sums", "all", "overall", "gesamt", "summe"})
@@ -19,14 +19,14 @@ _ENDS: Final = frozenset({"end", "eof", "stop", "average", "mean", "mittelwert",
 
 
 def refuse_diagonal(arcs: ArcList, n: int) -> None:
-    """Refuse a matrix with the same number in its whole diagonal: such entries are similarities, not lengths."""
+    """Refuse a matrix whose diagonal entries are all the same number: its entries are similarities, not lengths."""
     diagonal = _diagonal(arcs, n)
     if diagonal is not None and np.allclose(diagonal, diagonal[0], rtol=_ROUNDING):
         raise _no_lengths(f"every entry of the diagonal is {diagonal[0]:g}")
 
 
 def refuse_correlations(arcs: ArcList, n: int) -> None:
-    """Refuse ones all along the diagonal of a stored matrix whose other entries are fractions between -1 and 1."""
+    """Refuse a stored matrix whose diagonal is all ones and whose other entries are fractions between -1 and 1."""
     diagonal = _diagonal(arcs, n)
     if diagonal is None or arcs.weights is None or not np.allclose(diagonal, 1, rtol=_ROUNDING):
         return
@@ -36,7 +36,9 @@ def refuse_correlations(arcs: ArcList, n: int) -> None:
 
 
 def refuse_signs_of_nothing(arcs: ArcList) -> None:
-    """Refuse -1, or a number such as 9999 far above all others, in some entries of a matrix: it may mean no arc."""
+    """Refuse a matrix in which some entries are -1, or a number such as 9999 far above all others: it may mean no
+    arc.
+    """
     if arcs.weights is None:
         return
     values, counts = np.unique(arcs.weights[arcs.tails != arcs.heads], return_counts=True)
@@ -56,7 +58,7 @@ def refuse_signs_of_nothing(arcs: ArcList) -> None:
 
 
 def _stands_for_nothing(value: float) -> bool:
-    """Return whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
+    """Return whether programs use a number as infinity: nines, powers of ten, the largest number of a type."""
     if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value > 1e30:
         return True
     digits = f"{value:.0f}"
@@ -64,10 +66,10 @@ def _stands_for_nothing(value: float) -> bool:
 
 
 def refuse_triangle(arcs: ArcList, n: int) -> list[str]:
-    """Refuse a matrix whose one triangle is full and whose other triangle is empty: it is a table of distances.
+    """Refuse a matrix with one full and one empty triangle: it is a table of distances in both directions.
 
     Returns:
-        A note where one triangle is empty and the other holds some entries only: such arcs may be directed.
+        A note if one triangle is empty and the other has only some entries; such arcs may be directed.
     """
     side = _only_side(arcs)
     if side is not None and n > 2 and np.count_nonzero(arcs.tails != arcs.heads) == n * (n - 1) // 2:
@@ -114,7 +116,7 @@ def _no_lengths(what: str) -> InvalidGraph:
 
 
 def refuse_totals(arcs: ArcList, names: list[str]) -> None:
-    """Refuse a row and a column of sums, which would be a vertex next to all others."""
+    """Refuse a row and a column of sums, which would become a vertex adjacent to all others."""
     for at, name in enumerate(names):
         if name.strip().lower() not in _TOTALS or arcs.weights is None:
             continue
@@ -127,7 +129,7 @@ def refuse_totals(arcs: ArcList, names: list[str]) -> None:
 
 
 def refuse_last_row(arcs: ArcList, names: AnyArray) -> None:
-    """Refuse ``Total`` or ``end`` in the last row of an edge list, where the word is no vertex of another row."""
+    """Refuse ``Total`` or ``end`` in the last row of an edge list, if no other row has that word as a vertex."""
     end = int(arcs.tails[-1])
     word = str(names[end])
     if word.strip(":").lower() in _ENDS and not ((arcs.tails[:-1] == end) | (arcs.heads[:-1] == end)).any():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _ROWS = 1 << 18
-#: Rows looked at to tell what columns mean.
+#: Rows that are read to find out what columns mean.
 _SAMPLE = 1000
 
 
@@ -35,7 +35,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
         try:
             return _read(path, options)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            # A panic is polars' word for a file that breaks its own promises.
+            # polars panics on a file whose metadata and content disagree.
             raise InvalidGraph(f"the Parquet file is damaged: {f'{error} '.splitlines()[0].strip()}") from None
 
 
@@ -46,7 +46,7 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     schema = table.collect_schema()
     rows = int(table.select(pl.len()).collect().item())
     options.limits.check_arcs(rows)
-    # Run lengths can pack a billion rows into a page; what they unfold to here is three columns of 8 bytes.
+    # Run lengths can pack a billion rows into a page; expanded here, they take three columns of 8 bytes.
     if 24 * rows > HARMLESS_BYTES:
         options.limits.check_bytes(24 * rows, path.stat().st_size)
     names = schema.names()
@@ -82,7 +82,9 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
 
 
 def _sample(frame: pl.DataFrame) -> list[list[str]]:
-    """Rows as text, as ``choose_by_name`` takes them; what is neither number nor text is ``x``, nothing is empty."""
+    """Return rows as text for ``choose_by_name``; a value that is neither number nor text becomes ``x``, a null is
+    empty.
+    """
     import polars as pl
 
     columns = []
@@ -94,7 +96,7 @@ def _sample(frame: pl.DataFrame) -> list[list[str]]:
 
 
 def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: ReadOptions) -> tuple[bool, list[str]]:
-    """Return whether the edges are directed, and what the receipt says of that."""
+    """Return whether the edges are directed, and notes about that for the receipt."""
     import polars as pl
 
     if options.directed is not None:
@@ -107,7 +109,7 @@ def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options:
 
 
 def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: ReadOptions) -> None:
-    """Refuse a table with as many rows as columns of numbers, unless a column is named as in edge lists."""
+    """Refuse a table with equally many rows and columns of numbers, unless some column has a name as in edge lists."""
     if options.source or options.target or options.column or rows < 2:
         return
     if names_ends(names, letters=True) or names_columns(names):

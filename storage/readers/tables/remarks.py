@@ -1,4 +1,4 @@
-"""What the comments above the first row of an edge list say: direction, names of the columns, kinds of vertices."""
+"""Reads the comments above the first row of an edge list: direction, names of the columns, kinds of vertices."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from storage.readers.tables.table import is_comment
 
 __all__ = ["Remarks", "names_in_comment", "read_remarks", "stated_direction"]
 
-#: Words that may stand beside ``directed`` where a comment says it of the whole graph: "# an undirected graph".
+#: Words that may accompany ``directed`` in a comment about the whole graph: "# an undirected graph".
 _PLAIN: Final = frozenset({"a", "an", "the", "this", "it", "is", "are", "as", "all", "and", "type", "graph", "graphs",
                            "digraph", "multigraph", "network", "edge", "edges", "arcs", "links", "list", "simple",
                            "multi", "weighted", "unweighted", "signed", "temporal", "connected", "sparse", "dense",
                            "complete", "random", "planar", "small", "large", "treated"})  # fmt: skip
-#: What follows these says more of a graph, and nothing of its direction.
+#: Text after these words describes the graph further, but not its direction.
 _MORE: Final = frozenset({"of", "with", "in", "on", "from", "for", "between", "where"})
 _VALUES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _NOT: Final = ("not", "non", "un")
 #: "# directed: no" of a file, "# Undirected graph (each unordered pair of nodes is saved once): x.txt" of SNAP
 _WORDS: Final = re.compile(r"[^\W\d_]+|[0-9]+|[^\s\w-]")
-#: Other words for edges both ways; a comment that has one is asked about.
+#: Other words for undirected edges; if a comment has one, the caller has to decide.
 _BOTH_WAYS: Final = (
     *("undirected", "un directed", "non directed", "bidirectional", "bi directional", "two way", "both ways"),
     *("both directions", "symmetric", "ungerichtet", "non orient", "no dirigid"),
 )
-#: KONECT: what the edges are, and what their third column is.
+#: First line of KONECT: the kind of edges, and the meaning of their third column.
 _KONECT: Final = re.compile(r"%\s*+(sym|asym|bip)\s*+([a-z]*+)\s*+")
 #: Kinds of KONECT whose third column is no length: counts of edges, signs, and the like.
 _COUNTS: Final = frozenset({"positive", "signed", "multisigned", "multiweighted", "dynamic"})
@@ -41,15 +41,15 @@ _WORD: Final = re.compile(r"[^\W\d][^#%]{0,40}+")
 
 @dataclass(frozen=True)
 class Remarks:
-    """Holds what comments say.
+    """Statements in the comments of a file.
 
     Attributes:
-        directed: whether edges are directed; None where nothing says so.
-        line: where that stands.
-        names: of the columns, after ``#``; None without.
-        bipartite: the rows join vertices of two kinds, each with numbers of its own.
+        directed: whether edges are directed; None if no comment says it.
+        line: the line that says it.
+        names: names of the columns, from a comment; None without one.
+        bipartite: whether rows join vertices of two kinds, which are numbered separately.
         counted: the word of KONECT for a third column that is no length.
-        unweighted: KONECT says that there are no weights.
+        unweighted: whether KONECT says that there are no weights.
     """
 
     directed: bool | None = None
@@ -80,8 +80,8 @@ class Remarks:
 def read_remarks(head: list[str], first: int, separator: str | None, width: int, options: ReadOptions) -> Remarks:
     """Read the comments before line ``first`` of ``head``, the first row, which has ``width`` fields.
 
-    Raises InvalidRequest where a comment speaks of undirected edges in words that are not understood, and where KONECT
-    says that the third column is no length, unless the caller has decided.
+    Unless the caller has decided, raises InvalidRequest if a comment mentions undirected edges in words that are not
+    understood, or if KONECT says that the third column is no length.
     """
     comments = _comments(head, first)
     directed, line = _direction(comments, options)
@@ -108,10 +108,10 @@ def stated_direction(head: list[str], first: int, options: ReadOptions) -> tuple
         options: the caller's wishes.
 
     Returns:
-        Whether edges are directed, None where nothing says so, and the line that says it.
+        Whether edges are directed (None if no comment says it), and the line that says it.
 
     Raises:
-        InvalidRequest: a comment speaks of undirected edges in words that are not understood.
+        InvalidRequest: a comment mentions undirected edges in words that are not understood.
     """
     comments = _comments(head, first)
     konect = _KONECT.fullmatch(comments[0][1]) if comments else None
@@ -166,7 +166,8 @@ def _speaks_of_both_ways(text: str) -> bool:
 
 
 def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:
-    """The names of the columns: as many as a row has fields, and both ends among them; else the comment is prose.
+    """Return the names of the columns from a comment, if they are as many as the fields of a row and include both ends;
+    else None.
 
     Words between separators without blanks are names, too, as ``numpy.savetxt`` writes them.
     """
@@ -193,11 +194,12 @@ def names_in_comment(head: list[str], first: int, separator: str | None, n: int)
     Args:
         head: the first lines of the file.
         first: the line of the first row.
-        separator: of the rows, None for runs of blanks.
-        n: how many columns there are.
+        separator: the separator of the rows; None for runs of blanks.
+        n: the number of columns.
 
     Returns:
-        The n different words of the last comment above the rows, and its line; None if it has others.
+        The n different words of the last comment above the rows, and its line; None if it does not consist of n such
+        words.
     """
     comments = _comments(head, first)
     if not comments:

@@ -1,4 +1,4 @@
-"""What the first lines of an edge list say about the rest: separator, header, columns, numbers or names."""
+"""Finds out from the first lines of an edge list how to read it: separator, header, columns, numbers or names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from storage.readers.tables.table import Layout, is_comment
 __all__ = ["COMMENTS", "Sniffed", "listed", "names_ends", "sniff"]
 
 COMMENTS = "#%"
-#: A field in quotes begins so where blanks separate.
+#: The beginning of a field in quotes, in files whose separator is blanks.
 _QUOTE = re.compile(r'(?:^|[ \t])"')
-#: A comment behind the fields of a row.
+#: A comment after the fields of a row.
 _BEHIND = re.compile(r"(?<=[^ \t])[ \t]++#.*+")
 #: A number with a decimal comma.
 _DECIMAL = re.compile(r"[+-]?[0-9]++,[0-9]++")
@@ -35,16 +35,16 @@ class Sniffed:
     """Describes how to read the file.
 
     Attributes:
-        layout: of the rows.
+        layout: how the rows are written.
         skip: lines before the first row.
-        weight_name: the weight's column as receipts name it.
+        weight_name: the name of the weight's column in the receipt.
         counts: vertices, edges and line of a first line ``n m``.
-        notes: for the receipt.
-        kind: position of the column that says of each edge whether it is directed, as Gephi writes it.
-        kind_name: its name.
+        notes: remarks for the receipt.
+        kind: position of the column that says for each edge whether it is directed, as Gephi writes it.
+        kind_name: the name of that column.
         first: line of the first row.
-        header: the first row names the columns.
-        remarks: what the comments say.
+        header: whether the first row names the columns.
+        remarks: statements in the comments.
     """
 
     layout: Layout
@@ -60,9 +60,9 @@ class Sniffed:
 
 
 def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -> Sniffed:
-    """Find out from the first lines how to read the file; ``separator`` is the one that the file states.
+    """Find out from the first lines how to read the file; ``separator`` is the one that the file declares, if any.
 
-    Raises InvalidGraph if they are no edge list, InvalidRequest if the weight is not there.
+    Raises InvalidGraph if they are no edge list, InvalidRequest if the column of the weight does not exist.
     """
     lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
@@ -150,7 +150,7 @@ def _sample(head: list[str], options: ReadOptions, separator: str | None) -> _Sa
 
 
 class _Written(NamedTuple):
-    """Says whether rows end in a semicolon, and whether comments stand behind their fields; with notes on it."""
+    """Whether rows end in a semicolon, and whether comments follow their fields; with notes for the receipt."""
 
     ended: bool
     behind: bool
@@ -158,7 +158,7 @@ class _Written(NamedTuple):
 
 
 def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Written]:
-    """Remove comments behind rows and semicolons at their ends, if the rows are written so."""
+    """Remove comments after rows and semicolons at their ends, if the rows have them."""
     notes: tuple[str, ...] = ()
     cut = [_BEHIND.sub("", text) for _, text in lines]
     commented = [(line, text) for (line, text), bare in zip(lines, cut, strict=True) if text != bare]
@@ -175,7 +175,7 @@ def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Writte
 
 
 def _are_rows(texts: list[str], cut: list[str]) -> bool:
-    """Return whether lines are even only where what follows ``#`` is left out; a name may begin with the sign, too."""
+    """Return whether lines have equally many fields only without the text after ``#``, which may also begin a name."""
     if any('"' in text for text in texts):
         return False
     separator = separator_of(cut)
@@ -185,12 +185,12 @@ def _are_rows(texts: list[str], cut: list[str]) -> bool:
         return False
     if separator is None:
         return True
-    # Between commas a blank and a # may be part of a name.
+    # With commas as separators, a blank and a # may be part of a name.
     return all(is_number(row[-1]) for row in rows[1:] or rows)
 
 
 def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
-    """Refuse a square of numbers whose rows end in semicolons: MATLAB writes matrices so."""
+    """Refuse a square of numbers whose rows end in semicolons, because MATLAB writes matrices in this way."""
     square = len(rows) == width >= 2 and all(len(row) == width and all(map(is_number, row)) for row in rows)
     if square and (width > 3 or all(float(row[i]) == 0 for i, row in enumerate(rows))):
         raise InvalidGraph(
@@ -202,7 +202,7 @@ def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
 
 
 def _decimals(body: list[list[str]], columns: Columns) -> tuple[bool, tuple[str, ...]]:
-    """Return whether vertices are whole numbers that are written as decimals, ``1.0``, and a note on it."""
+    """Return whether vertices are whole numbers written as decimals, ``1.0``, and a note about that."""
     pair = [[row[c] for row in body] for c in (columns.source, columns.target)]
     odd = next((column[0] for column in pair if not any(map(is_whole, column))), None)
     even = all(is_number(token) and float(token).is_integer() for column in pair for token in column)
@@ -245,7 +245,7 @@ def separator_of(lines: list[str]) -> str | None:
 
 
 def _has_gaps(sample: list[str]) -> bool:
-    """Return whether lines have equally many tabs with some empty fields between them: tabs are no blanks then."""
+    """Return whether lines have equally many tabs and some empty fields, so that tabs are separators and not blanks."""
     rows = [line.strip(" \n").split("\t") for line in sample]
     if len({len(row) for row in rows}) > 1:
         return False
@@ -253,7 +253,9 @@ def _has_gaps(sample: list[str]) -> bool:
 
 
 def _refuse_mixed(sample: list[str], separator: str) -> None:
-    """Refuse ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``: blanks separate fields, too, or vertices would be ``1 2``."""
+    """Refuse ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``, where blanks separate fields, too; otherwise ``1 2`` would be a
+    vertex.
+    """
     words = [[word.strip(",") for word in line.split()] for line in sample]
     decimal = separator == "," and all(
         len(row) > 1
@@ -294,7 +296,7 @@ def _counts(rows: list[list[str]], width: int, line: int) -> tuple[int, int, int
 
 
 def _refuse_sized_matrix(rows: list[list[str]], width: int, line: int) -> None:
-    """Refuse ``n n`` above n rows of n fields, unless they are three that can be arcs: they may be a matrix."""
+    """Refuse ``n n`` above n rows of n fields, which may be a matrix, except three rows that can be arcs."""
     body = rows[1:]
     if rows[0] != [str(width)] * 2 or len(body) != width or any(len(row) != width for row in body):
         return

@@ -1,9 +1,9 @@
-"""Arcs as rows of fields: the parser that most formats share.
+"""Parses arcs that are written as rows of fields; most formats use this parser.
 
-The way of a block: a few whole-buffer replacements make every row ``field SEPARATOR field ...``, polars parses the
-columns, cheap counts prove that nothing was skipped, and the arrays join the columns.  A block that fails any of it
-is read again line by line, which either names the line at fault or finds unusual but good rows; a small file is read so
-at once.
+A block is parsed in three steps: a few replacements over the whole buffer bring every row into the form ``field
+SEPARATOR field ...``; polars parses the columns; cheap counts prove that no row was skipped.  If a step fails, the
+block is read again line by line, which either names the wrong line or accepts unusual rows; small files are read line
+by line from the start.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 #: A file of up to this number of bytes is read line by line.
 FEW_BYTES = 1 << 18
 
-#: A field in quotes begins so where blanks separate; comments are none.
+#: The beginning of a field in quotes, in files whose separator is blanks; lines of comments do not match.
 _QUOTE = re.compile(rb'(?m)^(?![ \t]*+[#%])(?:[^"\n]*+[ \t])?"')
-#: A comment behind the fields of a row.
+#: A comment after the fields of a row.
 _BEHIND = re.compile(rb"(?<![ \t])[ \t]++#[^\n]*+")
 
 
@@ -41,23 +41,23 @@ class Layout:
     """Describes how the rows of a file are written.
 
     Attributes:
-        width: fields in each row, the mark included.
+        width: number of fields in each row, including the mark.
         source, target, weight: positions of the fields from 0; if weight is None, no weight is read.
         separator: one character, or None for runs of blanks.
         mark: a word that starts every row (``a`` in DIMACS), or empty.
         comments: characters that start a comment line.
         blanks: further characters that mean a blank (``;`` in TNTP).
-        quoted: fields may stand in double quotes.
-        decimal_comma: weights are written 1,5.
-        text: vertices are names.
-        integer: weights must be whole numbers.
-        infinite: a weight of +inf is allowed and means no arc.
+        quoted: whether fields may be in double quotes.
+        decimal_comma: whether weights are written as 1,5.
+        text: whether vertices are names.
+        integer: whether weights must be whole numbers.
+        infinite: whether a weight of +inf is allowed; it means no arc.
         first, last: vertices are counted from ``first`` and must lie between them; if None, numbers are names.
-        declared: what declares ``last``, for messages.
-        names: of the columns of source and target, for messages; empty without a header.
+        declared: text for messages that says what declares ``last``.
+        names: names of the columns of source and target, for messages; empty without a header.
         formula: computes lengths from the weights; None keeps the weights.
-        behind: the text after a blank and ``#`` in a row is a comment.
-        decimals: vertices may be written as decimals of a whole value, ``1.0``.
+        behind: whether the text after a blank and ``#`` in a row is a comment.
+        decimals: whether vertices may be written as decimals of a whole value, ``1.0``.
     """
 
     width: int
@@ -83,7 +83,9 @@ class Layout:
 
 
 class ArcTable:
-    """Reads blocks of rows into ``columns``; after the last block, ``labels`` (None for numbers) knows the names."""
+    """Reads blocks of rows into ``columns``; after the last block, ``labels`` has the names (None if vertices are
+    numbers).
+    """
 
     def __init__(self, layout: Layout, limits: ReadLimits) -> None:
         limits.check_columns(layout.width)
@@ -98,7 +100,7 @@ class ArcTable:
         return len(self.columns)
 
     def feed(self, block: Block) -> None:
-        """Read a block.  Raises InvalidGraph naming the first line at fault, LimitExceeded for too many arcs."""
+        """Read a block.  Raises InvalidGraph, which names the first wrong line; LimitExceeded for too many arcs."""
         if len(block.data) > 2 * BLOCK:
             _refuse_long_rows(block)
         if self.layout.behind:
@@ -126,7 +128,7 @@ class ArcTable:
         raise InvalidGraph(f"{formula.text} is {lengths[wrong[0]]}, which is no length", line=line, field="length_of")
 
     def _parse_columns(self, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
-        """Parse whole columns at once; None if the careful way must decide."""
+        """Parse whole columns at once; return None if the block must be read line by line."""
         layout = self.layout
         data = strip_comments(data, layout.comments)
         if layout.text and layout.separator not in (None, "\t") and tabs_in_fields(data, layout.separator):
@@ -146,7 +148,7 @@ class ArcTable:
         width = layout.width - bool(layout.mark)
         separator = layout.separator or " "
         plain = b"".join(data.split(b'"')[::2]) if quotes else data
-        # polars fills short rows with nulls and drops what is too much, in columns that are not looked at.
+        # polars fills short rows with nulls and drops excess fields, also in columns that are not read.
         if not _even(plain, separator, width, rows):
             return None
         frame = self._parse_frame(data, separator, width, quotes)
@@ -170,7 +172,7 @@ class ArcTable:
         tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
         for kind in tries[:1] if layout.weight is None or layout.integer else tries:
             if layout.weight is not None:
-                # polars would read 1.234 beside 0,5, one of which may mean thousands.
+                # polars would accept both 1.234 and 0,5 in one file, where the point may mark thousands.
                 schema[wanted[2]] = pl.String() if layout.decimal_comma else kind
             try:
                 frame = pl.read_csv(
@@ -198,7 +200,7 @@ class ArcTable:
         weights: AnyArray | None = None
         if layout.weight is not None:
             weights = frame.to_series(2).to_numpy()
-            # NaN fails the comparison too; whole numbers beyond 2^53 must be judged by how they are written.
+            # NaN fails this comparison, too; whole numbers beyond 2^53 must be judged from their text.
             if not (weights.min() > -EXACT and weights.max() < EXACT):
                 return None
         if self.labels is not None:
@@ -287,20 +289,22 @@ class ArcTable:
 
 
 def _as_whole(token: str) -> str:
-    """Turn ``1.0`` into ``1``; fractions, and numbers that float64 rounds, stay: the caller refuses them."""
+    """Turn ``1.0`` into ``1``; fractions, and numbers that float64 rounds, are returned unchanged, and the caller
+    refuses them.
+    """
     value = float(token)
     return str(int(value)) if abs(value) < EXACT and value.is_integer() else token
 
 
 def _refuse_long_rows(block: Block) -> None:
-    """Refuse a row that is too long before anything is made of its fields."""
+    """Refuse a row that is too long, before it is split into fields."""
     for number, row in enumerate(block.data.split(b"\n"), block.line):
         if len(row) > fields.LONGEST_ROW:
             raise InvalidGraph(f"a row of more than {fields.LONGEST_ROW:,} bytes", line=number, field="row")
 
 
 def _refuse_late_quotes(block: Block) -> None:
-    """Refuse a name in quotes after many without: they would be two vertices."""
+    """Refuse a name in quotes after many without quotes, because one name would become two vertices."""
     found = _QUOTE.search(block.data) if b'"' in block.data else None
     if found is not None:
         line = block.line + block.data.count(b"\n", 0, found.end())
@@ -308,17 +312,17 @@ def _refuse_late_quotes(block: Block) -> None:
 
 
 def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
-    """Return whether ``data``, without what stands in quotes, has ``rows`` lines of ``width`` fields each."""
+    """Return whether ``data``, apart from text in quotes, has ``rows`` lines of ``width`` fields each."""
     sign = separator.encode()
     others = bytes(set(range(256)) - {*sign, *b"\n"})
     return data.translate(None, delete=others) == (sign * (width - 1) + b"\n") * rows
 
 
 def may_have_other_spellings(data: bytes) -> bool:
-    """Return whether a number may have a leading zero or a plus, or be minus zero; only bytes are looked at."""
+    """Return whether some number may have a leading zero or a plus, or be minus zero, judging from bytes alone."""
     if b"+" in data or (b"-" in data and b"-0" in data):
         return True
-    # In ASCII separators and signs come before the point, digits after it; a semicolon would not, so it is replaced.
+    # In ASCII, separators and signs are below the point and digits above it; the semicolon is not, so it is replaced.
     letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
     found = letters[:-2] < ord(".")
     found &= letters[1:-1] == ord("0")
@@ -338,7 +342,7 @@ def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def is_comment(text: str, marks: str) -> bool:
-    """Return whether a stripped line is a comment; the letter ``c`` counts only as a word of its own."""
+    """Return whether a stripped line is a comment; the letter ``c`` begins one only as a separate word."""
     if not text or text[0] not in marks:
         return False
     return text[0] != "c" or len(text) == 1 or text[1].isspace()
@@ -365,7 +369,7 @@ def blanks_in_quotes(data: bytes, separator: str) -> bool:
 
 
 def tabs_in_fields(data: bytes, separator: str) -> bool:
-    """Return whether a tab stands inside a field, where ``normalise`` would make it a blank."""
+    """Return whether a field contains a tab, which ``normalise`` would turn into a blank."""
     sign = separator.encode()
     return b"\t" in data and re.search(rb"[^ \t\n%s] *+\t[ \t]*+[^ \t\n%s]" % (sign, sign), data) is not None
 
@@ -377,7 +381,7 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
     if separator != "\t" and b"\t" in data:
         data = data.replace(b"\t", b" ")
     data = data.lstrip(b" \n")
-    # Most files are tidy; one pass over the bytes proves it faster than a search for each of the pairs below.
+    # Most files need no change; one pass over the bytes shows this faster than searches for each of the pairs below.
     low = np.frombuffer(data, np.uint8) <= 32
     if not (low[1:] & low[:-1]).any() and (separator is None or b" " not in data):
         return data
@@ -396,7 +400,8 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
 def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
     """Remove the blanks next to each mark.  ``pair`` is ``b" %s"`` for those before it, ``b"%s "`` for those after it.
 
-    Some blanks go one a pass; longer runs, of which a stranger may send megabytes, in one pass that looks at each once.
+    Short runs of blanks are removed one blank per pass; longer runs, which may be megabytes in a hostile file, in a
+    single pass.
     """
     for _ in range(4):
         if pair % mark not in data:

@@ -1,8 +1,8 @@
 """Square matrices of lengths as text, with names in the first row and column, in the first row only, or without any.
 
 Row i, column j is the arc i -> j.  As in dense NumPy files, 0 off the diagonal is no arc; so is an empty entry, ``NA``
-or ``inf``.  A file that has both zeros and empty entries off the diagonal is refused: one of the two may well mean an
-arc of length 0.
+or ``inf``.  A file that has both zeros and empty entries off the diagonal is refused: one of the two may mean an arc of
+length 0.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Matrix:
         self._rows.append(self._place[name])
 
     def _text(self, cells: list[str], number: int, empty: list[list[int]]) -> str:
-        """Join the entries by blanks; missing ones become 0, and their columns are added to ``empty``."""
+        """Join the entries by blanks; a missing entry becomes 0, and its column is added to ``empty``."""
         absent = [i for i, cell in enumerate(cells) if cell in NO_ARC]
         for i in absent:
             cells[i] = "0"

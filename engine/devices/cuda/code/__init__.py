@@ -1,1 +1,1 @@
-"""The code of the CUDA kernels: its sources, and what was compiled of them ahead."""
+"""The CUDA kernels: their sources, and archives of kernels that were compiled ahead."""

@@ -1,9 +1,9 @@
-"""Compiles kernels ahead, for chips that need not be here; needs NVRTC, and neither a GPU nor cupy.
+"""Compiles kernels ahead, also for GPUs that this machine does not have; needs NVRTC, but neither a GPU nor cupy.
 
     python -m engine.devices.cuda.code.building [--architecture sm_90 ... | --here] [--out FOLDER] [--threads N]
 
-NVRTC is that of the wheel nvidia-cuda-nvrtc-cu12, which knows all architectures from 7.0 to 12.1 and whose machine code
-drivers of CUDA 12 and of CUDA 13 take.  What an archive holds already is not compiled again.
+NVRTC comes from the wheel nvidia-cuda-nvrtc-cu12, which compiles for all architectures from 7.0 to 12.1; drivers of
+CUDA 12 and of CUDA 13 accept its machine code.  Kernels that an archive holds already are not compiled again.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from engine.devices.cuda.code.prebuilt import ARCHITECTURES, Module, all_modules
 
 
 class BuildFailedError(Exception):
-    """A kernel does not compile, or there is no compiler; the message says what is lacking."""
+    """A kernel does not compile, or there is no compiler; the message says which."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What one archive holds now.
+    """The content of one archive after a build.
 
     Attributes:
-        path: of the archive.
-        compiled: modules that were compiled.
-        kept: modules that it held already.
-        bytes: its size.
+        path: the path of the archive.
+        compiled: number of modules that were compiled.
+        kept: number of modules that the archive held already.
+        bytes: size of the archive in bytes.
     """
 
     path: Path
@@ -48,10 +48,10 @@ class Built:
 
 
 class Nvrtc:
-    """The compiler in a library of NVIDIA's.
+    """The compiler NVRTC, in one of NVIDIA's libraries.
 
     Args:
-        path: of the library.
+        path: the path of the library.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,11 +66,11 @@ class Nvrtc:
         self.capabilities = frozenset(known)
 
     def knows(self, architecture: str) -> bool:
-        """Return whether it compiles for ``architecture``, such as ``sm_90`` or ``compute_100``."""
+        """Return whether this compiler supports ``architecture``, such as ``sm_90`` or ``compute_100``."""
         return int(architecture.partition("_")[2]) in self.capabilities
 
     def compile(self, text: str, flags: Sequence[str], architecture: str) -> tuple[bytes, str]:
-        """Compile a source; several threads may at once.
+        """Compile a source; several threads may call this at the same time.
 
         Args:
             text: the source.
@@ -78,7 +78,7 @@ class Nvrtc:
             architecture: ``sm_90`` for machine code, ``compute_90`` for PTX.
 
         Returns:
-            The code, and what the compiler said.
+            The code, and the compiler's log.
 
         Raises:
             BuildFailedError: the source does not compile.
@@ -122,13 +122,13 @@ def build_kernels(
     modules: Sequence[Module] | None = None,
     threads: int | None = None,
 ) -> Iterator[Built]:
-    """Compile what the archives lack, and yield what each one holds then.
+    """Compile the modules that the archives lack, and yield the resulting content of each archive.
 
     Args:
         out: folder of the archives; None for that of this installation.
-        architectures: for which to build.
-        modules: what to build; None for all that can be asked for.  The archives hold nothing else afterwards.
-        threads: compilations at a time; None for one a processor.
+        architectures: the architectures to build for.
+        modules: the modules to build; None for all.  The archives hold nothing else afterwards.
+        threads: compilations at a time; None for one per processor.
 
     Raises:
         BuildFailedError: there is no compiler for an architecture, or a kernel does not compile.
@@ -156,7 +156,9 @@ def build_kernels(
 
 
 def architectures_here() -> list[str]:
-    """Return the best architecture for each kind of GPU in this machine; none where NVIDIA's tool finds none."""
+    """Return the best architecture for each kind of GPU in this machine; an empty list if NVIDIA's tool finds no
+    GPU.
+    """
     command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603
@@ -183,7 +185,7 @@ def _compiled(compiler: Nvrtc, module: Module, architecture: str) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build archives and say what they hold; returns the exit status."""
+    """Build archives, and print what they hold; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m engine.devices.cuda.code.building", description="Compile kernels ahead."
     )

@@ -1,4 +1,4 @@
-"""The CUDA kernels: their sources, which are package data, and every form in which they can be asked for."""
+"""The table of CUDA kernels: their sources, which are package data, and all combinations in which they are compiled."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How entries are added and compared: a struct in ``common.cuh``, with its tile in ``relax.cu``.
+    """The arithmetic of one entry type: the struct in ``common.cuh`` that adds and compares, and its tile in
+    ``relax.cu``.
 
     Attributes:
-        name: the struct.
-        lanes: entries a word.
-        word: bytes a word.
+        name: the name of the struct.
+        lanes: entries per word.
+        word: bytes per word.
         tile: rows and columns (entries) of C that a thread block of relax computes.
-        shared: bytes of shared memory that such a block needs.
+        shared: bytes of shared memory that such a thread block needs.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Kernel:
 _WORDS_32: Final = 4 * 16 * (128 + 128) * 4 + 16
 _WORDS_64: Final = 4 * 8 * (128 + 64) * 8 + 16
 
-#: By dtype name and whether entries may be negative.
+#: Arithmetics, by the name of the dtype and whether entries may be negative.
 ARITHMETICS: Final = MappingProxyType(
     {
         ("uint16", False): Arithmetic("Uint16", 2, 4, (128, 256), _WORDS_32),
@@ -66,7 +67,7 @@ KERNELS: Final = MappingProxyType(
         "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
-        # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
+        # 8 rows per thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
         "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
@@ -75,7 +76,7 @@ KERNELS: Final = MappingProxyType(
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
         "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
         "search_lists": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS",)),
-        # labels of 16 bits, a matrix of 32
+        # labels of 16 bits for a matrix of 32 bits
         "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
         "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
         "hops": Kernel("hops.cu", "hops", 256),
@@ -100,7 +101,7 @@ def source(kernel: Kernel) -> str:
 
 
 def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
-    """Return the compiler options of kernel ``name`` for one arithmetic, which suit NVRTC and nvcc."""
+    """Return the compiler options of kernel ``name`` for one arithmetic; both NVRTC and nvcc accept them."""
     defines = KERNELS[name].defines
     if arithmetic.word == 8:
         defines = _FLOAT64.get(name, defines)
@@ -122,7 +123,7 @@ def power_shared(rows: int, n: int, itemsize: int) -> int:
     Args:
         rows: rows of the block's strip of A.
         n: vertices, a multiple of 32.
-        itemsize: bytes an entry.
+        itemsize: bytes per entry.
     """
     return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)
 
@@ -132,13 +133,13 @@ _SEARCHES: Final = ("search_sweep", "search_lists", "hops")
 
 
 def forms() -> tuple[tuple[str, Arithmetic], ...]:
-    """Return every kernel with every arithmetic that it is asked for in: names of ``KERNELS``, and arithmetics."""
+    """Return each kernel with each arithmetic for which it is compiled: names from ``KERNELS``, and arithmetics."""
     once = {arithmetic.name: arithmetic for arithmetic in ARITHMETICS.values()}.values()
     return tuple((name, arithmetic) for name in KERNELS for arithmetic in once if _is_asked_for(name, arithmetic))
 
 
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
-    if name == "tell":  # copies words of any meaning
+    if name == "tell":  # it copies words of any type, so one arithmetic suffices
         return arithmetic.name == "Int32"
     if name == "power16":
         return arithmetic.word == 4

@@ -1,10 +1,10 @@
-"""Kernels compiled ahead: archives of machine code, one for each architecture, found by content.
+"""Archives of kernels that were compiled ahead, one for each architecture; kernels are found by a hash of their source.
 
-An archive is a zip file.  A member is named by the SHA-256 of all that its code follows from: source text, headers
-included, options and architecture.  So an archive of an older source holds nothing that is asked for, and is never run.
-A member begins with the SHA-256 of its name and its code; a member that does not match it is as good as absent.
+An archive is a zip file.  The name of a member is the SHA-256 of everything that its code depends on: source text with
+headers, options and architecture.  So kernels of an older source are never found.  A member begins with the SHA-256 of
+its name and its code; a member that does not match it is ignored as damaged.
 
-``building`` writes archives where a compiler is, and this module reads them; neither needs cupy.
+``building`` writes archives on a machine with a compiler, and this module reads them; neither needs cupy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final
 
 from engine.devices.cuda.code.kernel_set import KERNELS, Arithmetic, forms, options, source
 
-#: Compute capabilities whose machine code is built ahead; a chip runs that of an earlier minor version, too.
+#: Compute capabilities for which machine code is built ahead; a chip also runs the code of an earlier minor version.
 CAPABILITIES: Final = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0))
 #: The architecture of the PTX for all later chips; their driver turns it into machine code.
 PTX: Final = "compute_100"
@@ -40,24 +40,26 @@ log = logging.getLogger("apsp.engine")
 
 @dataclass(frozen=True)
 class Module:
-    """One compilation: kernels of one file that have the same options share it.
+    """The result of one compilation, shared by kernels of one file that have the same options.
 
     Attributes:
-        name: the first kernel of it.
-        arithmetic: what it is compiled for.
+        name: the first of its kernels.
+        arithmetic: the arithmetic for which it is compiled.
     """
 
     name: str
     arithmetic: Arithmetic
 
     def key(self, architecture: str) -> str:
-        """Return the SHA-256 of all that the machine code for ``architecture`` follows from, in hexadecimal digits."""
+        """Return the SHA-256 of everything that the machine code for ``architecture`` depends on, in hexadecimal
+        digits.
+        """
         words = (_FORMAT, architecture, *options(self.name, self.arithmetic), source(KERNELS[self.name]))
         return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def all_modules() -> tuple[Module, ...]:
-    """Return all modules that can be asked for, each once."""
+    """Return all modules that some kernel needs, each once."""
     return tuple({module.key(""): module for module in (Module(*form) for form in forms())}.values())
 
 
@@ -82,12 +84,12 @@ def find(module: Module, capability: tuple[int, int], place: Path | None = None)
     """Return the code of a module for a chip.
 
     Args:
-        module: what is asked for.
+        module: the module to find.
         capability: compute capability of the chip.
         place: folder of the archives; None for that of this installation.
 
     Returns:
-        Its architecture and its code; None where it was not built ahead, or is damaged.
+        The architecture and the code; None if the module was not built ahead, or is damaged.
     """
     for architecture in architectures_of(capability):
         code = read((place or folder()) / f"{architecture}.zip", module.key(architecture))
@@ -97,18 +99,18 @@ def find(module: Module, capability: tuple[int, int], place: Path | None = None)
 
 
 def write_archive(path: Path, codes: Mapping[str, bytes], *, made_by: str) -> None:
-    """Write an archive; the same codes give the same bytes.
+    """Write an archive; the same codes always give the same bytes.
 
     Args:
-        path: of the archive, whose folder exists; it is replaced in one step.
+        path: the path of the archive, in an existing folder; an existing archive is replaced atomically.
         codes: machine code by the key of its module.
-        made_by: what compiled it, for people who look into the archive.
+        made_by: a note for people who open the archive: what compiled it.
     """
     draft = path.with_suffix(".draft")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
         archive.comment = made_by.encode()
         for key in sorted(codes):
-            # the date of a member, which must not be that of today
+            # a fixed date, so that the bytes do not depend on the day
             member = zipfile.ZipInfo(key, date_time=(1980, 1, 1, 0, 0, 0))
             member.compress_type = zipfile.ZIP_LZMA
             archive.writestr(member, _digest(key, codes[key]) + codes[key])
@@ -147,7 +149,7 @@ class _Archive:
     @staticmethod
     @cache
     def at(path: Path) -> _Archive:
-        """Return the archive at ``path``, opened once a process."""
+        """Return the archive at ``path``, opened once per process."""
         return _Archive(path)
 
     def read(self, key: str) -> bytes | None:

@@ -1,6 +1,7 @@
-"""The memory of a GPU for stripes and panels, and the kernels over them, for streams and for workers.
+"""The memory of a GPU for stripes and panels, and the kernels that work on them; for streamed solves and for workers.
 
-Panels lie on the device for their round, and resident stripes for the whole solve; a stripe in flight lies in a slot.
+A panel is on the device during its round, and a resident stripe during the whole solve; any other stripe passes through
+a slot.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from engine.model.stripe_device import StripeJob, below_zero
 from engine.model.tiling import CHUNK, pitch
 from storage.errors import SolveFailed
 
-#: Priorities of streams; the lowest number comes first.
+#: Priorities of streams; work of the lowest number runs first.
 _HIGH: Final = -5
 _MIDDLE: Final = -2
 _TILE: Final = 128
@@ -55,7 +56,7 @@ class Slot:
 
 
 class StripeMemory:
-    """What a GPU holds of a matrix that is cut into stripes, and the products over it.
+    """The part of a matrix in stripes that a GPU holds, and products over it.
 
     Args:
         device: index of the device.
@@ -193,7 +194,10 @@ class StripeMemory:
         return self.panels[k % len(self.panels)][: stop - start]
 
     def _close(self, k: int, panel: Any) -> None:
-        """Close the pivot block C in a separate block, then P <- C (x) P over copies of P; C (x) C = C, so P gets C."""
+        """Close a copy of the pivot block C, then set P <- C (x) P over a copy of P.
+
+        This also writes the closed C into P, because C (x) C = C.
+        """
         job, (start, stop), launcher = self._job, self._job.pivot(k), self._launcher
         width, depth = stop - start, _round_up(stop - start, _STEP)
         side = width if width <= SINGLE else padded_side(width, job.kind.itemsize)
@@ -230,9 +234,11 @@ class StripeMemory:
                     raise below_zero(k)
 
     def _relax(self, k: int, rows: Any, packed: Any, left: int, top: int = 0) -> None:
-        """Rows <- min(rows, A (x) P) on the current stream, from column ``left`` on; ``top`` is their first row.
+        """Queue rows <- min(rows, A (x) P) on the current stream, from column ``left`` on; ``top`` is their first
+        matrix row.
 
-        Columns before ``left`` are not kept (undirected); A is then a part of P.
+        A are the pivot columns of the rows, ``packed``.  In undirected graphs, columns before ``left`` are not
+        computed, and A is taken from P.
         """
         job, (start, stop), panel = self._job, self._job.pivot(k), self.panels[k % len(self.panels)]
         depth, tall = _round_up(stop - start, _STEP), len(rows)

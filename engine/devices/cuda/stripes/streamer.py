@@ -1,4 +1,5 @@
-"""Streaming on a GPU: panels stay on the device for their round, stripes pass through slots, resident ones stay.
+"""Streaming on a GPU: panels are on the device during their round, resident stripes always; other stripes pass through
+slots.
 
 Each slot has its buffer, its packed columns, its events and its own stream for the kernels, so that the last thread
 blocks of one stripe overlap the first ones of the next.  Loads have one stream and stores another, so that both
@@ -20,7 +21,7 @@ from engine.devices.cuda.stripes.memory import Slot, StripeMemory
 from engine.model.backend import Array
 from engine.model.tiling import stripe_entries
 
-#: Seconds between two checks of a round that is to finish on the device.
+#: Seconds between two checks whether the device has finished a round.
 _LOOK: Final = 0.0005
 
 
@@ -31,7 +32,7 @@ def found_devices() -> int:
 
 
 class CudaStreamer(StripeMemory):
-    """The verbs of :class:`engine.model.stripe_device.Streamer` on one GPU."""
+    """The operations of :class:`engine.model.stripe_device.Streamer` on one GPU."""
 
     # ---- panels -----------------------------------------------------------------------------------------------------
 
@@ -62,8 +63,9 @@ class CudaStreamer(StripeMemory):
 
         Args:
             k: the round of the panel.
-            take: returns the rows of a stripe of the tier as round ``k`` - 1 found them; None for a resident panel.
-            first: whether this is the first panel, which no panel relaxes.
+            take: returns the rows of a stripe of the tier as they were before round ``k`` - 1; None for a resident
+                panel.
+            first: whether this is the first panel of the run, which need not be relaxed by an earlier panel.
         """
         job, panel = self._job, self.panel(k)
         for stream in (self._bring, self._high):
@@ -188,7 +190,7 @@ class CudaStreamer(StripeMemory):
         slot.work = k, stripe, rows
 
     def _hand(self, k: int, rows: Any, top: int, stream: Any) -> None:
-        """Undirected: send the columns that panel ``k`` + 2 needs to the device of its leader."""
+        """In undirected graphs, send the columns that panel ``k`` + 2 needs to the device of its leader."""
         job = self._job
         leader: Any = job.devices[job.leaders[k + 2]]
         start, stop = job.pivot(k + 2)
@@ -220,7 +222,9 @@ class CudaStreamer(StripeMemory):
                 self._write_out(k, own)
 
     def _write_out(self, k: int, own: int) -> None:
-        """Copy the resident stripes of round ``own`` to the tier, as those of round ``k``."""
+        """Copy the resident stripes of pivot block ``own`` to the tier, and give them there as the state of round
+        ``k``.
+        """
         job, start = self._job, self._job.pivot(own)[0]
         for stripe in job.members(own):
             (top, bottom), target = job.rows(stripe), job.tier.blank(stripe)
@@ -253,7 +257,7 @@ class CudaStreamer(StripeMemory):
                 del table[old]
 
     def drain(self, *, wait: bool) -> None:
-        """Report the stripes that are stored; ``wait``: after waiting for all of them."""
+        """Report the stripes that are back in the tier; with ``wait``, first wait for all of them."""
         for step in range(len(self._slots)):
             self._reclaim(self._slots[(self._next_slot + step) % len(self._slots)], wait=wait)
         self._pump()
@@ -286,7 +290,9 @@ class CudaStreamer(StripeMemory):
         self._job.advance(self._updates(k, stripe))
 
     def _pump(self) -> None:
-        """Queue writes of stripes of closed panels, as many as the tier accepts; report those that arrived."""
+        """Queue writes of the stripes of closed panels, as many as the tier accepts, and report those that have
+        arrived.
+        """
         self._tell(wait=False)
         job = self._job
         bounded = job.tier.window > 0
@@ -319,7 +325,7 @@ class CudaStreamer(StripeMemory):
         return (stop - start) * stripe_entries(self._job.tiling, stripe, self._job.n)
 
     def _owe(self, when: int, k: int, stripe: int) -> None:
-        """Count the updates of a stripe, to be reported when round ``when`` is done."""
+        """Remember the updates of a stripe, to report them when round ``when`` is done."""
         self._owed[when] = self._owed.get(when, 0) + self._updates(k, stripe)
 
     def _pay(self, k: int) -> None:

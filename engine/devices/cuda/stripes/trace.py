@@ -1,4 +1,4 @@
-"""Times at which work ran on the streams of GPUs: pairs of events, converted to seconds at the end."""
+"""Records when work ran on the streams of GPUs, as pairs of events that are converted to seconds at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trace:
     """Collects intervals from any number of devices.
 
     Args:
-        most: no more intervals than this are kept.
+        most: most intervals that are kept.
     """
 
     def __init__(self, most: int = 100_000) -> None:
@@ -42,7 +42,7 @@ class Trace:
         self._cupy: Any = None
 
     def start(self, cupy: Any, device: int) -> None:
-        """Set the origin of the times of ``device``, which is the current device."""
+        """Set the start of the time scale of ``device``, which must be the current device."""
         self._cupy = cupy
         if device not in self._starts:
             self._starts[device] = cupy.cuda.Event()
@@ -57,7 +57,7 @@ class Trace:
             where: device, round, stripe and lane, as in :class:`Interval`.
 
         Returns:
-            The mark for :meth:`end`; None if enough intervals are kept.
+            The mark for :meth:`end`; None if ``most`` intervals are kept already.
         """
         if len(self._marks) >= self._most:
             return None

@@ -1,7 +1,7 @@
-"""The GPU of one of many workers: its stripes stay on the device; panels are copied from and to locked host memory.
+"""The GPU of one of many workers: stripes stay on the device; panels are copied from and to page-locked host memory.
 
-The verbs of :class:`engine.distributed.stripe_device.WorkerDevice`.  A stripe here is as high as a pivot block is wide.
-No call waits for the products: events order the copies of panels and the overlapping rounds.
+It has the operations of :class:`engine.distributed.stripe_device.WorkerDevice`.  A stripe here is as high as a pivot
+block is wide. No call waits for the products: events order the copies of panels and the overlapping rounds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TILE: Final = 128
 
 
 class CudaWorkerDevice(StripeMemory):
-    """Stripes and panels that are set by calls of a worker.
+    """The device of a worker, which holds its stripes and some panels.
 
     Args:
         job: the solve, as streamers see it.
         device: index of the device.
         memory: bytes of its memory that may be used; None for all.
-        places: panels on the device: those that are closed early, the one in use, and the one before, which another
-            task may use.  With fewer places panels are copied to the device again.
+        places: number of panels on the device: those that are closed early, the panel in use, and the previous one,
+            which another task may still use.  With fewer places, panels are copied to the device again.
         threads: threads that touch host memory.
     """
 
@@ -40,9 +40,10 @@ class CudaWorkerDevice(StripeMemory):
         self._pieces = PinnedPool((min(job.tiling.width, job.n), job.n), job.kind.dtype, threads)
         # one slot of the least height, which stays unused
         job.tiling = replace(job.tiling, height=GRAIN, slots=1, resident=0)
-        job.devices = [cast(Streamer, self)]  # the rounds do not call it; its memory is what counts
+        job.devices = [cast(Streamer, self)]  # only for its memory; no round calls it
         self.open(job, 0, [])
-        # per place: the round of its panel, the events it must not change before, and the event when it is complete
+        # for each place: the round of its panel, the events before which it must not change, and the event of its
+        # completion
         self._panel_at = [-1] * places
         self._readers: list[dict[int, Any]] = [{} for _ in range(places)]
         self._ready: list[Any] = [None] * places
@@ -75,7 +76,8 @@ class CudaWorkerDevice(StripeMemory):
             self._resident.pop(stripe, None)
 
     def copy(self, stripe: int, first: int, out: Array) -> None:
-        """Copy rows of a stripe to the host; entries that a product changes meanwhile are old or new.
+        """Copy rows of a stripe to the host; if a product changes an entry meanwhile, its copy is the old or the new
+        value.
 
         Args:
             stripe: its number.
@@ -145,7 +147,7 @@ class CudaWorkerDevice(StripeMemory):
             self._readers[place][self._out.ptr] = self._event(self._out)
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Record where the streams stand; returns a function that waits for that, in any thread.
+        """Record an event on each stream; return a function that waits for these events, in any thread.
 
         The function raises BelowZero if closing a panel made a diagonal entry negative.
         """
@@ -169,7 +171,7 @@ class CudaWorkerDevice(StripeMemory):
             return self._pieces.take(height)
 
     def release(self) -> None:
-        """Free all memory, that of the host, too."""
+        """Free all memory, on the device and on the host."""
         super().release()
         self._touched.clear()
         self._sources.clear()

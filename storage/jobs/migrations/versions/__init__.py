@@ -1,1 +1,1 @@
-"""One module a change, in order; each says which one it follows."""
+"""One module for each change, in order; each names the change that it follows."""

@@ -1,4 +1,4 @@
-"""Keys of callers, and whose graphs are whose."""
+"""Keys of callers, and the owners of graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Two new tables; nothing that exists is touched."""
+    """Add two tables; existing ones are unchanged."""
     op.create_table(
         "keys",
         sa.Column("id", sa.String(16), primary_key=True),

@@ -1,4 +1,4 @@
-"""Figures that runners tell about themselves."""
+"""Figures that runners report about themselves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """One new column, empty until a runner fills it."""
+    """Add a column, empty until a runner fills it."""
     with op.batch_alter_table("runners") as table:
         table.add_column(sa.Column("figures", sa.JSON))

@@ -10,7 +10,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """One new table; nothing that exists is touched."""
+    """Add a table; existing ones are unchanged."""
     op.create_table(
         "sessions",
         sa.Column("digest", sa.String(64), primary_key=True),

@@ -10,7 +10,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Two new columns; who uploaded a graph first, at the time that it has, gets what is known of that upload."""
+    """Add two columns, filled for the first owner of each graph (the one with the graph's own time of creation)."""
     for name in ("facts", "receipt"):
         op.add_column("graph_owners", sa.Column(name, sa.JSON))
     op.execute(

@@ -12,6 +12,7 @@ import pytest
 
 import engine.graph.kernels
 from engine.api import warming
+from engine.devices.cuda import context
 from engine.execution.kernel_list import ListedKernel
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, InvalidRequest, SolveFailed
@@ -35,7 +36,8 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ListedKernel
     name = f"ahead_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(engine.graph.kernels, "_BEGUN", time.time() + 60)  # kernels of files newer than that are not kept
+    # kernels of files newer than this are not kept
+    monkeypatch.setattr(engine.graph.kernels, "_BEGUN", time.time() + 60)
     kernels = [ListedKernel(name, "add", f'["{kind}", "{kind}"]', 1.0, ()) for kind in ("int64", "float32")]
     monkeypatch.setattr(warming, "listed_kernels", lambda: kernels)
     return kernels
@@ -86,3 +88,31 @@ def test_less_than_a_process_is_refused() -> None:
 def test_a_numba_that_keeps_kernels_its_own_way_has_nothing_to_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warming, "OWN_CACHE", False)
     assert warming.warm(monitor=Monitor()) == warming.Warmed(0, 0)
+
+
+def test_the_kernels_of_a_gpu_are_made_ready_where_it_is_asked_for(
+    listed: list[ListedKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitors: list[object] = []
+    monkeypatch.setattr(context, "open_device", lambda: None)
+    monkeypatch.setattr(context, "ensure_kernels", lambda *, monitor: monitors.append(monitor) or (60, 4))
+    told = Told()
+    assert warming.warm(processes=1, device="cuda", monitor=told) == warming.Warmed(2, 2, 60, 4)
+    assert monitors == [told]
+    assert warming.warm() == warming.Warmed(2, 0)
+    assert len(monitors) == 1
+
+
+def test_without_a_usable_gpu_it_is_refused_before_any_work(
+    listed: list[ListedKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise InvalidRequest("no GPU", field="device")
+
+    monkeypatch.setattr(context, "open_device", refuse)
+    told = Told()
+    with pytest.raises(InvalidRequest, match="no GPU"):
+        warming.warm(device="cuda", monitor=told)
+    with pytest.raises(InvalidRequest, match="device must be cpu or cuda, found 'gpu'"):
+        warming.warm(device="gpu", monitor=told)
+    assert told.phases == []

@@ -37,7 +37,8 @@ def some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ListedKernel]:
     name = f"own_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(engine.graph.kernels, "_BEGUN", time.time() + 60)  # kernels of files newer than that are not kept
+    # kernels of files newer than this are not kept
+    monkeypatch.setattr(engine.graph.kernels, "_BEGUN", time.time() + 60)
     return [
         ListedKernel(name, kernel, types, 1.5, ("all",))
         for kernel, types in (

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import graphs
 from engine.api.solve import make_plan
 from engine.graph._elimination import block_cubes
-from engine.graph.analysis import describe
+from engine.graph.analysis import describe, with_shape
 from engine.graph.partition import (
     COMPILING_SECONDS,
     CPU_GRAIN,
@@ -20,10 +20,8 @@ from engine.graph.partition import (
     Grain,
     Parts,
     find_parts,
-    is_lattice,
     with_bridges,
     with_parts,
-    with_shape,
     with_trial,
 )
 from engine.graph.profile import GraphProfile
@@ -31,6 +29,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options, Trials
 from engine.model.progress import WAITING, NotCompiledError, only_ready
 from engine.planning.constants import ENTRY_SECONDS
+from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
 

@@ -166,6 +166,19 @@ def test_the_limit_that_binds_is_named_with_the_least_budget_of_each_tier() -> N
     assert [parse_size(word, field="size") for word in typed] == [b["needed"] for r in remedies for b in r["budgets"]]
 
 
+def test_no_way_is_named_that_a_faster_one_with_the_same_budgets_forestalls() -> None:
+    """Streaming from the store and from host memory need the same of the GPU, and the host has plenty."""
+    card = replace(CARD, memory=40 * MIB, free=60 * GIB)
+    roomy = replace(BOX, memory=200 * GIB, free=200 * GIB, cuda=card)
+    found = refused(roomy, Options("auto", "blocked-floyd-warshall", "cuda", device_memory=card.memory))
+    assert found.resource == "device memory"
+    ways = [(r["budgets"][0]["needed"], r["tier"], r["seconds"]) for r in cast(list[dict[str, Any]], found.remedies)]
+    assert [tier for _, tier, _ in ways] == ["host", "device"]
+    budgets, seconds = [way[0] for way in ways], [way[2] for way in ways]
+    assert budgets == sorted(set(budgets))
+    assert seconds == sorted(seconds, reverse=True)
+
+
 def test_several_limits_are_named_together_where_no_single_one_suffices() -> None:
     tiny = replace(BOX, memory=GIB // 2, disk=GIB, cuda=replace(CARD, memory=GIB // 16, count=4))
     found = refused(tiny, Options(device="cuda", memory=GIB // 2))

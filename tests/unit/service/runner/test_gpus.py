@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.runner import gpus
-from service.runner.gpus import devices, numbers, see_those_of_a_runner, singles, visible
+from service.runner.gpus import devices, numbers, see_those_of_a_runner, singles, visible, with_shares
 from service.settings import Settings
 from storage.errors import InvalidRequest
 
@@ -34,9 +34,11 @@ def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ("cuda0, cuda1,cuda0", ["cuda0", "cuda1"]),
         ("cuda0-3", ["cuda0-3"]),
         ("cpu,cuda2-3,cuda0", ["cpu", "cuda2-3", "cuda0"]),
+        ("cpu, cuda1,cpu", ["cpu", "cuda1", "cpu2"]),
     ],
 )
-def test_devices_are_named(setting: str, found: list[str]):
+def test_devices_are_named(setting: str, found: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpus, "usable_processors", lambda: 4)
     assert devices(setting) == found
 
 
@@ -110,3 +112,28 @@ def test_names_that_this_process_has_been_given_are_passed_on(four: pytest.Monke
     assert visible(1, 3) == "1,3"
     four.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b")
     assert visible(1, 0) == "GPU-b,GPU-a"
+
+
+def test_runners_that_share_the_processors_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpus, "usable_processors", lambda: 5)
+    monkeypatch.setattr(gpus, "available_memory", lambda: 1000)
+    shared = with_shares(Settings(data_dir=tmp_path, runners="cpu,cpu"))
+    assert (shared.threads, shared.memory) == (2, 500)
+    assert len({shared.slot(device) for device in devices("cpu,cpu")}) == 2
+    assert len({shared.runner_lock(single) for device in devices("cpu,cpu") for single in singles(device)}) == 2
+    shared = with_shares(Settings(data_dir=tmp_path, runners="cpu,cpu,cuda0", threads=5))
+    assert (shared.threads, shared.memory) == (5, 333)
+    shared = with_shares(Settings(data_dir=tmp_path, runners="cpu,cpu", memory=77))
+    assert (shared.threads, shared.memory) == (2, 77)
+    alone = Settings(data_dir=tmp_path, runners="cpu,cuda0")
+    assert with_shares(alone) is alone
+
+
+def test_more_runners_than_processors_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpus, "usable_processors", lambda: 2)
+    with pytest.raises(InvalidRequest, match="3 runners of the processors, but there are 2"):
+        devices("cpu,cpu,cpu")
+    monkeypatch.setattr(gpus, "usable_processors", lambda: 1)
+    assert devices("cpu") == ["cpu"]
+    with pytest.raises(InvalidRequest, match="'cpu2' is no device"):
+        devices("cpu2")

@@ -124,13 +124,20 @@ def test_a_store_sealed_by_a_dead_runner_is_taken_as_it_is(runner: Runner, bench
     assert job.summary["pairs"] == 12
 
 
-def test_a_stopping_runner_gives_its_job_back(runner: Runner, bench: Bench, claim, stopping):
+def test_a_stopping_runner_gives_its_job_back(runner: Runner, bench: Bench, claim, stopping, caplog):
+    caplog.set_level("INFO")
     record = claim()
     stopping.set()
     runner.work(record)
     job = bench.jobs.job(record.id)
     assert (job.state, job.attempt) == ("accepted", 0)
     assert not bench.settings.store(record.id).exists()
+    stopping.clear()
+    again = bench.jobs.claim(record.runner)
+    assert again is not None
+    runner.work(again)
+    assert bench.jobs.job(record.id).state == "successful"
+    assert "no checkpoint was kept, so it starts from the beginning" in caplog.text
 
 
 def test_a_cancelled_job_is_dismissed(runner: Runner, bench: Bench, claim):

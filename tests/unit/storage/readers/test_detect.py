@@ -56,6 +56,20 @@ def test_binary_marks(tmp_path: Path, start: bytes, expected: str) -> None:
     assert detect(Source(path, ReadLimits())) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("SQLite format 3\0\x10\0\1\1", "GeoPackages"),
+        ('{"type": "FeatureCollection", "features": []}', "GeoJSON"),
+    ],
+)
+def test_files_of_maps_are_named_with_what_to_do(tmp_path: Path, text: str, name: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    with pytest.raises(InvalidGraph, match=f"{name}.*gdf.drop"):
+        read_graph(path)
+
+
 @pytest.mark.parametrize("text", ["<!DOCTYPE html>\n<html></html>", "<html><body>", "\n<HTML>"])
 def test_html_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.gr"

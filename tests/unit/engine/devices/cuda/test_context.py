@@ -20,7 +20,8 @@ from engine.devices.cuda.code.prebuilt import Module, all_modules, write_archive
 from engine.devices.cuda.context import allocate, open_device
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import announcing
-from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
+from storage.errors import Cancelled, DoesNotFit, InvalidRequest, SolveFailed
+from tests.unit.engine.execution.test_compiling import Told
 
 
 class DriverError(RuntimeError):
@@ -259,6 +260,18 @@ def test_all_kernels_are_made_ready_and_only_what_is_lacking_is_compiled(
     cupy = FakeCupy()
     found = _modules(cupy)
     monkeypatch.setattr(context, "modules", lambda _: found)
-    assert context.ensure_kernels(threads=2) == (1, len(all_modules()) - 1)
+    told = Told()
+    assert context.ensure_kernels(threads=2, monitor=told) == (1, len(all_modules()) - 1)
+    assert (told.phases, told.done) == ([("compile", len(all_modules()) - 1, "kernels")], len(all_modules()) - 1)
     assert len(found._built) == len(forms())
     assert source(KERNELS["pack"]) in cupy.compiled  # with other arithmetics
+
+
+def test_making_kernels_ready_stops_when_that_is_wanted(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = FakeCupy()
+    found = _modules(cupy)
+    monkeypatch.setattr(context, "modules", lambda _: found)
+    with pytest.raises(Cancelled):
+        context.ensure_kernels(threads=1, monitor=Told(stop_after=3))
+    assert 3 <= len(cupy.compiled) <= len(all_modules())
+    assert found._built == {}

@@ -1,0 +1,270 @@
+"""Finds the targets near each source: those within a cutoff, or the nearest ones, as sparse rows.
+
+Dijkstra's search (Dijkstra 1959) settles vertices in the order of their distances, so it ends at the cutoff, or with
+the last vertex wanted.  Its cost, and the size of the result, follow what it reaches, and no row of all vertices
+exists.  Threads take pieces of the sources and keep what they find; pieces spread over all sources come first, and
+from what they find follows how large the result will be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.arcs import FAR, prepare
+from engine.devices.cpu.heap import search_packed, search_wide
+from engine.devices.cpu.team import Team
+from engine.graph.kernels import njit
+from engine.graph.selection import Rectangle
+from engine.model.backend import Arcs
+from engine.model.progress import Monitor
+
+Array = npt.NDArray[np.generic]
+Indices = npt.NDArray[np.int64]
+Found = tuple[Indices, npt.NDArray[np.int32], Array]
+
+#: Sources that a thread takes at once.
+PIECE: Final = 64
+#: Pieces from which the size of the result is predicted.
+SAMPLED: Final = 16
+#: Least entries of a thread's buffer.
+BUFFER: Final = 1 << 16
+#: Bytes of an entry while it is found (a vertex and a length), and as often again in the finished arrays.
+ENTRY_BYTES: Final = 24
+#: Bytes of a thread's work space a vertex: distance, heap, place, order of being seen, and the buffer.
+SPACE_BYTES: Final = 40
+
+
+@dataclass(frozen=True)
+class NearWanted:
+    """What is wanted of each source.
+
+    Attributes:
+        rectangle: sources and targets, as vertices of the graph that is searched.
+        vertices: int64, shape (columns,): the vertex that the caller knows each target by.
+        names: int64, shape (rows,): the vertex that the caller knows each source by.
+        cutoff: the largest distance wanted; None for no limit.
+        nearest: how many targets; None for all.
+    """
+
+    rectangle: Rectangle
+    vertices: Indices
+    names: Indices
+    cutoff: float | None
+    nearest: int | None
+
+
+@njit(nogil=True, cache=True)
+def _gather(dist, seen, source, wants, most, index, lengths):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    """Write what a search found, and return how many entries that are; -1 where ``index`` is too short."""
+    wanted, vertices, numbers = wants
+    count = 0
+    for v in seen:
+        count += wanted[v] and vertices[v] != source
+    keep = min(most, count) if most > 0 else count
+    if keep > len(index):
+        return -1
+    found = np.empty(count, np.int32)
+    count = 0
+    for v in seen:
+        if wanted[v] and vertices[v] != source:
+            found[count] = vertices[v]
+            count += 1
+    found.sort()
+    if most > 0:
+        far = np.empty(count, dist.dtype)
+        for i in range(count):
+            far[i] = dist[numbers[found[i]]]
+        found = found[np.argsort(far, kind="mergesort")[:keep]]
+    for i in range(keep):
+        index[i] = found[i]
+        lengths[i] = dist[numbers[found[i]]]
+    return keep
+
+
+@njit(nogil=True, cache=True)
+def _near_packed(arcs, wants, most, rows, space, out, bits):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    """Search from the sources of ``rows`` until the buffers of ``out`` are full; return the number of rows written."""
+    indptr, heads, weights, far = arcs
+    counts, index, lengths = out
+    dist, seen, heap, place = space
+    at = 0
+    for i in range(len(rows[0])):
+        left = _left(wants, most, rows[1][i])
+        count = search_packed(indptr, heads, weights, rows[0][i], dist, seen, wants[0][0], left, heap, place, bits)
+        kept = _gather(dist, seen[:count], rows[1][i], wants[0], most, index[at:], lengths[at:])
+        dist[seen[:count]] = far
+        if kept < 0:
+            return i
+        counts[i] = kept
+        at += kept
+    return len(rows[0])
+
+
+@njit(nogil=True, cache=True)
+def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    """Do the same as :func:`_near_packed` for weights that a key has no place for."""
+    indptr, heads, weights, far = arcs
+    counts, index, lengths = out
+    dist, seen, heap, place = space
+    at = 0
+    for i in range(len(rows[0])):
+        left = _left(wants, most, rows[1][i])
+        count = search_wide(indptr, heads, weights, rows[0][i], dist, seen, wants[0][0], left, keys, heap, place)
+        kept = _gather(dist, seen[:count], rows[1][i], wants[0], most, index[at:], lengths[at:])
+        dist[seen[:count]] = far
+        if kept < 0:
+            return i
+        counts[i] = kept
+        at += kept
+    return len(rows[0])
+
+
+@njit(nogil=True, cache=True)
+def _left(wants, most, source):  # type: ignore[no-untyped-def]
+    """Return how many wanted vertices end a search: the source, which is no target of itself, is one of them."""
+    (wanted, _, numbers), all_wanted = wants
+    if most == 0:
+        return all_wanted
+    own = numbers[source]
+    return most + (1 if own >= 0 and wanted[own] else 0)
+
+
+class NearSearches:
+    """The searches of one request.
+
+    Args:
+        arcs: the arcs; no weight is negative.
+        wanted: sources, targets and limits.
+        n: the number of vertices that the caller knows.
+    """
+
+    def __init__(self, arcs: Arcs, wanted: NearWanted, n: int) -> None:
+        self._ready, self._most = prepare(arcs), wanted.nearest or 0
+        ready, rectangle = self._ready, wanted.rectangle
+        size = len(ready.rank)
+        self._kind = np.dtype(np.float64 if ready.weights.dtype.kind == "f" else np.int64)
+        self._far = np.array([_first_beyond(wanted.cutoff, self._kind)], self._kind)[0]
+        columns = ready.rank[rectangle.columns]
+        mask, vertices = np.zeros(size, np.bool_), np.zeros(size, np.int32)
+        mask[columns], vertices[columns] = True, wanted.vertices
+        numbers = np.full(n, -1, np.int32)
+        numbers[wanted.vertices] = columns
+        left = len(columns) if rectangle.targets is not None and len(columns) < size else 0
+        self._wants = (mask, vertices, numbers), np.int64(left)
+        self._starts, self._names = ready.rank[rectangle.rows].astype(np.int64), wanted.names
+        self.pieces = range(0, len(self._names), PIECE)
+        self.found: dict[int, list[Found]] = {}
+        self.entries = self.rows = 0
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """The number of sources."""
+        return len(self._names)
+
+    def predicted(self) -> float:
+        """Return how many entries there will be, from those of the sampled pieces: the least that is likely.
+
+        That is the mean of the sample, less twice its standard error: nothing is refused that might fit, and what
+        does not fit is refused while it is found.
+        """
+        counts = np.array([sum(len(part[1]) for part in parts) for parts in self.found.values()], np.float64)
+        error = counts.std(ddof=1) / math.sqrt(len(counts)) if len(counts) > 1 else 0.0
+        return max(0.0, float(counts.mean() - 2 * error)) * len(self.pieces) if len(counts) else 0.0
+
+    def sample(self) -> list[int]:
+        """Return pieces that are spread over all sources."""
+        count = min(SAMPLED, len(self.pieces))
+        return [self.pieces[(2 * i + 1) * len(self.pieces) // (2 * count)] for i in range(count)]
+
+    def run(self, team: Team, pieces: Sequence[int], monitor: Monitor, check: Callable[[int], None]) -> None:
+        """Search from the sources of some pieces, with all threads.
+
+        Args:
+            team: the threads.
+            pieces: the first source of each piece.
+            monitor: receives the progress in rows.
+            check: is called with the number of entries after each piece, by any thread; what it raises ends the run.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        waiting, stopped = iter(pieces), threading.Event()
+        told = self.rows
+
+        def work(worker: int) -> None:
+            nonlocal told
+            space = self._space()
+            try:
+                while not stopped.is_set():
+                    with self._lock:
+                        piece = next(waiting, None)
+                    if piece is None:
+                        break
+                    found = self._search(piece, space)
+                    with self._lock:
+                        self.found[piece] = found
+                        self.rows += sum(len(counts) for counts, _, _ in found)
+                        self.entries += sum(len(index) for _, index, _ in found)
+                    check(self.entries)
+                    if worker == 0:  # the calling thread alone talks to the monitor
+                        told, since = self.rows, told
+                        monitor.step(told - since)
+            except BaseException:
+                stopped.set()
+                raise
+
+        team.run(work, most=len(pieces))
+        monitor.step(self.rows - told)
+
+    def result(self) -> Found:
+        """Return the ends of the rows (``indptr``), the vertices and the lengths of all entries."""
+        parts = [part for piece in sorted(self.found) for part in self.found[piece]]
+        self.found.clear()
+        indptr = np.zeros(len(self._names) + 1, np.int64)
+        np.cumsum(np.concatenate([np.empty(0, np.int64), *(part[0] for part in parts)]), out=indptr[1:])
+        index = np.concatenate([np.empty(0, np.int32), *(part[1] for part in parts)])
+        longest = max((part[2].max(initial=0) for part in parts), default=0)
+        kind = np.dtype(np.int32) if self._kind.kind == "i" and longest < 2**31 else self._kind
+        lengths = np.empty(len(index), kind)
+        for (_, _, values), last in zip(parts, itertools.accumulate(len(part[1]) for part in parts), strict=True):
+            lengths[last - len(values) : last] = values
+        return indptr, index, lengths
+
+    def _space(self) -> tuple[Any, ...]:
+        size, packed = len(self._ready.rank), self._ready.bits > 0
+        entries = max(BUFFER, size)
+        buffers = np.empty(PIECE, np.int64), np.empty(entries, np.int32), np.empty(entries, self._kind)
+        keys = np.empty(0 if packed else size, self._kind)
+        heap = np.empty(size, np.int64 if packed else np.int32)
+        labels = np.full(size, self._far, self._kind), np.empty(size, np.int32), heap, np.full(size, -1, np.int32)
+        return labels, buffers, keys
+
+    def _search(self, first: int, space: tuple[Any, ...]) -> list[Found]:
+        ready, (labels, buffers, keys) = self._ready, space
+        last, found = min(first + PIECE, len(self._names)), []
+        arcs = ready.indptr, ready.heads, ready.weights, self._far
+        while first < last:
+            rows = self._starts[first:last], self._names[first:last]
+            common = arcs, self._wants, self._most, rows, labels, buffers
+            done = _near_packed(*common, ready.bits) if ready.bits else _near_wide(*common, keys)
+            counts, index, lengths = buffers
+            size = int(counts[:done].sum())
+            found.append((counts[:done].copy(), index[:size].copy(), lengths[:size].copy()))
+            first += done
+        return found
+
+
+def _first_beyond(cutoff: float | None, kind: np.dtype[Any]) -> float:
+    """Return the least length that is not wanted."""
+    if kind.kind == "f":
+        return math.inf if cutoff is None else float(np.nextafter(cutoff, math.inf))
+    return FAR if cutoff is None or cutoff >= FAR else math.floor(cutoff) + 1

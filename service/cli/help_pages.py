@@ -1,0 +1,167 @@
+"""What ``apsp --help`` and ``apsp COMMAND --help`` show: commands in groups, whole sentences, examples, colour.
+
+Importing it loads nothing heavy; colour is used on terminals only, and not where ``NO_COLOR`` is set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+#: Commands in the order in which they are shown, below the heading of their group.
+GROUPS: Final = {
+    "Look and plan": ("inspect", "plan"),
+    "Solve here": ("solve", "solve-many", "prepare", "reweight", "near", "measure", "warm"),
+    "Use a result": ("query", "export", "plot", "verify"),
+    "Ask a service": (
+        "submit", "wait", "status", "log", "fetch", "jobs", "graphs", "cancel", "resume", "delete",
+    ),
+    "Run a service": ("serve", "key", "runner", "worker"),
+    "This program": ("version",),
+}  # fmt: skip
+
+#: Command lines that are shown below the options of a command.
+EXAMPLES: Final = {
+    "inspect": ("apsp inspect roads.csv", "apsp inspect roads.graphml --weight travel_time"),
+    "plan": ("apsp plan roads.csv --out roads.zarr", "apsp plan roads.csv --memory 4GiB --dtype float32"),
+    "solve": (
+        "apsp solve roads.csv --out roads.zarr",
+        "apsp solve roads.csv --out shops.zarr --targets @shops.txt --cutoff 900",
+        "apsp solve roads.csv --out roads.zarr --resume",
+    ),
+    "solve-many": (
+        "apsp solve-many graphs/ --out stores/ --summary lengths.csv",
+        "apsp solve-many @list.txt --summary lengths.jsonl",
+    ),
+    "prepare": ("apsp prepare roads.csv --out roads.prepared",),
+    "near": (
+        "apsp near roads.csv --cutoff 5000 -o near.parquet",
+        "apsp near roads.csv --nearest 10 --targets @hospitals.txt -o hospitals.csv",
+    ),
+    "warm": ("apsp warm",),
+    "query": (
+        "apsp query roads.zarr distance 17 42",
+        "apsp query roads.zarr path 17 42",
+        "apsp query roads.zarr nearest 17 5",
+        "apsp query roads.zarr within 17 900",
+        "apsp query roads.zarr summary --json",
+    ),
+    "export": (
+        "apsp export roads.zarr -o roads.csv --sources 17,42",
+        "apsp export roads.zarr -o near.parquet --within 900",
+        "apsp export roads.zarr -o shops.csv --targets @shops.txt --nearest 3 --itself",
+        "apsp export roads.zarr -o table.csv --wide --sources @zones.txt --targets @zones.txt",
+    ),
+    "plot": ("apsp plot roads.zarr -o roads.png",),
+    "verify": ("apsp verify roads.zarr", "apsp verify roads.zarr --sample all"),
+    "submit": ("apsp submit roads.csv --name roads --wait",),
+    "wait": ("apsp wait 3f9c51d2 --timeout 600",),
+    "status": ("apsp status 3f9c51d2",),
+    "log": ("apsp log 3f9c51d2",),
+    "fetch": ("apsp fetch 3f9c51d2 --out roads.zarr",),
+    "jobs": ("apsp jobs --state running", "apsp jobs --limit 20 --page 2"),
+    "graphs": ("apsp graphs --limit 20",),
+    "cancel": ("apsp cancel 3f9c51d2",),
+    "resume": ("apsp resume 3f9c51d2",),
+    "delete": ("apsp delete 3f9c51d2",),
+    "serve": ("apsp serve --data-dir /var/lib/apsp", "apsp serve --show-settings"),
+    "runner": ("apsp runner --devices cuda0,cuda1",),
+    "worker": ("apsp worker --scheduler tcp://node0:8786",),
+}
+
+_HEADING: Final = re.compile(r"^(Usage|[A-Z][A-Za-z ]*)(:)(?=$| )", re.MULTILINE)
+_NAME: Final = re.compile(r"^(  )(-[\w-]+(?:[,/ ]+-[\w-]+)*|[a-z][a-z-]*)(?=  |$| [A-Z<\[])", re.MULTILINE)
+_BOLD, _CYAN, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+
+
+def coloured() -> bool:
+    """Return whether standard output is a terminal that shows colours, and the user has not asked for none."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and sys.stdout is not None and sys.stdout.isatty()
+
+
+def decorated(text: str) -> str:
+    """Return a help page with bold headings and coloured names."""
+    return _NAME.sub(rf"\1{_CYAN}\2{_PLAIN}", _HEADING.sub(rf"{_BOLD}\1\2{_PLAIN}", text))
+
+
+class HelpfulCommand(TyperCommand):
+    """A command whose help ends with examples."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line, without braces around required arguments."""
+        return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options, those of a kind below a heading of their own."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(record)
+        for heading, rows in sections.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        super().format_epilog(ctx, formatter)
+        if examples := EXAMPLES.get(self.name or ""):
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help page."""
+        text = super().get_help(ctx)
+        return decorated(text) if coloured() else text
+
+
+class GroupedCommands(TyperGroup):
+    """The program, which lists its commands in groups."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of their groups."""
+        order = [name for names in GROUPS.values() for name in names]
+        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups; the sentence of a command is wrapped and not cut."""
+        grouped = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in grouped)
+        for heading, names in {**GROUPS, "More": others}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(f"{name:12}", str(found.help).split("\n\n")[0]) for name, found in found if found is not None]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help page."""
+        text = super().get_help(ctx)
+        return decorated(text) if coloured() else text
+
+
+def command(app: typer.Typer, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Any]:
+    """Return a decorator that adds a command with such a help page to ``app``."""
+    return app.command(name, cls=HelpfulCommand, **options)
+
+
+def plainer(message: str) -> str:
+    """Return a message about a mistyped command line without the words of libraries, and with the nearest choice."""
+    message = message.replace("Value error, ", "")
+    message = re.sub(r"\(Possible options: (.*)\)", r". Did you mean \1?", message).replace(" . Did", ". Did")
+    if choice := re.search(r"'([^']*)' is not one of ((?:'[^']*'(?:, )?)+)\.?", message):
+        near = difflib.get_close_matches(choice[1], re.findall(r"'([^']*)'", choice[2]), n=1)
+        if near:
+            message = f"{message.rstrip('.')}. Did you mean '{near[0]}'?"
+    return message

@@ -1,0 +1,177 @@
+"""Writes parts of a matrix into files, a few rows at a time: long and wide tables (CSV, Parquet) and NumPy arrays.
+
+An entry is kept if there is a path and it passes the filters; long tables have a line for each kept entry, other forms
+are null (CSV: empty; npy: +inf) where an entry is not kept.  Without a filter, long tables have a line for every entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from engine.graph.selection import first_beyond
+from service.views.representations import FLOAT_VIEW, Selection
+from storage.errors import InvalidRequest
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+#: Called with the number of rows that were written.
+Tell = Callable[[int], None]
+#: Columns that a wide table may have: as many as a sheet of common spreadsheets.
+MOST_COLUMNS: Final = 16_384
+#: The fewest bytes of a line of a long table: ``1,2,3`` and its end.
+LEAST_LINE: Final = 6
+
+
+@dataclass(frozen=True)
+class ExportedPart:
+    """What is exported: rows and columns, and which of their entries.
+
+    Attributes:
+        rows: sources, and targets.
+        within: only distances up to this one, which is rounded to the type of the distances; None for no limit.
+        nearest: only so many nearest targets of each source; equal distances are in the order of the columns.  None
+            for all targets.
+        itself: whether a source is among its own nearest targets.
+    """
+
+    rows: Selection
+    within: float | None = None
+    nearest: int | None = None
+    itself: bool = False
+
+    @property
+    def filtered(self) -> bool:
+        """Whether some entries are left out beside those without a path."""
+        return self.within is not None or self.nearest is not None
+
+    @cached_property
+    def _columns(self) -> Array:
+        """Vertex index of each column, shape (width,)."""
+        return self.rows.result.matrix.targets if self.rows.targets is None else self.rows.targets
+
+    def batches(self) -> Iterator[tuple[Array, Array, Mask]]:
+        """Yield sources, shape (k,), their entries, shape (k, width), and which of these are kept."""
+        for sources, entries in self.rows.batches():
+            kept = self.rows.result.reached(entries)
+            if self.within is not None:
+                kept &= np.less(entries, first_beyond(self.within, entries.dtype))
+            if self.nearest is not None:
+                if not self.itself:
+                    kept &= self._columns != sources[:, None]
+                kept = self._nearest(entries, kept)
+            yield sources, entries, kept
+
+    def _nearest(self, entries: Array, kept: Mask) -> Mask:
+        """Return which entries are among the nearest of the kept ones of their rows."""
+        some = np.zeros_like(kept)
+        for i in range(len(entries)):
+            columns = np.flatnonzero(kept[i])
+            some[i, columns[np.argsort(entries[i, columns], kind="stable")[: self.nearest]]] = True
+        return some
+
+    def lines(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield long tables, each with the number of rows of the matrix that it is made of.
+
+        Sources are in their order.  Their targets are, too, except that with ``nearest`` the nearest come first.
+        """
+        names = self.rows.target_names()
+        for sources, entries, kept in self.batches():
+            row, column = np.nonzero(kept) if self.filtered else np.nonzero(np.ones_like(kept))
+            if self.nearest is not None:
+                order = np.lexsort((column, entries[row, column], row))
+                row, column = row[order], column[order]
+            values = self.rows.values(entries[row, column])
+            labels = self.rows.source_names(sources)
+            columns = [labels.gather(row).rename("source"), names.gather(column).rename("target"), values]
+            yield len(sources), pl.DataFrame(columns)
+
+    def wide(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield wide tables: a line for each source, a column for each target.
+
+        Raises:
+            InvalidRequest: too many targets, or one is called like the column of the sources.
+        """
+        names = [str(name) for name in self.rows.target_names()]
+        if len(names) > MOST_COLUMNS:
+            message = (
+                f"{len(names):,} targets are too many for a wide table: {MOST_COLUMNS:,} at most; leave out --wide"
+            )
+            raise InvalidRequest(message, field="--wide")
+        if "source" in names:
+            message = "a target is called 'source', as the first column of a wide table is; leave out --wide"
+            raise InvalidRequest(message, field="--wide")
+        for sources, entries, kept in self.batches():
+            columns = [self.rows.source_names(sources).rename("source")]
+            for j, name in enumerate(names):
+                column = pl.Series(name, np.ascontiguousarray(entries[:, j]))
+                columns.append(column.set(pl.Series(~kept[:, j]), None))
+            yield len(sources), pl.DataFrame(columns)
+
+    def floats(self) -> Iterator[Array]:
+        """Yield rows as floats wide enough for every distance, shape (k, width), +inf where an entry is not kept."""
+        dtype = np.dtype(FLOAT_VIEW[self.rows.result.matrix.dtype.name])
+        for _, entries, kept in self.batches():
+            yield np.where(kept, entries, np.inf).astype(dtype)
+
+    def least_bytes(self, kind: str) -> int:
+        """Return how large a file of a kind becomes at least; 0 where that depends on the entries."""
+        cells = len(self.rows.sources) * self.rows.width
+        if kind == ".npy":
+            return cells * np.dtype(FLOAT_VIEW[self.rows.result.matrix.dtype.name]).itemsize
+        return cells * LEAST_LINE if kind == ".csv" and not self.filtered else 0
+
+
+def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
+    """Write a table with a header.
+
+    Args:
+        part: what is written.
+        path: the file.
+        tell: called with the number of rows of each batch.
+        wide: a column for each target, in place of a line for each entry.
+    """
+    with path.open("wb") as file:
+        for i, (count, table) in enumerate(part.wide() if wide else part.lines()):
+            file.write(table.write_csv(include_header=i == 0).encode())
+            tell(count)
+
+
+def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
+    """Write a table as Parquet; arguments as in ``write_csv``."""
+    from polars.io.plugins import register_io_source
+
+    tables = part.wide() if wide else part.lines()
+    first = next(tables)
+
+    def batches(*_: object) -> Iterator[pl.DataFrame]:
+        count, table = first
+        yield table
+        tell(count)
+        for following, more in tables:
+            yield more
+            tell(following)
+
+    register_io_source(batches, schema=first[1].schema).sink_parquet(path)
+
+
+def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
+    """Write a NumPy array, shape (sources, targets), which has no other form; arguments as in ``write_csv``."""
+    dtype = np.dtype(FLOAT_VIEW[part.rows.result.matrix.dtype.name])
+    shape = (len(part.rows.sources), part.rows.width)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+        for rows in part.floats():
+            file.write(rows.tobytes())
+            tell(len(rows))
+
+
+#: What writes a file, by the end of its name.
+WRITERS: Final = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_npy}

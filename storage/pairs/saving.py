@@ -1,0 +1,169 @@
+"""Files of near pairs: a Zarr group or a file of NumPy for programs, a table for everybody else."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.files import atomic
+from storage.matrix.format import ROOT_DOCUMENT
+from storage.matrix.frame import consolidate
+from storage.matrix.side_arrays import side_array
+from storage.pairs.near_pairs import NearPairs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Most bytes of the names in a file of NumPy, where all of them are as wide as the longest.
+MOST_NAMES: Final = 1 << 30
+#: The attribute by which a group of near pairs is known.
+KIND: Final = "near-pairs"
+#: Forms by the ending of the name, and what each is.
+FORMS: Final = {".zarr": "Zarr group", ".npz": "file of NumPy", ".parquet": "Parquet table", ".csv": "CSV table"}
+
+
+def check_pairs_target(path: str | Path, *, overwrite: bool) -> Path:
+    """Refuse a path that near pairs cannot be saved at, and return it as an absolute one.
+
+    Args:
+        path: the path; its ending says the form.
+        overwrite: whether a file, or a group of near pairs, may be replaced.
+
+    Raises:
+        InvalidRequest: the ending means no form.
+        NotFound: the folder around it does not exist.
+        Conflict: something is there that may not be replaced.
+    """
+    target = Path(path).absolute()
+    if target.suffix not in FORMS:
+        known = ", ".join(f"{ending} ({form})" for ending, form in FORMS.items())
+        raise InvalidRequest(f"{target.name}: the ending says the form; known are {known}", field="out")
+    if not target.parent.is_dir():
+        raise NotFound(f"the folder {target.parent} does not exist")
+    if not target.exists() and not target.is_symlink():
+        return target
+    if not overwrite:
+        raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
+    if target.is_dir() and not _is_group(target):
+        raise Conflict(f"{target} is a folder that holds no near pairs and is not replaced; choose another path")
+    return target
+
+
+def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Save near pairs; the file or folder appears whole, or not at all.
+
+    ``scipy.sparse.load_npz`` reads the ``.npz``, which holds ``labels`` and ``sources`` beside the matrix.  A table
+    has the columns source, target and distance, with the labels of vertices.
+
+    Args:
+        pairs: the pairs.
+        path: ends with ``.zarr``, ``.npz``, ``.parquet`` or ``.csv``.
+        overwrite: whether a file, or a group of near pairs, may be replaced.
+
+    Returns:
+        The absolute path.
+
+    Raises:
+        InvalidRequest, NotFound, Conflict: as :func:`check_pairs_target`.
+        StorageFailed: the file system refused.
+    """
+    target = check_pairs_target(path, overwrite=overwrite)
+    if target.suffix == ".zarr":
+        _save_group(pairs, target, overwrite=overwrite)
+        return target
+    write = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[target.suffix]
+    _save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
+    return target
+
+
+def _save_group(pairs: NearPairs, target: Path, *, overwrite: bool) -> None:
+    atomic.clear_stale(target)
+    staging = atomic.Staging(target)
+    folder = staging.folder
+    try:
+        for name, values, dimension in (
+            ("indptr", pairs.indptr, "boundary"),
+            ("indices", pairs.indices, "entry"),
+            ("data", pairs.lengths, "entry"),
+            ("sources", pairs.sources, "row"),
+            ("vertex", pairs.labels, "vertex"),
+        ):
+            side_array(folder / name, values, (dimension,))
+        shape = [len(pairs.sources), len(pairs.labels)]
+        consolidate(
+            folder, {"kind": KIND, "shape": shape, "cutoff": pairs.cutoff, "nearest": pairs.nearest, "form": "csr"}
+        )
+        atomic.sync_tree(folder)
+        staging.publish(replace=overwrite)
+    except OSError as error:
+        raise atomic.failure("write", folder, error) from error
+    finally:
+        staging.discard()
+
+
+def _is_group(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / ROOT_DOCUMENT).read_bytes())["attributes"]["kind"] == KIND)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _save_file(target: Path, write: Callable[[io.BufferedWriter], None], size: int) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as out:
+            write(out)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(target)
+        atomic.sync_path(target.parent)
+    except OSError as error:
+        raise atomic.failure("write", target, error, size) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_npz(pairs: NearPairs, out: io.BufferedWriter) -> None:
+    names = pairs.labels.tolist()
+    longest = max((len(name) for name in names), default=0) if pairs.labels.dtype.kind != "i" else 0
+    if 4 * longest * len(names) > MOST_NAMES:
+        raise InvalidRequest(
+            f"a name has {longest:,} characters, and a file of NumPy would give as many to each of {len(names):,} "
+            "names; save the pairs as .zarr, .parquet or .csv",
+            field="out",
+        )
+    labels = pairs.labels if pairs.labels.dtype.kind == "i" else np.array(names, f"<U{max(1, longest)}")
+    np.savez(
+        out,
+        format=np.array(b"csr"),
+        shape=np.array([len(pairs.sources), len(pairs.labels)], np.int64),
+        _is_array=np.array(True),
+        data=pairs.lengths,
+        indices=pairs.indices,
+        indptr=pairs.indptr,
+        sources=pairs.sources,
+        labels=labels,
+    )
+
+
+def _table(pairs: NearPairs) -> pl.DataFrame:
+    import polars as pl
+
+    names = pl.Series(pairs.labels if pairs.labels.dtype.kind == "i" else pairs.labels.tolist())
+    ends = np.repeat(pairs.sources, np.diff(pairs.indptr))
+    return pl.DataFrame({"source": names[ends], "target": names[pairs.indices], "distance": pairs.lengths})
+
+
+def _write_parquet(pairs: NearPairs, out: io.BufferedWriter) -> None:
+    _table(pairs).write_parquet(out, compression="zstd")
+
+
+def _write_csv(pairs: NearPairs, out: io.BufferedWriter) -> None:
+    _table(pairs).write_csv(out)

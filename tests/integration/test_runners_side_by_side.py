@@ -1,0 +1,24 @@
+"""Two runners share the processors of a machine: a short job does not wait for a long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.model.system import usable_processors
+from tests.integration.service_process import LiveService
+
+
+def test_a_short_job_is_solved_beside_a_long_one(tmp_path: Path):
+    assert usable_processors() >= 2, "this needs two processors"
+    with LiveService(tmp_path / "data", APSP_RUNNERS="cpu,cpu", APSP_RUNNER_NICE="0") as service:
+        ring = "\n".join(f"{i} {(i + 1) % 4000} {i % 7 + 1}" for i in range(4000))
+        long = service.submit(service.upload(ring.encode(), directed=True)["id"], algorithm="repeated-squaring")["id"]
+        assert service.wait(long, state="running")["state"] == "running"
+        short = service.submit(service.upload(b"1 2 3\n2 1 4\n", directed=True)["id"])["id"]
+        assert service.wait(short)["state"] == "successful"
+        assert service.job(long)["state"] == "running"
+        assert service.job(long)["plan"]["threads"] == usable_processors() // 2
+        devices = service.http.get("/v1/devices").json()["devices"]
+        assert {device["device"] for device in devices} == {"cpu", "cpu2"}
+        service.http.post(f"/v1/jobs/{long}/cancel")
+        assert service.wait(long)["state"] == "dismissed"

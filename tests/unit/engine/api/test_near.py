@@ -1,0 +1,109 @@
+"""Near pairs: what is refused and with which numbers, and how a refused solve names them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.api import near
+from engine.api.near import near_pairs
+from engine.api.solve import make_plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from storage.errors import Cancelled, DoesNotFit, InvalidRequest
+from storage.graph.graph import build_graph
+
+
+def road(n: int = 4000, weight: float = 10):
+    ends = np.arange(n - 1)
+    return build_graph(ends, ends + 1, np.full(n - 1, weight), n=n, directed=False)[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest", "field", "message"),
+    [
+        ({}, None, "cutoff", "need a cutoff, or how many"),
+        ({}, 0, "nearest", "at least 1, found 0"),
+        ({"cutoff": -1.0}, None, "cutoff", "-1"),
+        ({"cutoff": float("nan")}, None, "cutoff", "nan"),
+        ({"cutoff": 1, "sources": (4000,)}, None, "sources", "from 0 to 3999"),
+        ({"cutoff": 1, "targets": (1, 1)}, None, "targets", "1"),
+        ({"cutoff": 1, "threads": 10**6}, None, "threads", "1000000"),
+    ],
+)
+def test_requests_without_an_answer_are_refused(asked, nearest, field, message):
+    with pytest.raises(InvalidRequest, match=message) as refused:
+        near_pairs(road(), Options(**asked), nearest=nearest)
+    assert refused.value.field == field
+
+
+def test_weights_that_searches_cannot_take_are_refused():
+    below, _ = build_graph([0, 1], [1, 2], [3, -1], n=3, directed=True)
+    with pytest.raises(InvalidRequest, match="the least weight is -1"):
+        near_pairs(below, Options(cutoff=5))
+    huge, _ = build_graph([0, 1], [1, 2], [2**53, 2**53], n=600, directed=True)
+    with pytest.raises(InvalidRequest, match="give a cutoff"):
+        near_pairs(huge, Options(), nearest=1)
+    assert near_pairs(huge, Options(cutoff=2**54)).lengths.tolist() == [2**53, 2**54, 2**53]
+    floats, _ = build_graph([0, 1], [1, 2], [1e308, 1e308], n=3, directed=True)
+    with pytest.raises(InvalidRequest, match="give a cutoff"):
+        near_pairs(floats, Options(), nearest=2)
+    assert near_pairs(floats, Options(cutoff=1.7e308)).entries == 2
+    assert near_pairs(road(3, 0.5), Options(cutoff=1e300)).entries == 6
+
+
+def test_too_many_pairs_are_refused_from_a_sample_or_as_they_are_found(monkeypatch):
+    graph = road()
+    monkeypatch.setattr(near, "_budget", lambda machine, graph: 5_000_000)
+    with pytest.raises(DoesNotFit, match=r"are predicted from 1,.* and 5,000,000 fit") as refused:
+        near_pairs(graph, Options(cutoff=10_000))
+    assert refused.value.needed > refused.value.available
+    monkeypatch.setattr(near.NearSearches, "predicted", lambda self: 0.0)
+    with pytest.raises(DoesNotFit, match=r"already .* pairs were found from"):
+        near_pairs(graph, Options(cutoff=10_000))
+    monkeypatch.undo()
+    with pytest.raises(DoesNotFit, match="take fewer threads, or give it more memory"):
+        near_pairs(graph, Options(cutoff=1, memory=1))
+
+
+def test_progress_is_told_and_a_wish_to_stop_is_heard():
+    class Told(Monitor):
+        done, stop = 0, False
+
+        def advance(self, amount):
+            self.done += amount
+
+        def cancelled(self):
+            return self.stop and self.done > 0
+
+    told = Told()
+    near_pairs(road(), Options(cutoff=50), monitor=told)
+    assert told.done == 4000
+    told = Told()
+    told.stop = True
+    with pytest.raises(Cancelled):
+        near_pairs(road(), Options(cutoff=50), monitor=told)
+
+
+def test_a_refused_solve_with_a_cutoff_names_near_pairs(tmp_path):
+    graph = road()
+    options = Options(cutoff=50, memory=100 << 20, device="cpu", dtype="float64")
+    machine = DoesNotFit("too large", resource="disk", needed=10**9, available=1)
+    told = near.near_offered(machine, graph, options)
+    entries = near_pairs(graph, Options(cutoff=50)).entries
+    assert "too large; near pairs: about" in str(told)
+    said = int(str(told).split("about ")[1].split(" ")[0].replace(",", ""))
+    assert entries * 0.9 < said < entries * 1.1
+    for other in (Options(device="cpu"), Options(cutoff=50, max_hops=3), Options(cutoff=10**6)):
+        assert near.near_offered(machine, graph, other) is machine
+
+
+def test_planning_asks_for_it(monkeypatch, tmp_path):
+    from engine.api import planning
+
+    def full(*_arguments, **_options):
+        raise DoesNotFit("no place", resource="disk", needed=10**10, available=1)
+
+    monkeypatch.setattr(planning, "_plan", full)
+    with pytest.raises(DoesNotFit, match="no place; near pairs: about"):
+        make_plan(road(), Options(cutoff=50, device="cpu"), out=tmp_path / "s.zarr")

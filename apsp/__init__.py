@@ -11,7 +11,8 @@
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
 the graph that answer as a store does, ``near_pairs`` the distances up to a cutoff, ``solve_many`` does many graphs at
-once.  ``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
+once.  ``measure`` reduces every row to closeness, eccentricity, sums of opportunities and others, without the matrix.
+``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
 ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
 is imported when it is first used; ``import apsp`` itself takes no time.
 """
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from apsp import errors as errors
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
+    from engine.api.measuring import MeasureTable as MeasureTable
+    from engine.api.measuring import measure as measure
     from engine.api.near import near_pairs as near_pairs
     from engine.api.prepared import prepare as prepare
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
@@ -56,6 +59,7 @@ __all__ = [
     "Client",
     "Graph",
     "Matrix",
+    "MeasureTable",
     "Monitor",
     "NearPairs",
     "Options",
@@ -68,6 +72,7 @@ __all__ = [
     "build_graph",
     "csgraph",
     "errors",
+    "measure",
     "near_pairs",
     "open",
     "plan",
@@ -87,6 +92,7 @@ _HOMES = {
     "Client": "service.client",
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
+    "MeasureTable": "engine.api.measuring",
     "Monitor": "engine.model.progress",
     "NearPairs": "storage.pairs.near_pairs",
     "Options": "engine.model.problem",
@@ -96,6 +102,7 @@ _HOMES = {
     "Router": "engine.api.routes",
     "build_graph": "storage.graph.graph",
     "PreparedMatrix": "engine.api.prepared_matrix",
+    "measure": "engine.api.measuring",
     "near_pairs": "engine.api.near",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 from storage.errors import InvalidRequest
@@ -125,8 +126,41 @@ class PrepareOptions(TypedDict, total=False):
     dtype: Annotated[
         Literal["auto", "uint16", "int32", "float32", "float64"], Option("Type of the distances.", default="auto")
     ]
+    cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+
+
+class MeasureOptions(TypedDict, total=False):
+    """The options of ``apsp measure`` that say what is measured."""
+
+    measures: Annotated[
+        str | None,
+        Option("Which, with commas: reached, sum, mean, closeness, closeness_plain, harmonic, eccentricity, farthest; "
+               "else all.", metavar="LIST"),
+    ]  # fmt: skip
+    direction: Annotated[
+        Literal["out", "in"],
+        Option("A row for each source, or for each target; in is NetworkX's for closeness.", default="out"),
+    ]
+    within: Annotated[
+        str | None, Option("Count vertices within these distances, such as 15,30,45.", metavar="DISTANCES")
+    ]
+    quantiles: Annotated[str | None, Option("Quantiles of the distances, such as 0.5,0.9.", metavar="SHARES")]
+    nearest: Annotated[int, Option("Name the K nearest vertices.", default=0, metavar="K", least=0)]
+    opportunities: Annotated[
+        Path | None,
+        Option("CSV or Parquet: vertex, then numbers that are summed within the distances.", metavar="FILE"),
+    ]
+    columns: Annotated[str | None, Option("Columns of --opportunities to sum; else all but the first.", metavar="LIST")]
+    decay: Annotated[
+        Literal["step", "exponential", "linear", "logistic"],
+        Option("How an opportunity fades with distance; a distance of --within is then half-life or middle.",
+               default="step"),
+    ]  # fmt: skip
+    decay_value: Annotated[
+        float | None, Option("Width of a linear decay, standard deviation of a logistic one.", metavar="DISTANCE")
+    ]
 
 
 class NearOptions(TypedDict, total=False):

@@ -40,7 +40,7 @@ def prepare(
     Args:
         graph: the graph, or its profile, which keeps what planning has found.
         out: the folder; its parent must exist.
-        options: type, memory and threads.
+        options: type, memory, threads and cutoff: longer distances are answered as unreachable.
         plan: from :func:`plan_prepared`; None to make one.
         overwrite: replace a store at ``out`` once the new one is done.
         monitor: is told of progress, and asked whether to stop.

@@ -11,7 +11,7 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, find_parts
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle
+from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import WorkType, relaxes_reduced
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Machine, Options, PartsFacts, Problem
@@ -32,7 +32,7 @@ FAVOURABLE: Final = 0.05
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
 #: What a prepared graph does not limit yet; each of these is said by an option of a solve.
-_WHOLE: Final = ("sources", "targets", "cutoff", "max_hops", "scheduler")
+_WHOLE: Final = ("sources", "targets", "scheduler")
 
 
 def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *, out: Path | None = None) -> Plan:
@@ -42,7 +42,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
 
     Args:
         graph: the graph, or its profile.
-        options: type, memory and threads; a prepared graph answers all pairs, so nothing else may be limited.
+        options: type, memory, threads and cutoff; a prepared graph answers all pairs, so nothing else may be limited.
         out: the folder it will be, whose disk is looked at; None for none.
 
     Returns:
@@ -56,7 +56,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
     profile, options = GraphProfile.of(graph), options or Options()
     _check(options)
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
-    problem = describe(inner)
+    problem = describe(inner, cutoff=options.cutoff)
     kind, why = choose_type(problem, options.dtype)
     if relaxes_reduced(kind, problem):
         raise InvalidRequest(
@@ -85,6 +85,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
         device_reason="a graph is prepared by processors",
         phases=candidate.phases,
         candidates=(candidate,),
+        cutoff=options.cutoff,
         statistics=statistics(inner, replace(problem, parts=facts)),
     )
     return bind_plan(plan, profile.graph, options)
@@ -95,9 +96,15 @@ def _check(options: Options) -> None:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise InvalidRequest(
-                f"a prepared graph answers all pairs without limits, so {flag} cannot be said; use apsp solve",
-                field=name,
+                f"a prepared graph answers all pairs, so {flag} cannot be said; use apsp solve", field=name
             )
+    if options.max_hops is not None:
+        raise InvalidRequest(
+            "a prepared graph adds lengths without knowing how many arcs they have, so --max-hops cannot be kept; "
+            "use apsp solve",
+            field="max_hops",
+        )
+    check_cutoff(options.cutoff)
     if options.executor != "local":
         raise InvalidRequest(
             f"a graph is prepared by this process, not by executor {options.executor}", field="executor"
@@ -198,7 +205,7 @@ def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[C
         if graph.n + graph.arcs > OFFERED_SIZE:
             return None
         inner, _ = profile.open(Rectangle.of(options, graph.n))
-        problem = describe(inner)
+        problem = describe(inner, cutoff=options.cutoff)
         kind, _ = choose_type(problem, options.dtype)
         if relaxes_reduced(kind, problem):
             return None

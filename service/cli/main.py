@@ -22,9 +22,11 @@ from service.cli.arguments import (
     Json,
     OutputOptions,
     StoreFolder,
+    must_open,
     with_options,
 )
 from service.cli.help_pages import GroupedCommands, command, plainer
+from service.cli.measure import measure
 from service.options import BulkOptions, LocalOptions, NearOptions, PrepareOptions
 from storage.options import ReadingOptions
 
@@ -37,17 +39,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
-
-def _must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
-    from storage.errors import NotFound
-
-    try:
-        if not graph.is_fifo():
-            graph.open("rb").close()
-    except OSError as error:
-        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
 def _tell_version(wanted: bool) -> None:
@@ -76,7 +67,7 @@ def solve(
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
@@ -113,10 +104,13 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Make tables that answer every distance without a matrix, for road networks and other graphs like them."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import preparing, solving
 
     preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+
+
+command(app)(measure)
 
 
 @command(app)
@@ -132,7 +126,7 @@ def near(
     as_json: Json = False,
 ) -> None:
     """Find the pairs up to a cutoff, or the nearest targets of each source, without a matrix."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import finding_near, solving
 
     finding_near.near(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
@@ -150,7 +144,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
@@ -164,7 +158,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.inspect(solving.GraphArgs(graph, reading), as_json=as_json)

@@ -44,7 +44,7 @@ def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrit
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
-    options = Options(dtype=given["dtype"], memory=memory, threads=given["threads"])
+    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     profile = GraphProfile(graph)
     selected = plan_prepared(profile, options, out=out)
     planning = time.perf_counter() - started - reading

@@ -118,8 +118,7 @@ def test_terminals_are_passed_through_by_no_path(tmp_path):
     ("options", "said"),
     [
         (Options(sources=(0,)), "--sources"),
-        (Options(cutoff=5.0), "--cutoff"),
-        (Options(max_hops=3), "--max-hops"),
+        (Options(max_hops=3), "--max-hops cannot be kept"),
         (Options(device="cuda"), "device cuda"),
         (Options(algorithm="dijkstra"), "algorithm dijkstra"),
         (Options(executor="dask"), "executor dask"),

@@ -37,6 +37,16 @@ def test_every_question_has_the_answer_of_a_solved_store(roads, tmp_path, capsys
     assert "6 of 6 rows agree with a new search" in said(capsys, "verify", prepared, "--sample", "all")
 
 
+def test_a_cutoff_is_kept_as_by_a_solve(roads, tmp_path, capsys):
+    prepared, solved = tmp_path / "p", tmp_path / "s.zarr"
+    said(capsys, "prepare", roads, "--out", prepared, "--cutoff", "7")
+    said(capsys, "solve", roads, "--out", solved, "--cutoff", "7")
+    for question in (["distance", "a", "c"], ["distance", "a", "d"], ["row", "b"]):
+        assert said(capsys, "query", prepared, *question) == said(capsys, "query", solved, *question)
+    assert said(capsys, "query", prepared, "distance", "a", "c") == "7\n"
+    assert "6 of 6 rows agree with a new search" in said(capsys, "verify", prepared, "--sample", "all")
+
+
 def test_json_has_plan_seconds_and_bytes(roads, tmp_path, capsys):
     told = json.loads(said(capsys, "prepare", roads, "--out", tmp_path / "p", "--json", "--threads", "1"))
     assert told["plan"]["algorithm"] == "prepared"

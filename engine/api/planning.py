@@ -11,7 +11,7 @@ from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing, used_by
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
-from engine.graph.analysis import describe, statistics
+from engine.graph.analysis import describe, statistics, with_shape
 from engine.graph.kernels import PLAIN, is_loaded
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
@@ -23,6 +23,7 @@ from engine.model.progress import COMPILING, Monitor, PhaseClock, told_of_compil
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
+from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest
@@ -136,7 +137,7 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
         problem, plan = draft.refine(problem, machine, plan)
     if plan.device != "cpu" or not ALGORITHMS[plan.algorithm].searches:
         profile.known = None  # free the rows that trials have found, as no search will use them
-    return replace(plan, statistics=statistics(profile, problem))
+    return replace(plan, statistics=statistics(profile, problem, plan.seconds))
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ class _Draft:
         bridged = with_bridges(profile, problem, plan, machine) if options.algorithm == "auto" else problem
         if bridged is not problem:
             problem, plan = bridged, self.choose(bridged, machine)
+        elif options.algorithm == "auto":
+            problem, plan = self._cut_before(problem, machine, plan)
         device, out = options.device, self.out
         measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
         if measured is not machine or trials is not None:
@@ -172,8 +175,27 @@ class _Draft:
         # if an algorithm was asked for, a partition changes nothing, and making one may take longer than the solve
         if options.algorithm != "auto":
             return replace(problem, no_parts=f"{options.algorithm} was asked for"), plan
+        if problem.parts is not None:
+            return problem, plan
         tried = with_trial(profile, problem, plan, machine)
-        return tried, plan if tried is problem else self.choose(tried, machine, trials)
+        return tried, _uncut(plan, tried) if tried.parts is None else self.choose(tried, machine, trials)
+
+    def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
+        """Return problem and plan with the parts of a lattice, which are found before searches where that pays."""
+        shaped = with_shape(self.profile, problem, plan, machine)
+        if shaped is problem:
+            return problem, plan
+        plan = self.choose(shaped, machine)
+        if plan.algorithm != "dijkstra" or not is_lattice(shaped):
+            return shaped, plan
+        cut = with_trial(self.profile, shaped, plan, machine)
+        return cut, _uncut(plan, cut) if cut.parts is None else self.choose(cut, machine)
+
+
+def _uncut(plan: Plan, problem: Problem) -> Plan:
+    """Return ``plan`` with the reason why there are no parts, which changes nothing else."""
+    why = {c: replace(c, rejected=problem.no_parts) for c in plan.candidates if c.algorithm == "partitioned"}
+    return replace(plan, candidates=tuple(why.get(c, c) for c in plan.candidates))
 
 
 def _check(graph: Graph, options: Options) -> None:

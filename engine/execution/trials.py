@@ -25,7 +25,7 @@ from engine.model.algorithms import ALGORITHMS
 from engine.model.backend import Arcs, Backend
 from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES, WorkType
-from engine.model.plan import Plan
+from engine.model.plan import Candidate, Plan
 from engine.model.problem import Machine, Problem, Trials
 from engine.model.progress import NotCompiledError, only_ready
 from engine.model.rows import KnownRows
@@ -47,16 +47,21 @@ CONTENDER: Final = 10
 #: Products are timed only if the table, which is up to 5 times too slow, predicts less than this many times the seconds
 #: of the searches that are left.
 RIVAL: Final = 6
-#: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
-UNLIKELY: Final = 8
+#: Searches are tried only if the table predicts less than this many times the plan's seconds.  Where products win, it
+#: is right within a tenth for weights drawn evenly, and five times too high for arcs that all weigh 1, of which
+#: breadth-first searches take least (decision 127).
+UNLIKELY: Final = 2
 #: Products that are timed, fewer where they are only compared with searches, and the least number of times as long that
 #: a plan takes which no other one rivals.
 PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
-#: Searches by weights are not tried on arcs that all weigh 1 where the table, which is right within 3, predicts more
-#: than this many times what breadth-first searches took.
-UNLIKELY_SEARCH: Final = 3
+#: Share of the predicted work that trials may waste, and processor seconds that an entry of their rows wastes although
+#: it is kept: it is searched into memory that is new to the process, copied, and read again for its facts.
+WASTE: Final = 0.05
+KEPT_ENTRY: Final = 3e-9
+#: Partitions are taken without a trial of searches where searches are predicted to take this many times as long.
+PARTS_CLEAR: Final = 1.3
 #: Seconds that trial searches may take, approximately, and the share of the seconds predicted for the plan.
 TRIAL: Final = 0.1
 TRIAL_SHARE: Final = 0.05
@@ -118,35 +123,80 @@ def calibrate(
     on_device = _tried_on_device(graph, problem, machine, plan)
     if device == "cuda":
         return machine, None if on_device is None else Trials(device_search=on_device)
-    search = hops = tried_rows = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
         searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
+    trials = _tried_searches(profile, problem, machine, plan, searched)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
-    contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
-    if problem.max_hops is None and contest:
-        budget = min(TRIAL, TRIAL_SHARE * plan.seconds)
-        trial, singly = SearchTrial(profile, kind, machine.threads, searched, budget), math.inf
-        if any(c.algorithm == "bfs" for c in own):
-            hops = _if_compiled(trial.seconds, unit=True, bits=True)
-            singles = (c.seconds for c in own if c.algorithm == "dijkstra")
-            singly = min(singles, default=math.inf) / max(1, len(searched.rows))
-        if hops is None or singly < UNLIKELY_SEARCH * hops:
-            search = _if_compiled(trial.seconds, unit=problem.unit)
-        tried_rows = profile.known
-    found = 0 if tried_rows is None else tried_rows.count
-    tried = min((each for each in (search, hops) if each is not None), default=None)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
-    long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
-    asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
-    rival = tried is not None and min(products, default=np.inf) < RIVAL * tried * (len(searched.rows) - found)
-    if products and (asked or rival):
-        rate = _if_compiled(relax_rate, kind, machine.threads, PRODUCTS if asked else FEW_PRODUCTS)
+    once = EDGE**3 / machine.relax_rate[kind.name]
+    asked = any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
+    tried = min((each for each in (trials.search, trials.hop_search) if each is not None), default=None)
+    left = len(searched.rows) - trials.found
+    rival = not asked and tried is not None and min(products, default=np.inf) < RIVAL * tried * left
+    count = PRODUCTS if asked else FEW_PRODUCTS
+    if products and (asked or rival) and plan.seconds > TIMED_SHARE * count * once:
+        rate = _if_compiled(relax_rate, kind, machine.threads, count)
         machine = machine if rate is None else replace(machine, relax_rate={kind.name: rate})
-    return machine, Trials(search, hops, on_device, found)
+    trials = replace(trials, device_search=on_device)
+    return machine, None if trials == Trials() else trials
 
 
-def _if_compiled(trial: Callable[..., float], *inputs: object, **options: object) -> float | None:
+def _tried_searches(
+    profile: GraphProfile, problem: Problem, machine: Machine, plan: Plan, searched: Rectangle
+) -> Trials:
+    """Return what searches on the processors took, where a trial wastes little and may change the plan.
+
+    Args:
+        profile: the graph; it keeps the rows.
+        problem: its description.
+        machine: the machine.
+        plan: the plan that the table predicts.
+        searched: sources, targets and cutoff, turned where searches begin at the targets.
+    """
+    own = {c.algorithm: c for c in plan.candidates if c.feasible and c.device == "cpu"}
+    mine = {name: c for name, c in own.items() if ALGORITHMS[name].searches}
+    least = min((c.seconds for c in mine.values()), default=math.inf)
+    writing = sum(phase.seconds for phase in plan.phases if phase.name == "write")  # the same for all
+    clear = plan.algorithm == "partitioned" and PARTS_CLEAR * (plan.seconds - writing) < least - writing
+    if problem.max_hops is not None or clear or least >= UNLIKELY * plan.seconds:
+        return Trials()
+    trial = SearchTrial(
+        profile, WORK_TYPES[plan.dtype], machine.threads, searched, min(TRIAL, TRIAL_SHARE * plan.seconds)
+    )
+    search = hops = None
+    singly = min((c.seconds for name, c in mine.items() if name != "bfs"), default=math.inf)
+    if "bfs" in mine:
+        trial.limit(_most_rows(mine["bfs"], plan, trial, machine, kept=False))
+        hops = _if_compiled(trial.seconds, unit=True, bits=True)
+        # the table errs alike for both kinds of searches
+        if singly >= (mine["bfs"].seconds if hops is None else hops * len(searched.rows)):
+            return Trials(None, hops, None, trial.found)
+    by_weights = min((c for name, c in mine.items() if name != "bfs"), key=lambda c: c.seconds)
+    trial.limit(_most_rows(by_weights, plan, trial, machine, kept=trial.keeps))
+    search = _if_compiled(trial.seconds, unit=problem.unit)
+    return Trials(search, hops, None, trial.found)
+
+
+def _most_rows(candidate: Candidate, plan: Plan, trial: SearchTrial, machine: Machine, *, kept: bool) -> int:
+    """Return the rows that a trial of ``candidate`` may search, so that it wastes no more than ``WASTE`` of the plan.
+
+    Args:
+        candidate: searches.
+        plan: the plan that the table predicts.
+        trial: has rows and columns to search.
+        machine: the machine.
+        kept: the solve will hardly search these rows again.
+    """
+    rows, columns = trial.shape
+    most = int(WASTE * rows * min(1.0, plan.seconds / candidate.seconds))  # all are thrown away
+    if kept and ALGORITHMS[plan.algorithm].searches:
+        work = machine.threads * sum(phase.seconds for phase in plan.phases if phase.name == "search")
+        most = max(most, min(int(WASTE * work / KEPT_ENTRY), MOST_KEPT // WORK_TYPES[plan.dtype].itemsize) // columns)
+    return most
+
+
+def _if_compiled(trial: Callable[..., float | None], *inputs: object, **options: object) -> float | None:
     """Return what ``trial`` measures; None where it needs kernels that were never compiled, and the table has to do."""
     try:
         return trial(*inputs, **options)
@@ -233,10 +283,30 @@ class SearchTrial:
         self._order = np.roll(self._wanted.rows, len(self._wanted.rows) // 3)  # in the order of the rows, as in a solve
         self._known = KnownRows(graph.n, kind.dtype) if keeps else None
         self._left = MOST_KEPT
+        self._most = len(self._order)
         profile.known = self._known
 
-    def seconds(self, *, unit: bool, bits: bool = False) -> float:
-        """Measure the seconds a source, all threads together.
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of all that a solve searches."""
+        return len(self._order), len(self._wanted.columns)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether rows are kept for the solve."""
+        return self._known is not None
+
+    @property
+    def found(self) -> int:
+        """The number of rows that are kept."""
+        return 0 if self._known is None else self._known.count
+
+    def limit(self, rows: int) -> None:
+        """Let the next trial search ``rows`` rows at most, besides those that load kernels."""
+        self._most = min(rows, len(self._order))
+
+    def seconds(self, *, unit: bool, bits: bool = False) -> float | None:
+        """Measure the seconds a source, all threads together; None where the limit allows too few sources.
 
         Args:
             unit: whether all arcs count as 1.
@@ -248,8 +318,10 @@ class SearchTrial:
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.bfs_bits import BreadthFirst
 
-        most, columns = len(self._order), len(self._wanted.columns)
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
+        full = min(len(self._order), self._threads * abreast)
+        if full + self._threads > self._most < len(self._order) or not len(self._order):
+            return None  # fewer would say nothing of many
         make = BreadthFirst if bits else CpuBackend
         if (loads := self._kernels(unit=unit, bits=bits)) not in _LOADED:
             backend = make(1)
@@ -262,22 +334,35 @@ class SearchTrial:
             _LOADED.add(loads)
         backend = make(self._threads)
         try:
-            count, full = self._threads, min(most, self._threads * abreast)
-            while True:
-                last = count >= min(most, self._fresh)  # no further source would be a new one
-                count = min(count, most, self._fresh or count)
-                took = self._search(backend, count, unit=unit) / self._threads
-                if count < full and not last and (full < SHARE * most or took / count * full < LONG_TRIAL):
-                    count = full
-                    continue
-                long = took > self._budget / 4 and count > TOLD * most
-                if last or long or count * columns * self._kind.itemsize > 2**26:
-                    far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
-                    other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
-                    return (took + other) / (2 * count)
-                count *= max(2, min(STEP, int(self._budget / 2 / max(took, 1e-6))))
+            return self._timed(backend, full, unit=unit)
         finally:
             backend.shutdown()
+
+    def _timed(self, backend: CpuBackend, full: int, *, unit: bool) -> float:
+        """Return the seconds a source of searches on all threads.
+
+        Args:
+            backend: makes the searches.
+            full: sources that fill the vectors of all threads.
+            unit: whether all arcs count as 1.
+        """
+        most, columns, count = len(self._order), len(self._wanted.columns), self._threads
+        left: float = self._most if self._most < most else math.inf
+        while True:
+            last = count >= min(most, self._fresh)  # no further source would be a new one
+            count = min(count, most, self._fresh or count)
+            took = self._search(backend, count, unit=unit) / self._threads
+            left -= count
+            if count < full and not last and full <= left and (full < SHARE * most or took / count * full < LONG_TRIAL):
+                count = full
+                continue
+            long = took > self._budget / 4 and count > TOLD * most
+            more = count * max(2, min(STEP, int(self._budget / 2 / max(took, 1e-6))))
+            if last or long or left < 2 * count or count * columns * self._kind.itemsize > 2**26:
+                far = AGAIN * count <= most and count <= left  # there, sources may lie closer together or farther apart
+                other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
+                return (took + other) / (2 * count)
+            count = int(min(more, left))
 
     def _kernels(self, *, unit: bool, bits: bool) -> tuple[object, ...]:
         """Return what decides which kernels search: types, and how many bits vertices and distances take."""

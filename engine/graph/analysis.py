@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from engine.graph.bound import distance_bound
+from engine.graph.partition import LONG_WORTHWHILE, TRIAL_SECONDS, saved_by_parts
 from engine.graph.profile import GraphProfile
 from engine.model.decimals import in_units
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Problem, Statistics
+from engine.model.plan import Plan
+from engine.model.problem import Machine, Problem, Statistics
+from engine.planning.constants import LATTICE
+from engine.planning.cost_dijkstra import lattice_passes
 from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
+#: Seconds that the three searches for the arcs across take for each vertex and arc: 1e-9 to 2e-8 measured; and the
+#: share of a solve that they may take where nothing but a description hangs on them.
+ACROSS_SECONDS: Final = 2e-8
+ACROSS_SHARE: Final = 0.002
 
 
 def describe(
@@ -59,10 +68,18 @@ def describe(
     )
 
 
-def statistics(profile: GraphProfile, problem: Problem) -> Statistics:
-    """Return the shape of a graph in numbers, with the parts from ``problem``, in O(m)."""
+def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.inf) -> Statistics:
+    """Return the shape of a graph in numbers, with the parts from ``problem``, in O(m).
+
+    Args:
+        profile: the graph.
+        problem: its facts.
+        seconds: what the solve takes: the arcs across are not searched for where that takes more than ``ACROSS_SHARE``
+            of it, and nothing needed them before.
+    """
     graph = profile.graph
     degrees = np.diff(graph.indptr)
+    searched = "hops_across" in profile.__dict__ or ACROSS_SECONDS * (graph.n + graph.arcs) <= ACROSS_SHARE * seconds
     return Statistics(
         vertices=graph.n,
         arcs=graph.arcs,
@@ -70,10 +87,36 @@ def statistics(profile: GraphProfile, problem: Problem) -> Statistics:
         mean_degree=graph.arcs / max(1, graph.n),
         largest_degree=int(degrees.max(initial=0)),
         degree_deviation=float(degrees.std()) if graph.n else 0.0,
-        hops_across=profile.hops_across,
+        hops_across=profile.hops_across if searched else None,
         parts=problem.parts,
         no_parts="" if problem.parts else problem.no_parts,
     )
+
+
+def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+    """Find how many arcs a sparse graph is across, where that may decide whether it is partitioned.
+
+    Searches by weights take longer on lattices, which have small separators besides.  So such a graph is partitioned
+    before searches are tried, whose rows would be lost.
+
+    Args:
+        profile: the graph.
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: rates and memory.
+
+    Returns:
+        ``problem`` with the arcs across; ``problem`` itself where they were not looked for.
+    """
+    if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
+        return problem
+    took = TRIAL_SECONDS * (problem.n + problem.arcs)
+    longest = replace(
+        problem, across=math.ceil(LATTICE * problem.n**0.5)
+    )  # of all lattices, searches take longest there
+    if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
+        return problem
+    return replace(problem, across=profile.hops_across)
 
 
 def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:

@@ -25,6 +25,8 @@ from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 from engine.model.progress import NotCompiledError, only_ready
+from engine.planning import cost_dijkstra
+from engine.planning.constants import ENTRY_SECONDS
 from storage.graph.cleaning import FEW_ARCS
 
 if TYPE_CHECKING:
@@ -34,15 +36,13 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made if the rest of the solve is predicted to take at least this many times as long as the
-#: trial.
-WORTHWHILE: Final = 10.0
-#: The same factor for graphs that span as many hops as lattices, at least LATTICE times the square root of n: their
+#: A trial partition is made where it may save at least this many times its own seconds: the rest of the solve is
+#: predicted to take so much longer than a sweep takes at least.
+WORTHWHILE: Final = 20.0
+#: The same for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
 #: separators are likely small.
 LONG_WORTHWHILE: Final = 2.5
-LATTICE: Final = 0.5
-#: The same factor if a GPU would search a graph of many hops: such graphs mostly have small separators, and sweeping
-#: over parts is much faster than searching.
+#: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
 DEVICE_WORTHWHILE: Final = 1.0
 #: Seconds that looking for articulation vertices takes for each vertex and arc; and the most that looking may take, as
 #: a share of the rest of the solve.
@@ -188,7 +188,7 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     This takes about 5 microseconds per vertex and arc, and 20 bytes for each entry of the borders of single vertices.
 
     Args:
-        profile: the profile of the graph, which keeps its dissection.
+        profile: the graph, which keeps its dissection and its parts.
         grain: costs that decide how large parts become.
         most: most entries of the borders of all single vertices.
 
@@ -200,13 +200,16 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     found = profile.dissection(most)
     if found is None:
         return None
+    if grain in profile.found_parts:
+        return profile.found_parts[grain]
     from engine.graph._elimination import arrange, merge
 
     rank, begin, border, parent = found
     inside = grain.inside / max(1, profile.graph.n)
     last = merge(parent, np.diff(begin), grain.width, grain.entry, grain.part, inside)
     position, *parts = arrange(parent, last, begin, border)
-    return Parts(position[rank], *parts)
+    profile.found_parts[grain] = Parts(position[rank], *parts)
+    return profile.found_parts[grain]
 
 
 def dissect(graph: Graph, most: int) -> Dissection | None:
@@ -268,14 +271,14 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     """
     if problem.max_hops is not None or problem.parts is not None:
         return problem
-    work = _work(plan)
+    work, saved = _work(plan), saved_by_parts(problem, plan, machine)
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    if work < _worthwhile(profile, problem, plan, work / max(took, 1e-9)) * took:
+    if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
     try:
         with _patience(work):
-            return with_parts(profile, problem, _most_entries(problem, plan, machine))
+            return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
         why = f"what finds parts was never compiled here, and all of {plan.algorithm} takes {work:.2g} s"
         return replace(problem, no_parts=why)
@@ -310,7 +313,7 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
             left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
             if work * (1 - left) < BRIDGED_SECONDS * size:
                 return problem
-            return with_parts(profile, problem, _most_entries(problem, plan, machine))
+            return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
         return problem
 
@@ -339,6 +342,19 @@ def _work(plan: Plan) -> float:
     return sum(phase.seconds for phase in plan.phases if phase.name != "write")
 
 
+def saved_by_parts(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) -> float:
+    """Return the most seconds that parts can save: no sweep takes less than what each entry of the matrix takes.
+
+    Args:
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: the machine.
+        passes: times as long as predicted that searches may take.
+    """
+    least = problem.rows * problem.n * ENTRY_SECONDS / machine.threads if plan.device == "cpu" else 0.0
+    return passes * _work(plan) - least
+
+
 def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
     """Return the number of border entries above which sweeping is slower than ``plan``, or the borders exceed the
     memory.
@@ -352,18 +368,19 @@ def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: floa
     """Return the least ratio (rest of the solve) / (trial) at which a trial is worthwhile; ``found`` is the ratio."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
-    if LONG_WORTHWHILE <= found < WORTHWHILE and profile.hops_across >= LATTICE * problem.n**0.5:
+    if LONG_WORTHWHILE <= found < WORTHWHILE and cost_dijkstra.is_lattice(replace(problem, across=profile.hops_across)):
         return LONG_WORTHWHILE
     return WORTHWHILE
 
 
-def with_parts(profile: GraphProfile, problem: Problem, most: int) -> Problem:
+def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bool = True) -> Problem:
     """Partition a graph.
 
     Args:
         profile: the graph.
         problem: the problem that it poses.
         most: most entries of the borders of all single vertices.
+        device: whether parts that suit a GPU are wanted, too.
 
     Returns:
         ``problem`` with the sizes of its parts, or with the reason why there are none.
@@ -372,7 +389,7 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int) -> Problem:
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
         return replace(problem, no_parts=f"the separators are large: the borders of all vertices pass {most} entries")
-    coarse = find_parts(profile, DEVICE_GRAIN, most)
-    assert coarse is not None  # the order is the same, so the borders of single vertices are, too
+    coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the same order, so the same borders
     took = time.perf_counter() - began
-    return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse.facts(DEVICE_GRAIN, took))
+    coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)
+    return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse_facts)

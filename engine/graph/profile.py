@@ -33,12 +33,14 @@ class GraphProfile:
             are the graph's own.
         known: rows that trials computed during planning; None if there are none.
         given_parts: the parts of a prepared graph that has these arcs; None where they are to be found.
+        found_parts: the parts that were found, by their grain.
     """
 
     def __init__(self, graph: Graph, reduced_by: Potentials | None = None) -> None:
         self.graph, self.reduced_by = graph, reduced_by
         self.known: KnownRows | None = None
         self.given_parts: Parts | None = None
+        self.found_parts: dict[Grain, Parts] = {}
         self._dissected: tuple[int, Dissection | None] = (-1, None)
 
     @classmethod

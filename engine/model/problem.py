@@ -44,7 +44,7 @@ class Statistics:
         largest_degree: largest number of arcs out of a vertex.
         degree_deviation: standard deviation of the number of arcs out of a vertex.
         hops_across: number of arcs of a certain shortest path; the diameter in arcs is at least this, and seldom much
-            more.
+            more.  None for short solves of which no decision needed it.
         parts: sizes and costs from a trial partition; None if none was made.
         no_parts: why no trial partition was made.
     """
@@ -55,7 +55,7 @@ class Statistics:
     mean_degree: float
     largest_degree: int
     degree_deviation: float
-    hops_across: int
+    hops_across: int | None
     parts: PartsFacts | None = None
     no_parts: str = ""
 
@@ -80,6 +80,7 @@ class Problem:
         targets: number of targets; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
         hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 if this was not computed.
+        across: ``Statistics.hops_across``; 0 if this was not computed.
         decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.model.decimals``).
         parts: sizes and costs from a trial partition; None without one.
         device_parts: the same for parts of the sizes that suit a GPU; None without a trial partition.
@@ -103,6 +104,7 @@ class Problem:
     targets: int | None = None
     cutoff: float | None = None
     hops: int = 0
+    across: int = 0
     decimal: bool = False
     parts: PartsFacts | None = None
     device_parts: PartsFacts | None = None

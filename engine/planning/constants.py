@@ -164,11 +164,22 @@ LABEL_BYTES: Final = _counted("LABEL_BYTES", 288, "bytes per thread and vertex",
 HEAP_BELOW: Final = _measured("HEAP_BELOW", 12, "searches", "30a7ab0")
 #: Size of the labels that are relaxed side by side.
 LANE_BYTES: Final = _counted("LANE_BYTES", 256, "bytes", "30a7ab0")
-#: Number of blocks of sources that vectors search in the time in which a heap scans the arcs for one source: vectors
-#: are faster, but relax arcs again and again.  Measured: 0.2 to 1 on graphs of 500 to 5,000 vertices.
-LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks of sources per source searched with a heap", "30a7ab0")
-#: Copying the graph into the arrays of the searches takes as long as this number of arc scans for each arc and vertex.
-PREPARING_SCANS: Final = _measured("PREPARING_SCANS", 6, "arc scans", "30a7ab0")
+#: Number of blocks of sources that are searched side by side in the time in which a heap scans the arcs for one source:
+#: vectors are faster, but relax arcs again and again.  0.2 to 1 on graphs of 500 to 5,000 vertices.
+LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks for a heap's source", "30a7ab0")
+#: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex:
+#: 0.4 to 3.5 where vertices are put in order, 0.01 to 0.03 for undirected graphs of more than ORDERED_ARCS arcs a
+#: vertex, which keep theirs.
+PREPARING_SCANS: Final = _measured("PREPARING_SCANS", 3, "arc scans", "9c79369", EPYC)
+PREPARING_UNORDERED: Final = _measured("PREPARING_UNORDERED", 0.5, "arc scans", "9c79369", EPYC)
+ORDERED_ARCS: Final = _decided("ORDERED_ARCS", 32, "arcs of a vertex", "9c79369")
+#: A graph is a lattice where it is at least this many times the root of n arcs across: its separators are likely small.
+LATTICE: Final = _decided("LATTICE", 0.5, "arcs by the root of vertices", "9c79369")
+#: Searches side by side relax arcs with weights of lattices more often, by the lattice's width over the first number
+#: and at most the root of n over the second one: 1.1 to 1.5 times on roads of 1,000 vertices, 2.3 at 2,600, 2.9 to 3.3
+#: at 4,096, 2.8 to 4.6 from 10,000 to 14,400.
+LATTICE_WIDTH: Final = _measured("LATTICE_WIDTH", 12, "vertices", "9c79369", EPYC)
+LATTICE_SIDE: Final = _measured("LATTICE_SIDE", 25, "root of vertices", "9c79369", EPYC)
 #: Finding potentials takes about this number of passes over the arcs.
 POTENTIAL_PASSES: Final = _measured("POTENTIAL_PASSES", 30, "passes", "19050b3")
 #: Breadth-first searches: sources that are searched together as a block, and the least size of a block if smaller

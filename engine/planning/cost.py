@@ -25,6 +25,9 @@ from engine.planning.constants import (
     DEVICE_WRITE_GAIN,
     FILL_RATE,
     LABEL_BYTES,
+    ORDERED_ARCS,
+    PREPARING_SCANS,
+    PREPARING_UNORDERED,
     PROCESS_BYTES,
 )
 
@@ -188,6 +191,13 @@ def device_candidate(
         tier="device",
         device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
     )
+
+
+def preparing_seconds(setting: Setting) -> float:
+    """Return the seconds in which one thread copies the graph into the form of searches."""
+    problem, rate = setting.problem, setting.machine.search_rate / setting.machine.threads
+    scans = PREPARING_SCANS if problem.arcs <= ORDERED_ARCS * problem.n else PREPARING_UNORDERED
+    return scans * (problem.arcs + problem.n) / rate
 
 
 def search_workspace(n: int, arcs: int, threads: int, each: int = LABEL_BYTES) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.model.plan import Candidate
-from engine.planning.constants import HOP_BYTES, HOP_ENTRY, HOP_SOURCES, HOP_SOURCES_LEAST, HOP_STEP, PREPARING_SCANS
-from engine.planning.cost import Setting, search_candidate
+from engine.planning.constants import HOP_BYTES, HOP_ENTRY, HOP_SOURCES, HOP_SOURCES_LEAST, HOP_STEP
+from engine.planning.cost import Setting, preparing_seconds, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -22,5 +22,5 @@ def search_seconds(setting: Setting) -> float:
     searches = max(1, min(problem.rows, problem.columns))
     blocks = max(-(-searches // HOP_SOURCES), min(machine.threads, searches // HOP_SOURCES_LEAST))
     steps = (problem.hops + 2) * (problem.arcs + 2 * problem.n) * HOP_STEP * blocks / searches
-    preparing = PREPARING_SCANS * (problem.arcs + problem.n) * machine.threads / searches
-    return (steps + preparing + max(problem.rows, problem.columns) * HOP_ENTRY) / machine.search_rate
+    each = (steps + max(problem.rows, problem.columns) * HOP_ENTRY) / machine.search_rate
+    return each + preparing_seconds(setting) / searches

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 
 from engine.model.plan import Candidate, Phase
-from engine.planning.constants import HEAP_BELOW, LANE_BLOCKS, LANE_BYTES, POTENTIAL_PASSES, PREPARING_SCANS
-from engine.planning.cost import Setting, search_candidate
+from engine.model.problem import Problem
+from engine.planning.constants import (
+    HEAP_BELOW,
+    LANE_BLOCKS,
+    LANE_BYTES,
+    LATTICE,
+    LATTICE_SIDE,
+    LATTICE_WIDTH,
+    POTENTIAL_PASSES,
+)
+from engine.planning.cost import Setting, preparing_seconds, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -37,6 +46,22 @@ def abreast_seconds(setting: Setting) -> float:
     exact = problem.decimal and setting.kind.name == "float32" and problem.cutoff is None
     lanes = LANE_BYTES // (setting.kind.itemsize if setting.kind.integer or exact else 8)
     blocks = -(-searches // lanes) / searches
-    preparing = PREPARING_SCANS * (problem.arcs + problem.n) * machine.threads / searches
-    together = ((problem.arcs + 4 * problem.n) * blocks / LANE_BLOCKS + preparing) / machine.search_rate
-    return min(singly, together)
+    scans = (problem.arcs + 4 * problem.n) * blocks / LANE_BLOCKS * lattice_passes(problem)
+    return min(singly, scans / machine.search_rate + preparing_seconds(setting) / searches)
+
+
+def lattice_passes(problem: Problem) -> float:
+    """Return how many times as often as usual searches side by side relax the arcs of a lattice with weights.
+
+    Paths of few arcs are not the shortest ones there, so labels are corrected again and again; the wider the lattice,
+    the more often.
+    """
+    if problem.unit or not is_lattice(problem):
+        return 1.0
+    width = problem.n / problem.across
+    return max(1.0, min(width / LATTICE_WIDTH, math.sqrt(problem.n) / LATTICE_SIDE))
+
+
+def is_lattice(problem: Problem) -> bool:
+    """Whether a graph is known to be as long as a lattice."""
+    return bool(problem.across >= max(1, LATTICE * math.sqrt(problem.n)))

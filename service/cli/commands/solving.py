@@ -203,7 +203,8 @@ def _statistics_text(graph: Statistics) -> str:
     """Return the graph as planning saw it, in a line."""
     degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
     spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
-    shape = f"{graph.vertices:,} vertices, {degrees} ({spread}), {graph.hops_across:,} arcs across or more"
+    across = "" if graph.hops_across is None else f", {graph.hops_across:,} arcs across or more"
+    shape = f"{graph.vertices:,} vertices, {degrees} ({spread}){across}"
     if graph.parts is None:
         return f"{shape}; not cut: {graph.no_parts}" if graph.no_parts else shape
     parts = graph.parts

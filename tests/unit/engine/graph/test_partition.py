@@ -11,7 +11,7 @@ import pytest
 from benchmarks import graphs
 from engine.api.solve import make_plan
 from engine.graph._elimination import block_cubes
-from engine.graph.analysis import describe
+from engine.graph.analysis import describe, with_shape
 from engine.graph.partition import (
     COMPILING_SECONDS,
     CPU_GRAIN,
@@ -28,6 +28,8 @@ from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options, Trials
 from engine.model.progress import WAITING, NotCompiledError, only_ready
+from engine.planning.constants import ENTRY_SECONDS
+from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
 
@@ -185,7 +187,7 @@ def test_blocks_are_those_of_networkx(seed: int) -> None:
     "graph",
     [
         joined([300] * 12), joined([100] * 20), joined([400, 400], 2000), joined([500], 1500), joined([200] * 10),
-        joined([150] * 12, directed=True),
+        replace(joined([200] * 10), directed=True),
     ],
 )  # fmt: skip
 def test_dense_blocks_that_hang_together_by_bridges_are_solved_in_parts(graph: Graph) -> None:
@@ -260,3 +262,33 @@ def test_a_graph_of_small_pieces_is_planned_without_a_compiler(monkeypatch: pyte
     monkeypatch.setattr("engine.graph.partition.only_ready", only_ready)
     monkeypatch.setattr("engine.graph.partition.find_parts", never_compiled)
     assert with_bridges(GraphProfile(graph), problem, plan, slow) is problem
+
+
+def test_a_lattice_is_partitioned_before_searches_are_tried_and_a_random_graph_is_not_looked_at() -> None:
+    for graph, long in ((graphs.road(6400), True), (graphs.random(1600), False)):
+        profile, problem = GraphProfile(graph), describe(graph)
+        found = with_shape(profile, problem, choose(problem, BOX, Options(algorithm="dijkstra")), BOX)
+        assert is_lattice(found) == long
+        hops = graphs.hops(graph)
+        unit = describe(hops)
+        assert with_shape(GraphProfile(hops), unit, choose(unit, BOX, Options(algorithm="dijkstra")), BOX) is unit
+        assert not is_lattice(problem)
+
+
+def test_a_sweep_takes_what_each_entry_takes() -> None:
+    """Parts can save no more than what is beyond that, so that searches that are faster than it are not compared."""
+    graph = graphs.road(6400)
+    problem = describe(graph)
+    entry = graph.n * ENTRY_SECONDS / BOX.threads
+    plan = choose(problem, BOX, Options(algorithm="dijkstra"), trials=Trials(search=entry))
+    found = with_trial(GraphProfile(graph), problem, plan, BOX)
+    assert found.parts is None
+    assert "a trial partition takes" in found.no_parts
+
+
+def test_parts_are_found_once_for_each_grain(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = GraphProfile(graphs.grid(400))
+    first = find_parts(profile, CPU_GRAIN, 400**2)
+    monkeypatch.setattr("engine.graph._elimination.merge", None)  # a second time would fail
+    assert find_parts(profile, CPU_GRAIN, 400**2) is first
+    assert profile.parts(CPU_GRAIN) is first

@@ -10,10 +10,11 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to a
-cutoff, ``solve_many`` does many graphs at once.  ``warm`` compiles ahead what the first solve on a machine would wait
-for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
-``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
+the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to
+a cutoff, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to closeness, eccentricity, sums of opportunities and others, without the matrix.
+``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
+``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
+is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from apsp import errors as errors
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
+    from engine.api.measuring import MeasureTable as MeasureTable
+    from engine.api.measuring import measure as measure
     from engine.api.near import near_pairs as near_pairs
     from engine.api.prepared import prepare as prepare
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
@@ -57,6 +60,7 @@ __all__ = [
     "Client",
     "Graph",
     "Matrix",
+    "MeasureTable",
     "Monitor",
     "NearPairs",
     "Options",
@@ -69,6 +73,7 @@ __all__ = [
     "build_graph",
     "csgraph",
     "errors",
+    "measure",
     "near_pairs",
     "open",
     "plan",
@@ -89,6 +94,7 @@ _HOMES = {
     "Client": "service.client",
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
+    "MeasureTable": "engine.api.measuring",
     "Monitor": "engine.model.progress",
     "NearPairs": "storage.pairs.near_pairs",
     "Options": "engine.model.problem",
@@ -98,6 +104,7 @@ _HOMES = {
     "Router": "engine.api.routes",
     "build_graph": "storage.graph.graph",
     "PreparedMatrix": "engine.api.prepared_matrix",
+    "measure": "engine.api.measuring",
     "near_pairs": "engine.api.near",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",

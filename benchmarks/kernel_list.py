@@ -117,6 +117,17 @@ def _counted(dtype: str) -> None:
     solve(make_graph("whole" if dtype in ("uint16", "int32") else "fractions"), dtype=dtype, max_hops=3)
 
 
+def _measures(dtype: str) -> None:
+    from engine.api.measuring import measure
+    from engine.model.problem import Options
+
+    graph = make_graph("whole" if dtype in ("uint16", "int32") else "fractions")
+    few, every = np.arange(VERTICES) == 1, np.ones(VERTICES)
+    options = Options(dtype=dtype, algorithm="dijkstra")
+    measure(graph, options, within=[9], quantiles=[0.5], nearest=2, opportunities={"few": few})
+    measure(graph, options, within=[9], opportunities={"every": every}, decay="exponential")
+
+
 def _packed(dtype: str) -> None:
     from engine.devices.cpu.backend import CpuBackend
 
@@ -169,6 +180,7 @@ def uses() -> dict[str, Callable[[], None]]:
     for dtype in TYPES:
         found[f"streamed {dtype}"] = partial(_packed, dtype)
         found[f"counted {dtype}"] = partial(_counted, dtype)
+        found[f"measures {dtype}"] = partial(_measures, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
     return {**found, "doors": _doors, "near": _near}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 from storage.errors import InvalidRequest
@@ -133,6 +134,38 @@ class ReweightOptions(PrepareOptions, total=False):
     """The options of ``apsp reweight``."""
 
     changed: Annotated[bool, Option("FILE lists only arcs with new weights; the others keep theirs.", default=False)]
+
+
+class MeasureOptions(TypedDict, total=False):
+    """The options of ``apsp measure`` that say what is measured."""
+
+    measures: Annotated[
+        str | None,
+        Option("Which, with commas: reached, sum, mean, closeness, closeness_plain, harmonic, eccentricity, farthest; "
+               "else all.", metavar="LIST"),
+    ]  # fmt: skip
+    direction: Annotated[
+        Literal["out", "in"],
+        Option("A row for each source, or for each target; in is NetworkX's for closeness.", default="out"),
+    ]
+    within: Annotated[
+        str | None, Option("Count vertices within these distances, such as 15,30,45.", metavar="DISTANCES")
+    ]
+    quantiles: Annotated[str | None, Option("Quantiles of the distances, such as 0.5,0.9.", metavar="SHARES")]
+    nearest: Annotated[int, Option("Name the K nearest vertices.", default=0, metavar="K", least=0)]
+    opportunities: Annotated[
+        Path | None,
+        Option("CSV or Parquet: vertex, then numbers that are summed within the distances.", metavar="FILE"),
+    ]
+    columns: Annotated[str | None, Option("Columns of --opportunities to sum; else all but the first.", metavar="LIST")]
+    decay: Annotated[
+        Literal["step", "exponential", "linear", "logistic"],
+        Option("How an opportunity fades with distance; a distance of --within is then half-life or middle.",
+               default="step"),
+    ]  # fmt: skip
+    decay_value: Annotated[
+        float | None, Option("Width of a linear decay, standard deviation of a logistic one.", metavar="DISTANCE")
+    ]
 
 
 class NearOptions(TypedDict, total=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.api.measures_planning import with_measures
 from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing, used_by
@@ -77,7 +78,9 @@ def make_plan(
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
     """Return the refusal with what answers the same question without a matrix, if anything does."""
     if options.cutoff is None:
-        return offered(refusal, profile, options, out)
+        rows = profile.graph.n if options.sources is None else len(options.sources)
+        told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
+        return offered(told, profile, options, out)
     from engine.api.near import near_offered  # its kernels are not needed to plan
 
     return near_offered(refusal, profile, options)

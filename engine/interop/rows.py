@@ -15,10 +15,13 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.api.solve import make_plan, solve
 from engine.graph.profile import GraphProfile
-from engine.model.dtypes import WORK_TYPES
+from engine.graph.selection import Rectangle
+from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.problem import Options
 from engine.model.rows import Sink
+from engine.rows.asked_measures import AskedMeasures
 from engine.rows.floats import FloatSink
+from engine.rows.measures import MeasureSink
 from storage.graph.graph import Graph, build_graph
 
 Floats = npt.NDArray[np.float64]
@@ -57,7 +60,7 @@ def distance_rows(
             profile = GraphProfile(profile.reduced(potentials).graph)  # lengths found in it are reduced, too
     distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
-        _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind))
+        _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind.unreachable))
     before = _trees(profile.graph, distances, rows) if trees else None
     if potentials is not None:
         distances += potentials - potentials[rows, None]
@@ -121,52 +124,39 @@ def _origins(before: Indices, root: int) -> Indices:
     return np.where(before[at] == root, at, np.int32(NONE))
 
 
-@dataclass
+@dataclass(frozen=True)
 class RowStatistics:
-    """Statistics of each row, the source itself left out; also the sink that gathers them from whole rows.
+    """Facts of each row without the source itself.
 
     Attributes:
         reached: vertices with a finite distance, shape (n,).
         sums: sums of finite distances, shape (n,).
         largest: largest finite distances, shape (n,); 0 where no vertex is reached.
-        inverse: sums of 1 / distance over distances that are not zero, shape (n,); empty unless they were asked for.
-        tile: rows and columns of the blocks that suit the sink best.
+        inverse: sums of 1 / distance over distances that are not zero, shape (n,); empty where they are not asked for.
     """
 
     reached: npt.NDArray[np.int64]
     sums: Floats
     largest: Floats
     inverse: Floats
-    tile: tuple[int, int]
-
-    def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:  # noqa: ARG002
-        """Gather the facts of whole rows.
-
-        Args:
-            row: number of the first row.
-            column: 0.
-            block: shape (rows, n).
-        """
-        from engine.devices.cpu.row_facts import add_inverses, row_facts
-
-        rows = slice(row, row + len(block))
-        self.reached[rows], self.sums[rows], largest, farthest = row_facts(block, np.arange(row, row + len(block)))
-        self.largest[rows] = np.where(farthest < 0, 0, largest)
-        if len(self.inverse):
-            add_inverses(block, WORK_TYPES[block.dtype.name].sentinel(), self.inverse[rows])
 
 
 def gather(graph: Graph, *, inverse: bool = False) -> RowStatistics:
-    """Return the statistics of every row of the matrix, with ``inverse`` also the inverse sums, without holding the
-    matrix.
-    """
-    n = graph.n
-    facts = RowStatistics(
-        np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n if inverse else 0), (64, max(1, n))
-    )
-    if n:
-        _solve(GraphProfile(graph), np.arange(n), "auto", lambda _: facts)
-    return facts
+    """Return the facts of every row of the matrix, with the inverse sums if asked, without holding the matrix."""
+    n, names = graph.n, ("reached", "sum", "eccentricity", *(("harmonic",) if inverse else ()))
+    if n == 0:
+        return RowStatistics(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3)))
+    made: list[MeasureSink] = []
+
+    def sink(kind: WorkType) -> Sink:
+        made.append(MeasureSink(Rectangle(n, None, None, None), kind, AskedMeasures(names)))
+        return made[0]
+
+    _solve(GraphProfile(graph), np.arange(n), "auto", sink)
+    found = made[0].columns()
+    largest = np.nan_to_num(found["eccentricity"].astype(np.float64))
+    inverses = found["harmonic"].astype(np.float64) if inverse else np.zeros(0)
+    return RowStatistics(found["reached"].astype(np.int64), found["sum"].astype(np.float64), largest, inverses)
 
 
 def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indices:
@@ -180,8 +170,10 @@ def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indi
         team.close()
 
 
-def _solve(profile: GraphProfile, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[float], Sink]) -> None:
-    """Plan and run; ``sink`` makes the sink from the value that means *unreachable*."""
+def _solve(
+    profile: GraphProfile, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[WorkType], Sink]
+) -> None:
+    """Plan and run; ``sink`` makes the sink from the working type."""
     graph = profile.graph
     options = Options(
         dtype="auto" if graph.integral else "float64",
@@ -190,4 +182,4 @@ def _solve(profile: GraphProfile, rows: npt.NDArray[np.int64], algorithm: str, s
         device="cpu" if algorithm == "dijkstra" else "auto",
     )
     plan = make_plan(profile, options)
-    solve(profile, plan, options, sink(WORK_TYPES[plan.dtype].unreachable), facts=False)
+    solve(profile, plan, options, sink(WORK_TYPES[plan.dtype]), facts=False)

@@ -109,8 +109,8 @@ def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options,
 def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]:
     """Return budgets that suffice, in ascending order of growth.
 
-    If any remedies need just one larger budget, only these are returned; otherwise each needs several.  A remedy is left
-    out if a faster one suffices with the same budgets, because that one would be planned.
+    If any remedies need just one larger budget, only these are returned; otherwise each needs several.  A remedy is
+    left out if a faster one suffices with the same budgets, because that one would be planned.
 
     Args:
         setting: problem, machine and type, where no candidate fits.

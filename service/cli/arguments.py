@@ -11,7 +11,17 @@ from typing import Annotated, Any, Final, Literal, TypedDict, get_type_hints, is
 import typer
 
 from engine.model.algorithms import ALGORITHMS
-from service.options import BulkOptions, Compression, JobOptions, LocalOptions, PrepareOptions, Size, Vertices
+from service.options import (
+    BulkOptions,
+    Compression,
+    JobOptions,
+    LocalOptions,
+    MeasureOptions,
+    PrepareOptions,
+    Size,
+    SolveOptions,
+    Vertices,
+)
 from storage.options import Option, ReadingOptions, declared
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
@@ -48,6 +58,17 @@ class BulkOutputOptions(TypedDict, total=False):
     overwrite: Annotated[bool, Option("Solve again what has its store already, and replace that.", default=False)]
 
 
+def must_open(graph: Path) -> None:
+    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
+    from storage.errors import NotFound
+
+    try:
+        if not graph.is_fifo():
+            graph.open("rb").close()
+    except OSError as error:
+        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
+
+
 class ExportOptions(TypedDict, total=False):
     """What ``apsp export`` writes."""
 
@@ -73,6 +94,8 @@ _HEADINGS: Final = {
     LocalOptions: "How it is solved",
     JobOptions: "How it is solved",
     PrepareOptions: "How it is solved",
+    SolveOptions: "How it is solved",
+    MeasureOptions: "What is measured",
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",

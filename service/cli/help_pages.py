@@ -46,6 +46,10 @@ EXAMPLES: Final = {
         "apsp near roads.csv --cutoff 5000 -o near.parquet",
         "apsp near roads.csv --nearest 10 --targets @hospitals.txt -o hospitals.csv",
     ),
+    "measure": (
+        "apsp measure roads.csv --within 15,30 --opportunities jobs.csv -o access.parquet",
+        "apsp measure proteins.csv --direction in --measures closeness,harmonic",
+    ),
     "warm": ("apsp warm",),
     "query": (
         "apsp query roads.zarr distance 17 42",

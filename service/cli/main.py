@@ -22,10 +22,11 @@ from service.cli.arguments import (
     Json,
     OutputOptions,
     StoreFolder,
+    must_open,
     with_options,
 )
 from service.cli.help_pages import GroupedCommands, command, plainer
-from service.cli.prepared import must_open
+from service.cli.measure import measure
 from service.options import BulkOptions, LocalOptions, NearOptions
 from storage.options import ReadingOptions
 
@@ -94,6 +95,9 @@ def solve_many(
 
 command(app)(prepared.prepare)
 command(app)(prepared.reweight)
+
+
+command(app)(measure)
 
 
 @command(app)

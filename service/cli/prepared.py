@@ -7,20 +7,9 @@ from typing import Annotated
 
 import typer
 
-from service.cli.arguments import GraphFile, Json, with_options
+from service.cli.arguments import GraphFile, Json, must_open, with_options
 from service.options import PrepareOptions, ReweightOptions
 from storage.options import ReadingOptions
-
-
-def must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
-    from storage.errors import NotFound
-
-    try:
-        if not graph.is_fifo():
-            graph.open("rb").close()
-    except OSError as error:
-        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
 @with_options

@@ -130,14 +130,23 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
             emit(_table_of(candidates))
         raise
     tell(_notes(receipt, given, selected))
-    prepared = beside(profile, options, out)
+    prepared, measures = beside(profile, options, out), _measures(selected)
     if as_json:
         said = {"graph": str(graph_args.graph), "notes": receipt.notes}
         found = None if prepared is None else prepared.to_dict()
-        emit_json({**said, "plan": selected.to_dict(), "prepared": found})
+        also = {"prepared": found, "measures": None if measures is None else measures.to_dict()}
+        emit_json({**said, "plan": selected.to_dict(), **also})
     else:
-        others = () if prepared is None else (prepared,)
+        others = [one for one in (prepared, measures) if one is not None]
         emit([*describe_plan(selected), "", *_table_of((*selected.candidates, *others))])
+
+
+def _measures(selected: Plan) -> Candidate | None:
+    """Return what a table of measures would take in place of the matrix; None where no way fits in memory."""
+    from engine.api.measures_planning import measures_beside
+
+    fitting = [one for one in selected.candidates if one.feasible]
+    return measures_beside(fitting, selected.shape[0], max((one.memory for one in fitting), default=0) * 2)
 
 
 def _start_device(given: LocalOptions) -> None:

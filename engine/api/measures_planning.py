@@ -1,0 +1,57 @@
+"""What measures would take where a matrix was asked for: the same rows, of which nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.model.plan import Candidate
+from engine.planning.refusal import gib
+from engine.rows.asked_measures import MEASURES, table_bytes
+from storage.errors import DoesNotFit
+
+
+def measures_beside(candidates: Sequence[Candidate], rows: int, memory: int) -> Candidate | None:
+    """Return what measures would take, out of the ways to make the matrix; None where none fits in memory.
+
+    Args:
+        candidates: the ways, as planning judged them.
+        rows: rows of the matrix.
+        memory: bytes of memory that may be used.
+    """
+    table, found = table_bytes(rows, MEASURES), []
+    for one in candidates:
+        if one.device == "cpu" and one.streaming is None and not one.workers and one.memory + table <= memory:
+            phases = tuple(phase for phase in one.phases if phase.name != "write")
+            seconds = sum(phase.seconds for phase in phases)
+            found.append(replace(one, phases=phases, seconds=seconds, memory=one.memory + table))
+    if not found:
+        return None
+    best = min(found, key=lambda one: one.seconds)
+    said = "makes no matrix, but a table with a row for each source: apsp measure"
+    return replace(best, algorithm="measures", disk=table, feasible=True, rejected=said)
+
+
+def with_measures(refusal: DoesNotFit, rows: int, memory: int) -> DoesNotFit:
+    """Return the error of a matrix that does not fit, which names measures where these do.
+
+    Args:
+        refusal: why the matrix does not fit.
+        rows: its rows.
+        memory: bytes of memory that may be used.
+
+    Returns:
+        The same error where measures do not fit either, or the matrix would be no larger than their table.
+    """
+    found = measures_beside([one for one in refusal.candidates if isinstance(one, Candidate)], rows, memory)
+    if found is None or refusal.resource not in ("disk", "memory") or found.disk >= refusal.needed:
+        return refusal
+    return DoesNotFit(
+        f"{refusal}; measures: a table of {gib(found.disk)}, about {max(found.seconds, 0.1):.2g} s "
+        "(apsp measure: closeness, eccentricity, opportunities within reach, without a matrix)",
+        resource=refusal.resource,
+        needed=refusal.needed,
+        available=refusal.available,
+        candidates=[*refusal.candidates, found],
+        remedies=refusal.remedies,
+    )

@@ -1,0 +1,257 @@
+"""Measures of every row of the matrix, without the matrix: plan, run, and the table that comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.planning import make_plan
+from engine.api.solve import solve
+from engine.execution.survey import survey
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
+from engine.graph.transpose import reverse
+from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.rows import Array
+from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
+from engine.rows.measures import MeasureSink
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+#: Rows of each thread that are held at a time: as many as the widest search finds together.
+BATCH_ROWS: Final = 512
+#: Searches from the targets hold a rectangle; up to this many bytes that is worth the searches that it spares.
+HELD_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureTable:
+    """A row for each vertex that was asked for, and a column for each measure.
+
+    Attributes:
+        labels: of all vertices of the graph, shape (n,).
+        vertices: the vertex index of each row, int64, shape (rows,).
+        columns: measures by name, each of shape (rows,).  Counts are int64; the sum is int64 where the working type is
+            an integer, else float64; ``farthest`` and ``nearest_1``, ... are vertex indices, -1 for none; all other
+            columns are float64, NaN where a row has no such number.
+        vertex_columns: the names of the columns that hold vertices.
+        plan: the plan that was followed.
+        seconds: wall seconds of each phase.
+    """
+
+    labels: Array
+    vertices: npt.NDArray[np.int64]
+    columns: dict[str, Array]
+    vertex_columns: frozenset[str]
+    plan: Plan
+    seconds: dict[str, float]
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table with labels in place of vertex indices, in a first column ``vertex`` and wherever a column
+        holds vertices; null where a row has no such vertex or number.
+        """
+        from storage.graph.vertex_table import frame_of
+
+        return frame_of(self.labels, self.vertices, self.columns, self.vertex_columns)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the table as :meth:`to_polars` does, for Arrow; pyarrow has to be installed."""
+        return self.to_polars().to_arrow()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as :meth:`to_polars` does, for pandas; pandas and pyarrow have to be installed."""
+        return self.to_polars().to_pandas()
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
+
+        Args:
+            path: ends in ``.parquet`` or ``.csv``.
+            overwrite: replace a file that is there.
+
+        Raises:
+            InvalidRequest: the path has another ending.
+            Conflict: there is a file.
+            StorageFailed: the disk refused.
+        """
+        from storage.graph.vertex_table import write_table
+
+        write_table(self.to_polars(), Path(path), overwrite=overwrite)
+
+
+class Measurement:
+    """Measures of a graph that are asked for: checked at once, planned when ``plan`` is read, found by :meth:`run`.
+
+    Args:
+        graph: the graph, or its profile.
+        options: the options of a solve; ``sources``, ``targets``, ``cutoff`` and ``max_hops`` hold for the measures.
+        request: the measures.
+
+    Raises:
+        InvalidRequest: the options or the measures make no sense, together or for this graph.
+    """
+
+    def __init__(
+        self, graph: Graph | GraphProfile, options: Options | None = None, **request: Unpack[MeasureRequest]
+    ) -> None:
+        given = GraphProfile.of(graph)
+        self._labels, options = given.graph.labels, options or Options()
+        self.asked: AskedMeasures = asked_measures(given.graph.n, given.weight_range[0], request)
+        _check(options)
+        if self.asked.direction == "in":
+            given = _reversed(given)
+            options = replace(options, sources=options.targets, targets=options.sources)
+        if options.dtype == "auto" and not given.graph.integral:
+            options = replace(options, dtype="float64")  # no matrix is kept, so narrower floats would save nothing
+        targets = options.targets
+        self._options = replace(options, device="cpu", targets=None if targets is None else tuple(sorted(targets)))
+        self._profile = given
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return self._profile.graph.n if self._options.sources is None else len(self._options.sources)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the table in memory."""
+        return table_bytes(self.rows, self.asked.columns)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan: algorithm, type, memory and seconds; its shape is that of the matrix that is not made.
+
+        Raises:
+            DoesNotFit: memory is too small; the error names what the least hungry way needs.
+            InvalidRequest, NegativeCycle: as ``make_plan``.
+        """
+        return self.make_plan()
+
+    def make_plan(self, monitor: Monitor | None = None) -> Plan:
+        """Make ``plan`` while ``monitor`` is told of compiling, and asked whether to stop."""
+        there = survey(memory=self._options.memory).memory
+        if self.bytes >= there:
+            raise DoesNotFit(
+                f"a table of {self.rows:,} rows and {len(self.asked.columns)} columns needs {self.bytes} bytes of "
+                f"memory, and {there} may be used; ask for fewer sources or measures",
+                resource="memory",
+                needed=self.bytes,
+                available=there,
+            )
+        made = make_plan(self._profile, replace(self._options, memory=there - self.bytes), monitor=monitor)
+        self.plan = _without_matrix(made, self.bytes)
+        return self.plan
+
+    def run(self, monitor: Monitor | None = None) -> MeasureTable:
+        """Find all rows and keep their measures.
+
+        Args:
+            monitor: is told of progress, and asked whether to stop.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            SolveFailed: the sum of some row is not finite.
+        """
+        options, plan = self._options, self.plan
+        rectangle = Rectangle.of(options, self._profile.graph.n)
+        sink = MeasureSink(rectangle, WORK_TYPES[plan.dtype], self.asked)
+        outcome = solve(self._profile, plan, options, sink, monitor, facts=False)
+        return MeasureTable(
+            self._labels, rectangle.rows, sink.columns(), self.asked.vertex_columns, plan, outcome.seconds
+        )
+
+
+def measure(
+    graph: Graph, options: Options | None = None, *, monitor: Monitor | None = None, **request: Unpack[MeasureRequest]
+) -> MeasureTable:
+    """Reduce every row of distances to measures while it passes; no matrix is held.
+
+    The distance of a vertex to itself counts in sums of opportunities only.  Docs/how-to/measures.md defines each
+    measure; ``MeasureRequest`` says what can be asked.
+
+    Args:
+        graph: as from ``read_graph`` or ``build_graph``.
+        options: which sources and targets, cutoff, memory, threads; None for all vertices and all that is free.
+            ``device`` must not be ``cuda``.
+        monitor: is told of progress, and asked whether to stop.
+        request: the measures; all that take no argument if nothing is said.
+
+    Returns:
+        A row for each source, or for each target with ``direction="in"``.
+
+    Raises:
+        InvalidRequest: the options or the measures make no sense, together or for this graph.
+        DoesNotFit: memory is too small.
+        NegativeCycle: the graph has one; it is named.
+        Cancelled: the monitor asked to stop.
+    """
+    measurement = Measurement(graph, options, **request)
+    measurement.make_plan(monitor)
+    return measurement.run(monitor)
+
+
+def _check(options: Options) -> None:
+    if options.device == "cuda":
+        raise InvalidRequest("measures are taken by processors, and device cuda was asked for", field="device")
+    if options.executor != "local":
+        raise InvalidRequest(
+            f"measures are taken by this process, not by executor {options.executor}", field="executor"
+        )
+
+
+def _reversed(profile: GraphProfile) -> GraphProfile:
+    """Return the graph with every arc reversed; the same one where arcs mirror each other."""
+    graph = profile.graph
+    if not graph.directed:
+        return profile
+    arcs = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
+    return GraphProfile(replace(graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights))  # type: ignore[arg-type]
+
+
+def _without_matrix(plan: Plan, table: int) -> Plan:
+    """Return a plan whose rows are let go: nothing is written, and few rows are held at a time.
+
+    Args:
+        plan: as for a matrix.
+        table: bytes of the table.
+    """
+    rows, columns = plan.shape
+    size, batch = WORK_TYPES[plan.dtype].itemsize, BATCH_ROWS * plan.threads
+    phases = tuple(phase for phase in plan.phases if phase.name != "write")
+    seconds = sum(phase.seconds for phase in phases)
+    from_targets = plan.from_targets and rows * columns * size <= HELD_BYTES
+    if plan.from_targets and not from_targets:
+        longer = rows / max(1, columns)
+        phases = tuple(
+            replace(phase, seconds=phase.seconds * longer) if phase.name == "search" else phase for phase in phases
+        )
+        seconds = sum(phase.seconds for phase in phases)
+    return replace(
+        plan,
+        memory=plan.memory + table,
+        disk=0,
+        seconds=seconds,
+        phases=phases,
+        from_targets=from_targets,
+        batch=min(plan.batch, batch) if plan.batch else batch,
+    )

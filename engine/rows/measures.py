@@ -1,0 +1,200 @@
+"""The sink that reduces rows of distances to measures; no row is kept.
+
+A thread that has found some rows reduces them while they are in its cache, and writes to entries of the columns that
+belong to these rows alone.  So threads share nothing, nothing is locked, and nothing is joined at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.selection import Rectangle, first_beyond
+from engine.model.dtypes import WorkType
+from engine.model.rows import Array, FoundFacts, RowFacts
+from engine.rows.asked_measures import AskedMeasures
+from storage.errors import SolveFailed
+
+Indices = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Measures that come out of the facts of rows.
+_OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
+
+
+#: Entries of rows to which one kernel after the other is applied, so that all but the first find them in a cache.
+_GROUP: Final = 1 << 19
+
+
+class MeasureSink:
+    """Receives whole rows of a rectangle, which several threads may write, and keeps their measures.
+
+    Args:
+        rectangle: the rows and columns; its targets ascend.
+        kind: the working type.
+        asked: the measures.
+    """
+
+    def __init__(self, rectangle: Rectangle, kind: WorkType, asked: AskedMeasures) -> None:
+        rows, columns = rectangle.rows, rectangle.columns
+        self.tile = (64, max(1, len(columns)))
+        self._kind, self._asked, self._columns = kind, asked, columns
+        place = np.full(rectangle.n, -1, np.int64)
+        place[columns] = np.arange(len(columns))
+        self._own = place[rows]
+        self._facts = not _OF_FACTS.isdisjoint(asked.names)
+        count = len(rows)
+        self._reached, self._farthest = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+        self._sums: Array = np.zeros(count, np.int64 if kind.integer else np.float64)
+        self._largest = np.full(count, np.nan)
+        self._inverse = np.zeros(count if "harmonic" in asked.names else 0)
+        self._within = np.zeros((count, len(asked.within)), np.int64)
+        self._quantiles = np.zeros((count, len(asked.quantiles)))
+        self._nearest = np.full((count, asked.nearest), -1, np.int64)
+        self._near = np.zeros((count, asked.nearest))
+        self._sum_of = np.zeros((count, len(asked.opportunities), len(asked.within)))
+        self._limits = np.array([first_beyond(limit, kind.dtype) for limit in asked.within], kind.dtype)
+        self._shares = np.array([(q.numerator, q.denominator) for q in asked.quantiles], np.int64).reshape(-1, 2)
+        given = np.array(list(asked.opportunities.values()))
+        weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]
+        held = np.flatnonzero((weights != 0).any(0))
+        held = held if 2 * len(held) < len(columns) else np.arange(len(columns))  # else picking takes longer
+        self._held, self._weights = held.astype(np.int32), np.ascontiguousarray(weights[:, held])
+
+    @property
+    def place(self) -> None:
+        """No array: rows are not kept."""
+        return
+
+    def keep(self, row: int, block: Array) -> None:
+        """Let rows go, whose measures :meth:`gather` has taken.
+
+        Args:
+            row: number of the first row.
+            block: shape (rows, columns).
+        """
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Take the measures of whole rows.
+
+        Args:
+            row: number of the first row.
+            column: 0.
+            block: shape (rows, columns).
+
+        Raises:
+            ValueError: the rows are not whole.
+            SolveFailed: the sum of some row is not finite.
+        """
+        if column != 0 or block.shape[1] != len(self._columns):
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        self.gather(row, block)
+
+    def gather(self, row: int, block: Array, some: Indices | None = None, found: FoundFacts | None = None) -> None:
+        """Take the measures of whole rows.
+
+        Args:
+            row: number of the first row of ``block``.
+            block: of the working type, shape (rows, columns).
+            some: the rows of ``block`` to look at, int64; None for all.
+            found: the facts of these rows where they are known.
+
+        Raises:
+            SolveFailed: the sum of some row is not finite.
+        """
+        rows = np.arange(len(block)) if some is None else some
+        if found is not None and self._facts:
+            self._take(rows + row, found.facts)
+        step = max(1, _GROUP // max(1, block.shape[1]))
+        for first in range(0, len(rows), step):
+            group = rows[first : first + step]
+            self._reduce(group + row, block, group, known=found is not None)
+
+    def _take(self, numbers: Indices, facts: RowFacts) -> None:
+        wrong = np.flatnonzero(~np.isfinite(facts.sums))
+        if len(wrong):
+            raise SolveFailed(f"the sum of row {numbers[wrong[0]]} of the matrix is {facts.sums[wrong[0]]}")
+        some = facts.reached > 0
+        self._reached[numbers], self._sums[numbers] = facts.reached, facts.sums
+        self._farthest[numbers[some]] = facts.farthest[some]
+        self._largest[numbers[some]] = facts.largest[some]
+
+    def _reduce(self, numbers: Indices, block: Array, rows: Indices, *, known: bool) -> None:
+        """Call the kernels of the measures that are wanted, each for all of ``rows``."""
+        from engine.devices.cpu.row_facts import row_facts
+        from engine.rows import _measures as kernels
+
+        own, far, count = self._own[numbers], self._kind.sentinel(), len(rows)
+        if self._facts and not known:
+            self._take(numbers, RowFacts(*row_facts(block, own, rows)))
+        if len(self._inverse):
+            inverse = np.empty(count)
+            kernels.sum_inverses(block, rows, far, inverse)
+            self._inverse[numbers] = inverse
+        if len(self._limits):
+            within = np.empty((count, len(self._limits)), np.int64)
+            kernels.count_within(block, rows, own, self._limits, within)
+            self._within[numbers] = within
+        if len(self._shares):
+            quantiles = np.empty((count, len(self._shares)))
+            kernels.find_quantiles(block, rows, own, far, self._shares, quantiles)
+            self._quantiles[numbers] = quantiles
+        if self._asked.nearest:
+            nearest, near = np.empty((count, self._asked.nearest), np.int64), np.empty((count, self._asked.nearest))
+            kernels.find_nearest(block, rows, own, far, nearest, near)
+            self._nearest[numbers], self._near[numbers] = nearest, near
+        if len(self._weights):
+            self._sum_of[numbers] = self._opportunities(block, rows)
+
+    def _opportunities(self, block: Array, rows: Indices) -> Floats:
+        """Return the sums of opportunities of some rows, shape (rows, kinds, distances)."""
+        from engine.rows import _measures as kernels
+
+        asked, out = self._asked, np.empty((len(rows), len(self._weights), len(self._limits)))
+        if asked.decay == "step":
+            kernels.sum_within(block, rows, self._held, self._limits, self._weights, out)
+            return out
+        number = {"exponential": kernels.EXPONENTIAL, "linear": kernels.LINEAR, "logistic": kernels.LOGISTIC}
+        decay = (number[asked.decay], asked.decay_value, np.array(asked.within))
+        kernels.sum_faded(block, rows, self._held, self._kind.sentinel(), decay, self._weights, out)
+        return out
+
+    def columns(self) -> dict[str, Array]:
+        """Return the measures of all rows by the names of their columns, each of shape (rows,).
+
+        Counts are int64, vertices are indices (-1 for none), sums are int64 where distances are integers; all else is
+        float64, with NaN where a row has no such number.
+        """
+        found = self._of_facts()
+        asked = self._asked
+        columns = [found[name] for name in asked.names]
+        columns += [*self._within.T, *self._quantiles.T]
+        for k in range(asked.nearest):
+            columns += [self._vertices(self._nearest[:, k]), self._near[:, k]]
+        columns += [self._sum_of[:, i, k] for i in range(len(asked.opportunities)) for k in range(len(asked.within))]
+        return {name: np.ascontiguousarray(column) for name, column in zip(asked.columns, columns, strict=True)}
+
+    def _vertices(self, places: Indices) -> Indices:
+        """Return the vertices of columns; -1 stays."""
+        if not len(self._columns):
+            return places
+        vertices: Indices = np.where(places < 0, -1, self._columns[places])
+        return vertices
+
+    def _of_facts(self) -> dict[str, Array]:
+        reached, sums = self._reached.astype(np.float64), self._sums.astype(np.float64)
+        others = len(self._columns) - (self._own >= 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            plain = np.where(sums > 0, reached / sums, 0.0)
+            return {
+                "reached": self._reached,
+                "sum": self._sums,
+                "mean": sums / reached,
+                "closeness": np.where(plain > 0, plain * (reached / others), 0.0),
+                "closeness_plain": plain,
+                "harmonic": self._inverse,
+                "eccentricity": self._largest,
+                "farthest": self._vertices(self._farthest),
+            }

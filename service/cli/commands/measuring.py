@@ -1,0 +1,140 @@
+"""Runs ``apsp measure``."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from engine.model.plan import Plan
+from engine.rows.asked_measures import MeasureRequest
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, tell
+from service.cli.progress import ProgressMonitor
+from service.options import MeasureOptions, SolveOptions, split_names
+from service.units import format_bytes, format_seconds
+from storage.errors import InvalidRequest
+from storage.graph.graph import Graph
+from storage.graph.vertex_table import check_table, read_table
+
+if TYPE_CHECKING:
+    from engine.api.measuring import Measurement
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MeasureArgs:
+    """The arguments of the command: the graph, what is measured, how it is solved, and where the table goes."""
+
+    graph: GraphArgs
+    measures: MeasureOptions
+    options: SolveOptions
+    out: Path | None
+    overwrite: bool
+
+
+def measure(args: MeasureArgs, *, as_json: bool) -> None:
+    """Read, plan, measure, and write or print the table; the plan and the progress go to standard error.
+
+    Args:
+        args: what the command line says.
+        as_json: whether to print one JSON object instead of text.
+
+    Raises:
+        ApspError: as ``engine.api.measuring.measure``, before any work where the options are wrong.
+    """
+    from engine.api.measuring import Measurement
+
+    if args.out is not None:
+        check_table(args.out, overwrite=args.overwrite)
+    budgets_of(args.options)
+    numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
+    started = time.perf_counter()
+    graph, receipt = load(args.graph)
+    reading = time.perf_counter() - started
+    request = _request(args.measures, graph, numbers)
+    options = options_of(args.options, graph)
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
+        measurement = Measurement(graph, options, **request)
+        selected = measurement.make_plan(monitor)
+    planning = time.perf_counter() - started - reading
+    tell([*_described(selected, measurement), *(f"note: {note}" for note in receipt.notes)])
+    INTERRUPTS.left_behind = "no table was written"
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        found = measurement.run(monitor)
+    if args.out is not None:
+        found.write(args.out, overwrite=args.overwrite)
+    seconds = {"read": reading, "plan": planning, **found.seconds}
+    if as_json:
+        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        said = {"graph": {"file": str(args.graph.graph), **facts, "notes": receipt.notes}}
+        shown = {"table": str(args.out)} if args.out is not None else {"measures": found.to_polars().to_dicts()}
+        columns = ["vertex", *found.columns]
+        emit_json({**said, "plan": selected.to_dict(), "seconds": seconds, "columns": columns, **shown})
+    elif args.out is None:
+        emit(found.to_polars().write_csv().splitlines())
+    else:
+        phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
+        lines = [("rows", f"{len(found):,}"), ("columns", ", ".join(["vertex", *found.columns]))]
+        emit([f"{args.out}: done ({phases})", *table(lines, indent="  ")])
+
+
+def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]]) -> MeasureRequest:
+    """Return what is asked of the engine; the table of opportunities is read here."""
+    if given["columns"] is not None and given["opportunities"] is None:
+        raise InvalidRequest("--columns names columns of --opportunities, and no file was given", field="columns")
+    request = MeasureRequest(
+        direction=given["direction"],
+        within=numbers["within"],
+        quantiles=numbers["quantiles"],
+        nearest=given["nearest"],
+        decay=given["decay"],
+        decay_value=given["decay_value"],
+    )
+    if given["measures"] is not None:
+        request["measures"] = _each(given["measures"], "measures", str)
+    if given["opportunities"] is not None:
+        columns = None if given["columns"] is None else _each(given["columns"], "columns", str)
+        request["opportunities"] = read_table(given["opportunities"], graph.labels, columns)
+    return request
+
+
+def _numbers(given: MeasureOptions, field: str) -> list[float]:
+    """Return the numbers of an option such as ``15,30``."""
+    text = given["within"] if field == "within" else given["quantiles"]
+    return [] if text is None else _each(text, field, _number)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isnan(number):
+        raise ValueError
+    return number
+
+
+def _each(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
+    """Return what the places of a list with commas mean.
+
+    Raises:
+        InvalidRequest: one means nothing.
+    """
+    found = []
+    for place in split_names([text], field):
+        try:
+            found.append(kind(place))
+        except ValueError:
+            raise InvalidRequest(f"--{field} takes numbers with commas, found {place!r}", field=field) from None
+    return found
+
+
+def _described(selected: Plan, measurement: Measurement) -> list[str]:
+    """Return the plan in a few lines; there is a table in it, and no matrix."""
+    columns = 1 + len(measurement.asked.columns)
+    instead = f"  table   {measurement.rows:,} x {columns:,}, {format_bytes(measurement.bytes)}; no matrix"
+    return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]

@@ -1,0 +1,33 @@
+"""The command ``apsp measure``: its options; what it does is in ``service.cli.commands.measuring``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.arguments import GraphFile, Json, must_open, with_options
+from service.options import MeasureOptions, SolveOptions
+from storage.options import ReadingOptions
+
+
+@with_options
+def measure(
+    graph: GraphFile,
+    reading: ReadingOptions,
+    measures: MeasureOptions,
+    options: SolveOptions,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="The table: .parquet or .csv; else CSV is printed."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE once the new one is done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a table of closeness, eccentricity, opportunities within reach and others, without any matrix."""
+    must_open(graph)
+    from service.cli.commands import measuring, solving
+
+    wanted = measuring.MeasureArgs(solving.GraphArgs(graph, reading), measures, options, out, overwrite)
+    measuring.measure(wanted, as_json=as_json)

@@ -1,0 +1,205 @@
+"""Tables with a row for each vertex: written as Parquet or CSV, and read as numbers by vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.files import atomic
+from storage.graph.graph import index_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Array = npt.NDArray[np.generic]
+Indices = npt.NDArray[np.int64]
+
+#: Endings of the files that tables are written to and read from.
+ENDINGS: Final = (".parquet", ".csv")
+
+
+def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], named: frozenset[str]) -> pl.DataFrame:
+    """Return a table with labels for vertices and null for what is missing.
+
+    Args:
+        labels: of all vertices, shape (n,).
+        vertices: the vertex index of each row, shape (rows,); the first column, ``vertex``.
+        columns: the other columns by name, each of shape (rows,); NaN stands for what is missing.
+        named: the columns that hold vertex indices, -1 for none.
+    """
+    import polars as pl
+
+    made = [_labelled("vertex", labels, vertices)]
+    for name, column in columns.items():
+        if name in named:
+            made.append(_labelled(name, labels, column.astype(np.int64)))
+        else:
+            series = pl.Series(name, column)
+            made.append(series.fill_nan(None) if column.dtype.kind == "f" else series)
+    return pl.DataFrame(made)
+
+
+def _labelled(name: str, labels: Array, vertices: Indices) -> pl.Series:
+    """Return the labels of vertices as a column; null where there is none."""
+    import polars as pl
+
+    there = vertices >= 0
+    found = labels[np.where(there, vertices, 0)] if len(labels) else labels
+    if labels.dtype.kind in "iu":
+        series = pl.Series(name, found.astype(np.int64))
+    else:
+        series = pl.Series(name, [str(label) for label in found], dtype=pl.String())
+    if there.all():
+        return series
+    return pl.DataFrame([series, pl.Series("there", there)]).select(pl.when("there").then(name).alias(name))[name]
+
+
+def check_table(path: Path, *, overwrite: bool) -> None:
+    """Check that a table can be written to a path.
+
+    Args:
+        path: the file.
+        overwrite: whether it may be there.
+
+    Raises:
+        InvalidRequest: the ending is none of ``ENDINGS``.
+        Conflict: there is a file, and it may not be replaced, or a folder.
+        NotFound: the folder that it is in does not exist.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field="out")
+    if path.is_dir() or (path.exists() and not overwrite):
+        way = "it is a folder" if path.is_dir() else "replace it with --overwrite, or name another file"
+        raise Conflict(f"{path} exists already; {way}")
+    if not path.absolute().parent.is_dir():
+        raise NotFound(f"the folder {path.absolute().parent} does not exist")
+
+
+def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False) -> None:
+    """Write a table, which others see as a whole or not at all.
+
+    Args:
+        frame: the table.
+        path: the file; its ending says the format.
+        overwrite: replace a file that is there.
+
+    Raises:
+        InvalidRequest, Conflict, NotFound: as :func:`check_table`.
+        StorageFailed: the disk refused; DiskFull if it is full.
+    """
+    check_table(path, overwrite=overwrite)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        if path.suffix.lower() == ".csv":
+            frame.write_csv(part)
+        else:
+            frame.write_parquet(part)
+        atomic.sync_path(part)
+        part.replace(path)
+        atomic.sync_path(path.absolute().parent)
+    except OSError as error:
+        raise atomic.failure("write", path, error) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) -> dict[str, npt.NDArray[np.float64]]:
+    """Read numbers by vertex: the first column names vertices, the others hold a number for each.
+
+    Args:
+        path: a CSV file with a header, or a Parquet file.
+        labels: of the vertices of the graph, ascending, shape (n,).
+        columns: which columns to read; None for all but the first.
+
+    Returns:
+        For each column an array of shape (n,); 0 for vertices that the file does not name.
+
+    Raises:
+        NotFound: the file, a column, or a vertex of the file does not exist.
+        InvalidRequest: the file is no such table, names a vertex twice, or an entry is no finite number.
+    """
+    frame = _frame(path)
+    names = frame.columns
+    wanted = names[1:] if columns is None else list(columns)
+    if not wanted:
+        raise InvalidRequest(f"{path} has no column of numbers after {names[0]!r}", field="opportunities")
+    for name in wanted:
+        if name not in names[1:]:
+            raise NotFound(f"{path} has no column {name!r} after the first; there are {', '.join(names[1:])}")
+    vertices = _vertices(path, frame[names[0]], labels)
+    found = {}
+    for name in wanted:
+        found[name] = np.zeros(len(labels))
+        found[name][vertices] = _numbers(path, frame[name])
+    return found
+
+
+def _frame(path: Path) -> pl.DataFrame:
+    """Return the table of a file; the columns of CSV are texts."""
+    import polars as pl
+
+    if path.suffix.lower() not in ENDINGS:
+        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field="opportunities")
+    try:
+        with path.open("rb"):
+            pass
+        if path.suffix.lower() == ".csv":
+            return pl.read_csv(path, infer_schema=False)
+        return pl.read_parquet(path)
+    except OSError as error:
+        raise NotFound(f"cannot open {path}: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidRequest(f"{path} cannot be read as a table: {reason}", field="opportunities") from error
+
+
+def _place(path: Path, row: int) -> str:
+    """Return where a row of a table stands: the first line of CSV is the header."""
+    return f"{path}, line {row + 2}" if path.suffix.lower() == ".csv" else f"{path}, row {row + 1}"
+
+
+def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
+    """Return the vertex index that each entry of a column names."""
+    import polars as pl
+
+    found = np.empty(len(column), np.int64)
+    known = None if labels.dtype.kind in "iu" else {str(label): i for i, label in enumerate(labels)}
+    for row, name in enumerate(column.cast(pl.String()).to_list()):
+        text = (name or "").strip()
+        if known is not None and text in known:
+            found[row] = known[text]
+            continue
+        try:
+            found[row] = index_of(labels, text)
+        except NotFound as error:
+            raise NotFound(f"{_place(path, row)}: {error}") from None
+    order = np.argsort(found, kind="stable")
+    twice = np.flatnonzero(np.diff(found[order]) == 0)
+    if len(twice):
+        row = int(order[twice[0] + 1])
+        message = f"{_place(path, row)}: vertex {column[row]} was named before; each may have one row"
+        raise InvalidRequest(message, field="opportunities")
+    return found
+
+
+def _numbers(path: Path, column: pl.Series) -> npt.NDArray[np.float64]:
+    """Return the numbers of a column; missing and other entries are refused."""
+    import polars as pl
+
+    text = column.dtype == pl.String()
+    numbers = (column.str.strip_chars() if text else column).cast(pl.Float64(), strict=False)
+    values = numbers.fill_null(np.nan).to_numpy()
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidRequest(
+            f"{_place(path, row)}: column {column.name!r} is {column[row]!r}, which is no finite number; "
+            "name the columns to sum where others hold texts",
+            field="opportunities",
+        )
+    return np.asarray(values, np.float64)

@@ -1,0 +1,163 @@
+"""Measures beside NetworkX and beside their definitions, written out, on random graphs of all kinds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from engine.api.measuring import measure
+from engine.model.problem import Options
+from storage.graph.graph import build_graph
+
+ALGORITHMS = ("dijkstra", "recursive-floyd-warshall", "partitioned", "auto", "bfs")
+GRAPHS = 300
+
+
+def random_graph(rng):
+    """A NetworkX graph with the vertices 0 to n - 1, often in several pieces."""
+    n, directed = int(rng.integers(1, 24)), bool(rng.integers(2))
+    graph = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(range(n))
+    kind = int(rng.integers(4))  # hops; whole with zeros; fractions; large whole numbers
+    for u, v in rng.integers(0, n, (int(rng.integers(0, 3 * n + 1)), 2)).tolist():
+        weight = [1, int(rng.integers(0, 6)), float(rng.random() * 5), int(rng.integers(0, 2**24))][kind]
+        if u != v:
+            graph.add_edge(u, v, weight=weight)
+    return graph, kind
+
+
+def built(graph, kind):
+    edges = list(graph.edges(data="weight"))
+    tails, heads = [u for u, _, _ in edges], [v for _, v, _ in edges]
+    weights = None if kind == 0 else np.array([w for *_, w in edges], np.float64 if kind == 2 else np.int64)
+    return build_graph(tails, heads, weights, n=len(graph), directed=graph.is_directed())[0]
+
+
+def lengths(graph, kind, direction):
+    """Rows of distances as dictionaries: from each vertex, or to each."""
+    around = graph.reverse() if direction == "in" and graph.is_directed() else graph
+    weight = None if kind == 0 else "weight"
+    return {v: nx.single_source_dijkstra_path_length(around, v, weight=weight or (lambda *_: 1)) for v in graph}
+
+
+def share(decay, value, middle, distance):
+    """How much an opportunity counts, as the functions of R5 define it."""
+    if decay == "step":
+        return float(distance <= middle)
+    if decay == "exponential":
+        return 0.5 ** (distance / middle)
+    if decay == "linear":
+        first, last = middle - value / 2, middle + value / 2
+        return 1.0 if distance <= first else 0.0 if distance >= last else (last - distance) / value
+
+    def g(t):
+        return 1 + math.exp(min(700, (t - middle) * math.pi / (value * math.sqrt(3))))
+
+    return g(0) / g(distance)
+
+
+def by_definition(row, me, columns, asked):
+    """The measures of a row, from its distances as a dictionary."""
+    others = {v: row[v] for v in columns if v in row and v != me}
+    all_others = [v for v in columns if v != me]
+    total, reached, largest = math.fsum(others.values()), len(others), max(others.values(), default=math.nan)
+    plain = reached / total if total > 0 else 0.0
+    found = {
+        "reached": reached,
+        "sum": total,
+        "mean": total / reached if reached else math.nan,
+        "closeness": plain * reached / len(all_others) if plain else 0.0,
+        "closeness_plain": plain,
+        "harmonic": math.fsum(1 / d for d in others.values() if d),
+        "eccentricity": largest,
+        "farthest": min((v for v in others if others[v] == largest), default=-1),
+    }
+    for limit in asked["within"]:
+        found[f"within_{limit}"] = sum(d <= limit for d in others.values())
+    ordered = sorted(others.values())
+    for q in asked["quantiles"]:
+        place = max(0, math.ceil(Fraction(str(q)) * reached) - 1)
+        found[f"quantile_{q}"] = ordered[place] if ordered else math.nan
+    near = sorted(others, key=lambda v: (others[v], v))
+    for k in range(asked["nearest"]):
+        found[f"nearest_{k + 1}"] = near[k] if k < len(near) else -1
+        found[f"nearest_{k + 1}_distance"] = others[near[k]] if k < len(near) else math.nan
+    for name, numbers in asked["opportunities"].items():
+        for limit in asked["within"]:
+            found[f"{name}_{limit}"] = math.fsum(
+                numbers[v] * share(asked["decay"], asked["decay_value"], limit, row[v]) for v in columns if v in row
+            )
+    return found
+
+
+def compare(table, wanted, *, exact):
+    """Ties of floats that were added in another order may fall to another vertex at the same distance."""
+    assert list(table.columns) == list(wanted[0])
+    for name, column in table.columns.items():
+        right = np.array([row[name] for row in wanted], np.float64)
+        if exact or name not in table.vertex_columns:
+            np.testing.assert_allclose(column, right, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def asked_of(rng, n):
+    decay = ["step", "exponential", "linear", "logistic"][int(rng.integers(4))]
+    return {
+        "within": sorted({int(c) for c in rng.integers(1, 9, int(rng.integers(1, 4)))}),
+        "quantiles": [0, 0.07, 0.5, 1][: int(rng.integers(5))],
+        "nearest": int(rng.integers(0, 5)),
+        "opportunities": {"jobs": rng.integers(0, 100, n), "beds": np.where(rng.random(n) < 0.2, 1.5, 0.0)},
+        "decay": decay,
+        "decay_value": {"linear": 3.0, "logistic": 1.5}.get(decay),
+    }
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_random_graphs_have_the_measures_of_their_definitions(part):
+    ties = 0
+    for seed in range(part, GRAPHS, 6):
+        rng = np.random.default_rng(seed)
+        graph, kind = random_graph(rng)
+        n, direction = len(graph), ["out", "in"][int(rng.integers(2))]
+        asked, whole = asked_of(rng, n), list(range(n))
+        some = [sorted(rng.choice(n, int(rng.integers(1, n + 1)), replace=False).tolist()) for _ in range(2)]
+        sources, targets = (side if rng.random() < 0.4 else whole for side in some)
+        algorithm = ALGORITHMS[seed % 5 if kind == 0 else seed % 4]
+        options = Options(
+            sources=tuple(sources), targets=tuple(targets[::-1]), algorithm=algorithm, threads=1 + seed % 2
+        )
+        table = measure(built(graph, kind), options, direction=direction, **asked)
+        rows, columns = (sources, targets) if direction == "out" else (targets[::-1], sources)
+        assert table.vertices.tolist() == rows
+        found = lengths(graph, kind, direction)
+        compare(table, [by_definition(found[v], v, columns, asked) for v in rows], exact=kind != 2)
+        ties += kind != 2
+    assert ties > 20, "or no vertex is compared"
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_columns_are_those_of_networkx(kind):
+    """Centralities and eccentricities by NetworkX's own functions, directed and not, connected and not."""
+    connected = 0
+    for seed in range(24):
+        graph, made = random_graph(np.random.default_rng(1000 * kind + seed))
+        if made != kind:
+            continue
+        weight = None if kind == 0 else "weight"
+        table = measure(built(graph, kind), direction="in")  # NetworkX looks at distances to a vertex
+        for column, right in [
+            ("closeness", nx.closeness_centrality(graph, distance=weight)),
+            ("closeness_plain", nx.closeness_centrality(graph, distance=weight, wf_improved=False)),
+            ("harmonic", nx.harmonic_centrality(graph, distance=weight)),
+        ]:
+            np.testing.assert_allclose(table[column], [right[v] for v in range(len(graph))], rtol=1e-12)
+        both = nx.is_strongly_connected if graph.is_directed() else nx.is_connected
+        if both(graph) and len(graph) > 1:
+            connected += 1
+            right = nx.eccentricity(graph, weight=weight)
+            found = measure(built(graph, kind), measures=["eccentricity"])
+            np.testing.assert_allclose(found["eccentricity"], [right[v] for v in range(len(graph))], rtol=1e-12)
+    assert connected or kind, "or eccentricities are compared nowhere"

@@ -1,0 +1,140 @@
+"""The sink of measures: every working type, blocks in any order and from threads, sums beyond 32 bits."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from engine.graph.selection import Rectangle
+from engine.model.dtypes import WORK_TYPES
+from engine.model.rows import FactSink, FoundFacts, RowFacts
+from engine.rows.asked_measures import asked_measures
+from engine.rows.measures import MeasureSink
+from storage.errors import SolveFailed
+
+
+def sink_of(kind, n, sources=None, targets=None, **request):
+    wanted = Rectangle(n, *(None if side is None else np.array(side) for side in (sources, targets)), None)
+    return MeasureSink(wanted, WORK_TYPES[kind], asked_measures(n, 0.0, request))
+
+
+def rows_of(kind, n, seed=0):
+    """Distances with many ties, some unreachable, 0 on the diagonal."""
+    rng, work = np.random.default_rng(seed), WORK_TYPES[kind]
+    values = rng.integers(0, 50, (n, n)).astype(work.dtype)
+    values[rng.random((n, n)) < 0.3] = work.sentinel()
+    np.fill_diagonal(values, 0)
+    return values
+
+
+@pytest.mark.parametrize("kind", WORK_TYPES)
+def test_kernels_agree_with_numpy(kind):
+    n = 300
+    block, weights = rows_of(kind, n), np.random.default_rng(5).random(n) * 10
+    block[7] = WORK_TYPES[kind].sentinel()  # reaches nothing
+    block[7, 7] = 0
+    asked = {"within": [3, 20.5], "quantiles": [0, 0.25, 0.5, 1], "nearest": 70, "opportunities": {"w": weights}}
+    found = sink_of(kind, n, **asked)
+    found.write(0, 0, block)
+    columns = found.columns()
+    assert columns["sum"].dtype == (np.int64 if WORK_TYPES[kind].integer else np.float64)
+    for i in range(n):
+        finite = block[i].astype(np.float64)
+        finite[block[i] == WORK_TYPES[kind].sentinel()] = np.inf
+        near = finite < np.inf
+        for limit in (3, 20.5):
+            name = f"{limit:g}"
+            assert columns[f"within_{name}"][i] == (finite <= limit).sum() - 1
+            assert columns[f"w_{name}"][i] == pytest.approx(weights[finite <= limit].sum())
+        others = np.delete(finite, i)
+        others = others[others < np.inf]
+        for q in (0, 0.25, 0.5, 1):
+            right = np.quantile(others, q, method="inverted_cdf") if len(others) else np.nan
+            np.testing.assert_equal(columns[f"quantile_{q:g}"][i], right)
+        places = [j for j in np.lexsort((np.arange(n), finite)) if near[j] and j != i]
+        for k in range(70):
+            assert columns[f"nearest_{k + 1}"][i] == (places[k] if k < len(places) else -1)
+        assert columns["farthest"][i] == (finite.tolist().index(others.max()) if len(others) else -1)
+    assert columns["reached"][7] == columns["sum"][7] == columns["closeness"][7] == columns["harmonic"][7] == 0
+    assert np.isnan([columns[name][7] for name in ("mean", "eccentricity", "quantile_0.5", "nearest_1_distance")]).all()
+
+
+@pytest.mark.parametrize("shape", ["ascending", "descending", "equal", "organ pipe"])
+def test_quantiles_of_ordered_rows(shape):
+    n = 1001
+    row = {
+        "ascending": np.arange(n),
+        "descending": np.arange(n)[::-1],
+        "equal": np.full(n, 9),
+        "organ pipe": np.minimum(np.arange(n), np.arange(n)[::-1]),
+    }[shape].astype(np.int32)
+    found = sink_of("int32", n + 1, sources=[n], targets=range(n), quantiles=[0.1, 0.5, 0.9])
+    found.write(0, 0, row[None])
+    got = [found.columns()[f"quantile_{q}"][0] for q in (0.1, 0.5, 0.9)]
+    assert got == [np.quantile(row, q, method="inverted_cdf") for q in (0.1, 0.5, 0.9)]
+
+
+def test_a_share_is_what_its_digits_say():
+    """0.07 * 100 is a little above 7 in binary, and 7 of 100 entries are no farther than the seventh."""
+    found = sink_of("uint16", 101, sources=[100], targets=range(100), quantiles=[0.07])
+    found.write(0, 0, np.arange(1, 101, dtype=np.uint16)[None])
+    assert found.columns()["quantile_0.07"][0] == 7
+
+
+def test_sums_pass_32_bits_and_stay_exact():
+    n, far = 70_000, WORK_TYPES["int32"].sentinel()
+    row = np.full((1, n), int(far) - 1, np.int32)
+    row[0, 0] = 0
+    found = sink_of("int32", n, sources=[0], opportunities={"w": np.full(n, 2.0**36)}, within=[2.0**30])
+    found.write(0, 0, row)
+    assert found.columns()["sum"][0] == (n - 1) * (int(far) - 1) > 2**45
+    assert found.columns()[f"w_{2**30}"][0] == n * 2.0**36
+    assert found.columns()[f"within_{2**30}"][0] == n - 1
+
+
+@pytest.mark.parametrize("kind", WORK_TYPES)
+def test_a_limit_beyond_the_type_reaches_what_is_reached(kind):
+    found = sink_of(kind, 40, within=[1e300], opportunities={"w": np.ones(40)})
+    block = rows_of(kind, 40)
+    found.write(0, 0, block)
+    columns = found.columns()
+    np.testing.assert_array_equal(columns[f"within_{int(1e300)}"], columns["reached"])
+    np.testing.assert_array_equal(columns[f"w_{int(1e300)}"], columns["reached"] + 1)
+
+
+def test_a_sum_that_is_not_finite_is_a_fault():
+    found = sink_of("float64", 3)
+    with pytest.raises(SolveFailed, match="row 0"):
+        found.write(0, 0, np.array([[0, 1.7e308, 1.7e308]]))
+
+
+def test_blocks_may_come_in_any_order_from_several_threads():
+    n, asked = 256, {"within": [9], "nearest": 3, "quantiles": [0.5], "opportunities": {"w": np.arange(256.0)}}
+    block = rows_of("uint16", n)
+    once, parts = sink_of("uint16", n, **asked), sink_of("uint16", n, **asked)
+    once.write(0, 0, block)
+
+    def some(first):
+        rows = np.array([3, 1, 0, 2])
+        parts.gather(first, block[first : first + 4], rows)
+        parts.keep(first, block[first : first + 4])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(some, range(n - 4, -1, -4)))
+    for name, column in once.columns().items():
+        np.testing.assert_array_equal(parts.columns()[name], column)
+
+
+def test_facts_that_are_known_are_not_looked_for():
+    found, block = sink_of("uint16", 4, measures=["sum"]), np.zeros((2, 4), np.uint16)
+    facts = RowFacts(np.array([3]), np.array([42]), np.array([20], np.uint16), np.array([2]))
+    found.gather(1, block, np.array([1]), FoundFacts(facts, lambda *_: 0))
+    assert found.columns()["sum"].tolist() == [0, 0, 42, 0]
+
+
+def test_it_is_a_sink_that_wants_whole_rows():
+    found = sink_of("uint16", 4)
+    assert isinstance(found, FactSink)
+    assert found.place is None
+    with pytest.raises(ValueError, match="whole rows"):
+        found.write(0, 0, np.zeros((1, 3), np.uint16))

@@ -1,0 +1,96 @@
+"""``apsp measure``: two small files in, a table out; refusals before any work."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import polars as pl
+import pytest
+
+from service.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "roads.csv").write_text(
+        "from,to,minutes\nstation,market,6\nmarket,school,9\nschool,village,14\nmarket,village,25\n"
+    )
+    (tmp_path / "jobs.csv").write_text("place,jobs,region\nstation,1200,x\nmarket,300,y\nvillage,40,z\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys, *words):
+    """The standard output of a command that succeeds."""
+    assert main.run(["measure", "roads.csv", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_jobs_within_half_an_hour(folder, capsys):
+    words = ["--undirected", "--measures", "reached,mean", "--within", "15,30", "--opportunities", "jobs.csv"]
+    told = said(capsys, *words, "--columns", "jobs")
+    assert list(csv.reader(told.splitlines()))[:3] == [
+        ["vertex", "reached", "mean", "within_15", "within_30", "jobs_15", "jobs_30"],
+        ["market", "3", "12.666666666666666", "2", "3", "1500.0", "1540.0"],
+        ["school", "3", "12.666666666666666", "3", "3", "1540.0", "1540.0"],
+    ]
+
+
+def test_a_file_is_written_and_said(folder, capsys):
+    words = ["--undirected", "--sources", "village", "--targets", "station,market", "--nearest", "2", "-o", "t.parquet"]
+    told = said(capsys, *words)
+    assert "t.parquet: done" in told
+    assert "columns  vertex, reached, sum" in told
+    [row] = pl.read_parquet("t.parquet").to_dicts()
+    assert (row["vertex"], row["nearest_1"], row["nearest_2_distance"], row["reached"]) == ("village", "market", 29, 2)
+    assert main.run(["measure", "roads.csv", *words]) == 2
+    assert "exists already; replace it with --overwrite" in capsys.readouterr().err
+    said(capsys, *words, "--overwrite")
+
+
+def test_json_has_plan_and_rows(folder, capsys):
+    told = json.loads(said(capsys, "--direction", "in", "--quantiles", "0.5", "--json"))
+    assert told["plan"]["disk"] == 0
+    assert told["measures"][2] == {
+        **told["measures"][2],
+        "vertex": "station",
+        "reached": 0,
+        "eccentricity": None,
+        "quantile_0.5": None,
+    }
+    assert told["columns"] == list(told["measures"][0])
+    told = json.loads(said(capsys, "-o", "t.csv", "--json"))
+    assert told["table"] == "t.csv"
+
+
+def test_the_plan_names_a_table_and_no_matrix(folder, capsys):
+    said(capsys, "--undirected")
+    main.run(["measure", "roads.csv"])
+    told = capsys.readouterr().err
+    assert "table   4 x 9, 288 B; no matrix" in told
+    assert "  matrix" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["-o", "t.xlsx"], 2, ".parquet or .csv"),
+        (["-o", "away/t.csv"], 2, "does not exist"),
+        (["--within", "15,soon"], 2, "--within takes numbers with commas, found 'soon'"),
+        (["--within", "nan"], 2, "found 'nan'"),
+        (["--quantiles", "2"], 2, "from 0 to 1"),
+        (["--opportunities", "jobs.csv", "--columns", "jobs"], 2, "none was given"),
+        (["--opportunities", "jobs.csv", "--within", "3"], 2, "line 2: column 'region' is 'x'"),
+        (["--columns", "jobs"], 2, "no file was given"),
+        (["--measures", "centrality"], 2, "closeness"),
+        (["--decay", "linear", "--decay-value", "3"], 2, "none were given"),
+        (["--device", "cuda"], 2, "device cuda"),
+        (["--memory", "1KiB"], 3, "memory"),
+    ],
+)
+def test_refusals_come_before_any_work(folder, capsys, words, code, message):
+    before = sorted(path.name for path in folder.iterdir())
+    assert main.run(["measure", "roads.csv", *words]) == code
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == before

@@ -10,11 +10,11 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to
-a cutoff, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to closeness, eccentricity, sums of opportunities and others, without the matrix.
-``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
-``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
-is imported when it is first used; ``import apsp`` itself takes no time.
+the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to a
+cutoff, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to closeness, eccentricity, sums of
+opportunities and others, without the matrix.  ``warm`` compiles ahead what the first solve on a machine would wait
+for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
+``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ class PreparedMatrix(PreparedStore):
             for first in range(0, len(lines), step):
                 into[first : first + step] = self._swept(lines[first : first + step], forward=way == "rows")[:, across]
         elif way == "multiply":
-            nonnegative = bool(self._least_weight >= 0)
+            nonnegative = bool(self.least_weight >= 0)
             product = PanelProduct(self._fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
             if len(product.bands) == 1 or self.threads == 1:
                 for band in product.bands:

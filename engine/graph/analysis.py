@@ -25,6 +25,8 @@ LARGEST_EXACT: Final = 2.0**53
 #: share of a solve that they may take where nothing but a description hangs on them.
 ACROSS_SECONDS: Final = 2e-8
 ACROSS_SHARE: Final = 0.002
+#: Seconds that they may take in any case.
+ACROSS_LEAST: Final = 1e-4
 
 
 def describe(
@@ -79,7 +81,9 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
     """
     graph = profile.graph
     degrees = np.diff(graph.indptr)
-    searched = "hops_across" in profile.__dict__ or ACROSS_SECONDS * (graph.n + graph.arcs) <= ACROSS_SHARE * seconds
+    searched = "hops_across" in profile.__dict__ or ACROSS_SECONDS * (graph.n + graph.arcs) <= max(
+        ACROSS_LEAST, ACROSS_SHARE * seconds
+    )
     return Statistics(
         vertices=graph.n,
         arcs=graph.arcs,

@@ -74,11 +74,11 @@ def test_statistics_tell_spread_and_length() -> None:
 
 
 def test_arcs_across_are_told_where_they_are_known_or_take_little_of_the_solve() -> None:
-    made = graph([(v, v + 1, 7) for v in range(8)], 9, directed=False)
+    made = graph([(v, v + 1, 7) for v in range(4_000)], 4_001, directed=False)
     profile, problem = GraphProfile(made), describe(made)
     assert statistics(profile, problem, 1e-6).hops_across is None
-    assert statistics(profile, problem, 1.0).hops_across == 8
-    assert statistics(profile, problem, 1e-6).hops_across == 8
+    assert statistics(profile, problem, 1.0).hops_across == 4_000
+    assert statistics(profile, problem, 1e-6).hops_across == 4_000
 
 
 def test_statistics_of_a_graph_without_arcs() -> None:

@@ -10,11 +10,11 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``near_pairs`` the distances up to a cutoff, ``solve_many`` does many graphs at
-once.  ``measure`` reduces every row to closeness, eccentricity, sums of opportunities and others, without the matrix.
-``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
-``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
-is imported when it is first used; ``import apsp`` itself takes no time.
+the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to a
+cutoff, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to closeness, eccentricity, sums of
+opportunities and others, without the matrix.  ``warm`` compiles ahead what the first solve on a machine would wait
+for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
+``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engine.api.prepared import prepare as prepare
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
     from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
+    from engine.api.reweighting import reweight as reweight
     from engine.api.routes import Router as Router
     from engine.api.solve import Outcome as Outcome
     from engine.api.verify import verify_store as verify
@@ -78,6 +79,7 @@ __all__ = [
     "plan",
     "prepare",
     "read_graph",
+    "reweight",
     "save_pairs",
     "solve",
     "solve_many",
@@ -107,6 +109,7 @@ _HOMES = {
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",
+    "reweight": "engine.api.reweighting",
     "save_pairs": "storage.pairs.saving",
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",

@@ -1,6 +1,6 @@
-"""What a prepared graph takes and how fast it answers: wall and processor seconds, compared with SciPy.
+"""What a prepared graph takes, how fast it answers and gets new weights: wall and processor seconds; checked by SciPy.
 
-    python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER]
+    python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER] [--peers]
 
 A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  METIS runs in a process of its own for large graphs,
 whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.
@@ -14,23 +14,37 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import apsp
 from benchmarks.graphs import road
+from benchmarks.prepared_peers import PAIRS, compare_peers
+from engine.algorithms.both_ways import find_tables
+from engine.algorithms.part_lengths import PartWork
+from engine.algorithms.reweighting import change_tables
 from engine.api.prepared import prepare
-from engine.api.prepared_matrix import PreparedMatrix, open_result
+from engine.api.prepared_matrix import PreparedMatrix
 from engine.api.prepared_planning import plan_prepared
 from engine.api.reference import Reference
+from engine.api.reweighting import reweight
+from engine.devices.cpu.backend import CpuBackend
 from engine.graph.profile import GraphProfile
+from engine.model.dtypes import work_type
 from engine.model.problem import Options
+from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
-#: Sources whose rows and pairs are compared with SciPy.
+#: Arcs that get a new weight one after the other.
+ARCS = 60
+#: Sources whose rows and pairs are compared with searches.
 COMPARED = 4
+#: Sides of the largest block that is asked, where the graph has as many vertices.
+BLOCK = 10_000
 
 
 def processor() -> float:
@@ -60,7 +74,7 @@ def make(graph: Graph, folder: Path, threads: int) -> PreparedMatrix:
     phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in outcome.seconds.items())
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"  phases, wall: {phases}; on disk {size / 1e6:.1f} MB, {plan.dtype}, predicted {plan.seconds:.2f} s")
-    matrix = open_result(folder)
+    matrix = timed("open", lambda: apsp.open(folder))
     assert isinstance(matrix, PreparedMatrix)
     return matrix
 
@@ -80,17 +94,76 @@ def ask(matrix: PreparedMatrix, threads: int) -> None:
         timed(f"a row of {rows}", lambda some=some: [matrix.rows(some) for _ in range(2)], 2 * rows, "ms", 1e3)
     timed("first column", lambda: matrix.columns([0]))
     timed("an entry of 1,000 x 1,000", lambda: matrix.block(u[:1000], v[:1000]), 1_000_000, "us", 1e6)
+    if n >= BLOCK:
+        some, others = rng.integers(0, n, (2, BLOCK))
+        timed(f"an entry of {BLOCK:,} x {BLOCK:,}", lambda: matrix.block(some, others), BLOCK**2, "ns", 1e9)
     timed("a chunk of Zarr with its band", lambda: matrix.zarr_store.read("distances/c/1/0"))
 
 
-def compare(matrix: PreparedMatrix, graph: Graph) -> None:
-    """Compare rows and pairs of some sources with SciPy."""
-    sources = np.linspace(0, graph.n - 1, COMPARED).astype(np.int64)
-    found, _ = Reference(graph).trees(sources)
-    want = np.where(np.isinf(found), float(matrix.unreachable), found).astype(matrix.dtype)
-    pairs = [matrix.entries(np.full(graph.n, source), matrix.targets) for source in sources]
-    wrong = int(np.count_nonzero(matrix.rows(sources) != want)) + int(np.count_nonzero(np.array(pairs) != want))
-    print(f"  {wrong} of {2 * want.size:,} entries differ from SciPy", flush=True)
+def compare(matrix: PreparedMatrix, graph: Graph, rows: int) -> None:
+    """Compare rows and pairs of some sources with searches of the reference, which uses SciPy."""
+    wrong = count = 0
+    reference = Reference(graph)
+    for some in np.array_split(np.linspace(0, graph.n - 1, rows).astype(np.int64), max(1, rows // COMPARED)):
+        found, _ = reference.trees(some)
+        want = np.where(np.isinf(found), float(matrix.unreachable), found).astype(matrix.dtype)
+        pairs = [matrix.entries(np.full(graph.n, source), matrix.targets) for source in some]
+        wrong += int(np.count_nonzero(matrix.rows(some) != want)) + int(np.count_nonzero(np.array(pairs) != want))
+        count += 2 * want.size
+    print(f"  {wrong} of {count:,} entries of {rows} rows differ from searches", flush=True)
+
+
+def beside(matrix: PreparedMatrix, graph: Graph) -> None:
+    """Print what other libraries take for the same pairs."""
+    u, v = np.random.default_rng(1).integers(0, graph.n, (2, PAIRS))
+    found = matrix.entries(u, v)
+    compare_peers(graph, u, v, np.where(found == matrix.unreachable, np.inf, found.astype(float)))
+
+
+def change(matrix: PreparedMatrix, graph: Graph, folder: Path, threads: int) -> None:
+    """Print what new weights take: of all arcs, and of one at a time; computing alone, and with reading and writing."""
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    named, options = (graph.labels[tails], graph.labels[graph.heads]), Options(threads=threads)
+    weights = graph.weights.copy()
+    weights[:] = np.random.default_rng(1).permutation(graph.weights) if graph.directed else 2 * graph.weights
+    outcome = timed("all weights new, written", lambda: reweight(folder, (*named, weights), out=folder.with_name("q"),
+                                                                 overwrite=True, options=options))  # fmt: skip
+    print(f"  phases, wall: {', '.join(f'{name} {seconds:.2f}' for name, seconds in outcome.seconds.items())}")
+    arc = graph.arcs // 3
+    one = (named[0][arc : arc + 1], named[1][arc : arc + 1], graph.weights[arc : arc + 1] * 2)
+    outcome = timed("one arc new, written", lambda: reweight(folder, one, out=folder.with_name("q"), changed=True,
+                                                             overwrite=True, options=options))  # fmt: skip
+    print(f"  phases, wall: {', '.join(f'{name} {seconds:.2f}' for name, seconds in outcome.seconds.items())}")
+    if graph.weights.min(initial=0) >= 0 and not graph.terminals:
+        change_in_memory(matrix, graph, tails, threads)
+
+
+def change_in_memory(matrix: PreparedMatrix, graph: Graph, tails: Any, threads: int) -> None:
+    """Print what computing alone takes: all tables, and one arc after the other."""
+    parts, backend, kind = matrix.parts(), CpuBackend(threads), work_type(matrix.dtype)
+
+    def work(weights: Any) -> PartWork:
+        return PartWork(backend, replace(graph, weights=weights), parts, kind, True, Monitor())
+
+    weights, rng = graph.weights.copy(), np.random.default_rng(0)
+    for _ in range(3):
+        tables = timed("all tables, in memory", lambda: find_tables(work(weights)))
+    figures = []
+    for arc in rng.integers(0, graph.arcs, ARCS):
+        head = graph.heads[arc]
+        back = [arc] if graph.directed else [arc, graph.indptr[head] + np.searchsorted(
+            graph.heads[graph.indptr[head] : graph.indptr[head + 1]], tails[arc])]  # fmt: skip
+        weights[back] = max(1, int(weights[arc] * rng.choice([0.5, 2.0, 5.0])))
+        holds = np.zeros(parts.count, np.bool_)
+        holds[parts.owner()[min(parts.position[tails[arc]], parts.position[head])]] = True
+        wall, cpu = time.perf_counter(), processor()
+        touched = change_tables(work(weights), tables, holds)
+        figures.append((time.perf_counter() - wall, processor() - cpu, int(touched.forward.sum())))
+    walls, used, differ = (np.array(column) for column in zip(*figures, strict=True))
+    for name, values in (("wall", 1e3 * walls), ("processor", 1e3 * used)):
+        print(f"  one arc of {ARCS}, in memory, {name}: median {np.median(values):.1f} ms, most {values.max():.0f} ms")
+    print(f"  tables that differ: median {np.median(differ):.0f}, most {differ.max()} of {parts.count}", flush=True)
+    backend.shutdown()
 
 
 def main() -> None:
@@ -99,6 +172,8 @@ def main() -> None:
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--peers", action="store_true", help="measure other libraries, too")
+    parser.add_argument("--rows", type=int, default=COMPARED, help="rows that are compared with searches")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         small = make(road(400), Path(folder) / "p", args.threads)  # compiles
@@ -112,7 +187,10 @@ def main() -> None:
             matrix = make(graph, Path(folder) / "p", args.threads)
             ask(matrix, args.threads)
             if graph.integral:
-                compare(matrix, graph)
+                compare(matrix, graph, args.rows)
+                if args.peers:
+                    beside(matrix, graph)
+            change(matrix, graph, Path(folder) / "p", args.threads)
             matrix.close()
 
 

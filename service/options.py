@@ -134,8 +134,15 @@ class PrepareOptions(TypedDict, total=False):
     dtype: Annotated[
         Literal["auto", "uint16", "int32", "float32", "float64"], Option("Type of the distances.", default="auto")
     ]
+    cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+
+
+class ReweightOptions(PrepareOptions, total=False):
+    """The options of ``apsp reweight``."""
+
+    changed: Annotated[bool, Option("FILE lists only arcs with new weights; the others keep theirs.", default=False)]
 
 
 class MeasureOptions(TypedDict, total=False):

@@ -7,87 +7,86 @@ lengths from the border in the same order, transposed: these are the tables of t
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
-from engine.algorithms.part_lengths import SMALL, find_lengths
-from engine.algorithms.products import multiply
-from engine.graph.partition import Lengths, Parts
+from engine.algorithms.eliminated import Eliminated, PartRecorder, tables_of
+from engine.algorithms.part_lengths import PartWork
 from engine.model.backend import Array
-from engine.model.dtypes import WorkType, settle
-from engine.model.progress import Monitor
-from storage.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from engine.devices.cpu.backend import CpuBackend
+from engine.model.dtypes import settle
 
 
-def find_tables(
-    backend: CpuBackend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
-) -> tuple[Array, Array | None]:
+@dataclass(frozen=True, eq=False)
+class FoundTables:
+    """The tables of a prepared graph.
+
+    Attributes:
+        forward: the tables of all parts one after the other, as ``Lengths.flat``.
+        backward: those of the reversed graph; None where the graph is undirected and both are the same.
+        eliminated: what computing some parts again needs.
+    """
+
+    forward: Array
+    backward: Array | None
+    eliminated: Eliminated
+
+
+def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
     """Find the tables of both directions.
 
     With negative arcs, entries that are no distances are set to exactly *unreachable*, so that the sum of two entries
     shows whether a pair is unreachable.
 
     Args:
-        backend: relaxes and closes blocks.
-        graph: the graph; negative arcs are allowed for integers, negative cycles are not.
-        parts: the parts of the graph.
-        kind: the working type.
-        nonnegative: promises that no arc is negative.
-        monitor: receives the progress, in updates.
-
-    Returns:
-        The tables of all parts, as in ``Lengths.flat``, of the graph and of the reversed graph; the second is None if
-        the graph is undirected, as both are then the same.
+        work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.
+        journal: knows what an earlier run has found, and is told what is found; None keeps nothing.
 
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    forward = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
-    backward = None
-    if graph.directed:
-        backward = _reversed(backend, parts, forward, kind, nonnegative=nonnegative, monitor=monitor)
-    if not nonnegative:  # without negative arcs, settling would remove large distances that are right
-        settle(forward.flat)
+    journal = journal or PartRecorder()
+    forward, found = work.find(journal)
+    backward = _reversed(work, forward, found, journal) if work.graph.directed else None
+    if not work.nonnegative:  # without negative arcs longer distances are allowed than settling leaves
+        settle(forward)
         if backward is not None:
             settle(backward)
-    return forward.flat, backward
+    return FoundTables(forward, backward, found)
 
 
-def _reversed(
-    backend: CpuBackend, parts: Parts, lengths: Lengths, kind: WorkType, *, nonnegative: bool, monitor: Monitor
-) -> Array:
+def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: PartRecorder) -> Array:
     """Return the tables of the reversed graph, flat."""
+    parts = work.parts
     updates, owner = parts.updates()[1], parts.owner()
-    monitor.begin("prepare backward", int(updates.sum()), "updates")
-    flat: Array = np.full_like(lengths.flat, kind.sentinel())
-    sizes, widths = parts.sizes, parts.widths()
-    begins = np.cumsum(sizes * widths) - sizes * widths
-    tables = [
-        flat[begin : begin + size * wide].reshape(size, wide)
-        for begin, size, wide in zip(begins.tolist(), sizes.tolist(), widths.tolist(), strict=True)
-    ]
-    for i in range(parts.count - 1, -1, -1):
-        size, wide = tables[i].shape
-        border = parts.border(i)
-        tables[i][:, :size] = lengths.tables[i][:, :size].T
-        if len(border):
-            beyond = np.full((len(border), wide - size), kind.sentinel(), kind.dtype)
-            cuts = [0, *(np.flatnonzero(np.diff(owner[border])) + 1).tolist(), len(border)]
-            for first, last in itertools.pairwise(cuts):
-                above = owner[border[first]]
-                known = tables[above][border[first:last] - parts.starts[above]]
-                beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
-            own, down = tables[i][:, size:], np.ascontiguousarray(lengths.across[i].T)
-            if own.size * len(border) <= SMALL:
-                backend.relax(own, down, beyond, nonnegative=nonnegative)
-                monitor.step(int(updates[i]))
-            else:  # the product reports its own progress, so that a request to stop is noticed inside a large part
-                multiply(backend, own, down, beyond, nonnegative=nonnegative, monitor=monitor)
-        else:
-            monitor.step(int(updates[i]))
+    work.monitor.begin("prepare backward", int(updates.sum()), "updates")
+    flat: Array = np.empty_like(forward)
+    journal.begin_backward(flat)
+    todo = journal.todo("backward", parts)
+    work.monitor.step(int(updates[~todo].sum()))
+    tables, others = tables_of(parts, flat), tables_of(parts, forward)
+    for i in np.flatnonzero(todo)[::-1].tolist():
+        extend_backward(work, tables, others, found, (i, owner))
+        journal.add("backward", np.array([i]))
     return flat
+
+
+def extend_backward(
+    work: PartWork, tables: list[Array], others: list[Array], found: Eliminated, at: tuple[int, Array]
+) -> None:
+    """Fill the table of one part for the reversed graph.
+
+    Args:
+        work: the graph and its parts.
+        tables: of all parts, for the reversed graph; those of the parts above are filled.
+        others: of all parts, for the graph.
+        found: what elimination found.
+        at: the part, and the part of each position.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
+    i, owner = at
+    size = len(tables[i])
+    tables[i][:, :size] = others[i][:, :size].T
+    work.extend(tables, i, np.ascontiguousarray(found.down(i).T), owner)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.eliminated import Eliminated
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.relax import ITEM_BYTES, close_whole, relax_item
 from engine.devices.cpu.team import fetch_add
@@ -236,9 +237,9 @@ class SmallParts:
     """The small parts of a graph: those below which all parts are small, too.
 
     Args:
-        backend: the backend whose threads do the work.
-        parts: the parts.
-        small: whether each part is small, shape (parts,); all parts below a small part are small.
+        backend: its threads do the work.
+        found: the parts, and where what elimination finds goes; that of the parts below those meant is there already.
+        small: which of them are meant, shape (parts,).
         kind: the working type.
         nonnegative: promises that no arc is negative.
         directed: whether lengths differ in the two directions.
@@ -247,41 +248,21 @@ class SmallParts:
     def __init__(
         self,
         backend: CpuBackend,
-        parts: Parts,
+        found: Eliminated,
         small: npt.NDArray[np.bool_],
         kind: WorkType,
         *,
         nonnegative: bool,
         directed: bool,
     ) -> None:
-        self._backend, self._parts, self._small, self._kind = backend, parts, small, kind
-        self._nonnegative, self._directed = nonnegative, directed
-        self._sizes, self._depths, self._wide = parts.sizes, parts.depths, parts.widths()
-        self._updates = parts.updates()
-        entries, rests = self._sizes * self._depths * small, self._depths**2 * small
-        self._at, self._rest_at = np.cumsum(entries) - entries, np.cumsum(rests) - rests
+        self._backend, self._parts, self._small, self._kind = backend, found.parts, small, kind
+        self._nonnegative, self._directed, self._found = nonnegative, directed, found
+        self._sizes, self._depths, self._wide = found.parts.sizes, found.parts.depths, found.parts.widths()
+        self._updates = found.parts.updates()
         self._table = np.cumsum(self._sizes * self._wide) - self._sizes * self._wide
-        self._upward, self._across = np.empty((2, int(entries.sum())), kind.dtype)
-        self._rests = np.empty(int(rests.sum()), kind.dtype)
 
-    def upward(self, i: int) -> Array:
-        """Return the lengths from a part to its border, shape (size, border)."""
-        return self._view(self._upward, self._at, i, (int(self._sizes[i]), int(self._depths[i])))
-
-    def across(self, i: int) -> Array:
-        """Return the lengths from the border of a part to the part, shape (border, size)."""
-        return self._view(self._across, self._at, i, (int(self._depths[i]), int(self._sizes[i])))
-
-    def rest(self, i: int) -> Array:
-        """Return the lengths between the vertices of the border of a part, shape (border, border)."""
-        return self._view(self._rests, self._rest_at, i, (int(self._depths[i]), int(self._depths[i])))
-
-    @staticmethod
-    def _view(flat: Array, at: Indices, i: int, shape: tuple[int, int]) -> Array:
-        return flat[at[i] : at[i] + shape[0] * shape[1]].reshape(shape)
-
-    def eliminate(self, flat: Array, arcs: tuple[Array, ...]) -> Iterator[int]:
-        """Run step 1, and fill the first columns of the tables.
+    def eliminate(self, flat: Array, arcs: tuple[Array, ...]) -> Iterator[Indices]:
+        """Make step 1, and fill the first columns of the tables.
 
         Args:
             flat: the tables of all parts, one after the other.
@@ -289,13 +270,13 @@ class SmallParts:
                 eliminated first; and where the arcs of each part begin.
 
         Yields:
-            The updates of a batch that is done.
+            The parts of a batch that is done.
         """
-        parts, kind = self._parts, self._kind
+        parts, kind, found = self._parts, self._kind, self._found
         height, (below, begin_below) = self._heights(), self._below()
         tree = (parts.starts, parts.ends, parts.borders, below, begin_below)
         results = (
-            flat, self._upward, self._across, self._at, self._rests, self._rest_at, self._table, self._wide,
+            flat, found.upward, found.across, found.at, found.rests, found.rest_at, self._table, self._wide,
         )  # fmt: skip
         most = kind.largest_signed if kind.integer and not self._nonnegative else 0
         form = (kind.sentinel(), kind.dtype.type(most), self._nonnegative, self._directed)
@@ -310,20 +291,20 @@ class SmallParts:
             for some in self._batches(level[np.argsort(-updates[level], kind="stable")], updates):
                 done = int(updates[some].sum())
                 self._run(_eliminate_items, done, some, (tree, arcs, results), spaces, form)
-                yield done
+                yield some
 
-    def extend(self, flat: Array) -> Iterator[int]:
-        """Run step 2, after it has been run for all other parts.
+    def extend(self, flat: Array) -> Iterator[Indices]:
+        """Make step 2, after it is made for all other parts.
 
         Args:
             flat: the tables of all parts.
 
         Yields:
-            The updates of a batch that is done.
+            The parts of a batch that is done.
         """
         parts, kind, updates = self._parts, self._kind, self._updates[1]
         tree = (parts.starts, parts.ends, parts.borders, parts.owner())
-        lengths = (flat, self._upward, self._at, self._table, self._wide)
+        lengths = (flat, self._found.upward, self._found.at, self._table, self._wide)
         form, above = (kind.sentinel(), self._nonnegative), self._wide - self._sizes
         widest = ITEM_BYTES // kind.itemsize
         entries = self._depths * np.minimum(above, widest)
@@ -332,7 +313,7 @@ class SmallParts:
             for some in self._batches(level, updates):
                 done = int(updates[some].sum())
                 self._run(_extend_items, done, self._spans(some, done), (tree, lengths), spaces, form)
-                yield done
+                yield some
 
     def _run(self, kernel: Callable[..., object], updates: int, items: Indices, *arguments: object) -> None:
         most = min(len(items), 1 + updates // EACH)

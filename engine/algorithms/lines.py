@@ -24,11 +24,15 @@ Array = npt.NDArray[np.generic]
 
 # the compiler vectorises minima of floats only if told that there is no NaN; tables have none, and sums stay exact
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Return the least of ``sentinel`` and the sums forward[a + i] + backward[b + i] for i < ``count``."""
+def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
+    """Return the least of ``sentinel`` and the sums there[i] + back[i].
+
+    The arguments are slices: the loop is not vectorised where the index is computed from an argument, as it may be
+    negative.
+    """
     best = sentinel
-    for i in range(count):
-        best = min(best, type(sentinel)(forward[a + i] + backward[b + i]))
+    for i in range(len(there)):
+        best = min(best, type(sentinel)(there[i] + back[i]))
     return best
 
 
@@ -47,8 +51,25 @@ def _entry(tree, tables, ends, source, source_end, target, target_end):  # type:
             if target < 0:
                 return sentinel
     count = wide[source]
-    best = _least(tables[0], source_end - count, tables[1], target_end - count, count, sentinel)
+    there, back = tables[0][source_end - count : source_end], tables[1][target_end - count : target_end]
+    best = _least(there, back, sentinel)
     return sentinel if best > limit else best
+
+
+@njit(nogil=True, cache=True)
+def _by_part(parts, count, rows):  # type: ignore[no-untyped-def]
+    """Return the order of ``rows`` by their parts, so that lines of a part are read while they are in a cache."""
+    at = np.zeros(count + 1, np.int64)
+    for u in rows:
+        at[parts[u] + 1] += 1
+    for j in range(count):
+        at[j + 1] += at[j]
+    order = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        part = parts[rows[i]]
+        order[at[part]] = i
+        at[part] += 1
+    return order
 
 
 @njit(nogil=True, cache=True)
@@ -61,7 +82,10 @@ def pair_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
         out: shape (k,), of the type of the tables.
     """
     tree, tables, ends, sources, targets = lines
-    for i in range(len(rows)):
+    few = len(rows) < len(tree[0])
+    order = np.empty(0, np.int64) if few else _by_part(sources[0], len(tree[0]), rows)
+    for k in range(len(rows)):
+        i = k if few else order[k]
         u, v = rows[i], columns[i]
         out[i] = _entry(tree, tables, ends, sources[0][u], sources[1][u], targets[0][v], targets[1][v])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import floyd_warshall
+from engine.algorithms.eliminated import Eliminated, Mask, PartRecorder, tables_of
 from engine.algorithms.products import multiply
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Array
@@ -19,7 +20,6 @@ from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from engine.algorithms.elimination import SmallParts
     from engine.devices.cpu.backend import CpuBackend
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -44,95 +44,138 @@ def find_lengths(
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    from engine.algorithms.elimination import SmallParts, small_parts
-
-    monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
-    sizes, widths = parts.sizes, parts.widths()
-    flat: Array = np.empty(int(sizes @ widths), kind.dtype)
-    begin = np.concatenate(([0], np.cumsum(sizes * widths)))
-    tables = [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
-    small, arcs = small_parts(parts), _Arcs(graph, parts, kind)
-    compiled = SmallParts(backend, parts, small, kind, nonnegative=nonnegative, directed=graph.directed)
-    for updates in compiled.eliminate(flat, arcs.sorted):
-        monitor.step(updates)
-    step = _Step(backend, arcs, parts, kind, nonnegative, graph.directed, monitor)
-    upward, across = step.eliminate(tables, small, compiled)
-    step.extend(tables, upward)
-    for updates in compiled.extend(flat):
-        monitor.step(updates)
-    return Lengths(tables, across, flat)
+    work = PartWork(backend, graph, parts, kind, nonnegative, monitor)
+    flat, found = work.find()
+    return Lengths(tables_of(parts, flat), [found.down(i) for i in range(parts.count)], flat)
 
 
 @dataclass(frozen=True)
-class _Step:
-    """The data that steps 1 and 2 share."""
+class PartWork:
+    """What computing the lengths of parts takes.
+
+    Attributes:
+        backend: relaxes and closes blocks.
+        graph: the graph.
+        parts: its parts.
+        kind: the working type.
+        nonnegative: promises that no arc is negative.
+        monitor: receives the progress, in updates.
+    """
 
     backend: CpuBackend
-    arcs: _Arcs
+    graph: Graph
     parts: Parts
     kind: WorkType
     nonnegative: bool
-    directed: bool
     monitor: Monitor
 
-    def eliminate(
-        self, tables: list[Array], small: npt.NDArray[np.bool_], compiled: SmallParts
-    ) -> tuple[dict[int, Array], list[Array]]:
-        """Run step 1 for the parts that are not small, and fill the first columns of their tables.
+    def find(self, journal: PartRecorder | None = None) -> tuple[Array, Eliminated]:
+        """Find the lengths of all parts.
+
+        Args:
+            journal: knows what an earlier run has found, and is told what is found; None keeps nothing.
 
         Returns:
-            The lengths from these parts to their borders; and, for every part, the lengths from its border to the part.
+            The tables of all parts one after the other, and what elimination found besides.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
         """
+        from engine.algorithms.elimination import SmallParts, small_parts
+
+        parts, kind, journal = self.parts, self.kind, journal or PartRecorder()
+        inside, above = parts.updates()
+        self.monitor.begin("prepare", int(inside.sum() + above.sum()), "updates")
+        flat: Array = np.empty(int(parts.sizes @ parts.widths()), kind.dtype)
+        found = Eliminated.empty(parts, kind)
+        journal.begin(parts, flat, found)
+        self.eliminate(flat, found, journal.todo("eliminate", parts), journal)
+        todo, small = journal.todo("extend", parts), small_parts(parts)
+        self.monitor.step(int(above[~todo].sum()))
+        tables, owner = tables_of(parts, flat), parts.owner()
+        for i in np.flatnonzero(todo & ~small)[::-1].tolist():
+            self.extend(tables, i, found.up(i), owner)
+            journal.add("extend", np.array([i]))
+        signs = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
+        for some in SmallParts(self.backend, found, small & todo, kind, **signs).extend(flat):
+            journal.add("extend", some)
+            self.monitor.step(int(above[some].sum()))
+        return flat, found
+
+    def eliminate(self, flat: Array, found: Eliminated, todo: Mask, journal: PartRecorder) -> None:
+        """Make step 1 for some parts, and fill the first columns of their tables.
+
+        Args:
+            flat: the tables of all parts.
+            found: receives the other lengths; those of the parts below are read from it.
+            todo: which parts, shape (parts,).
+            journal: is told which parts are done.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        from engine.algorithms.elimination import SmallParts, small_parts
+
+        parts, small, updates = self.parts, small_parts(self.parts), self.parts.updates()[0]
+        arcs = _Arcs(self.graph, parts, self.kind, todo)
+        self.monitor.step(int(updates[~todo].sum()))
+        signs = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
+        for some in SmallParts(self.backend, found, small & todo, self.kind, **signs).eliminate(flat, arcs.sorted):
+            journal.add("eliminate", some)
+            self.monitor.step(int(updates[some].sum()))
+        below: dict[int, list[int]] = {}
+        large = todo & ~small
+        for i in np.flatnonzero((parts.parents >= 0) & large[parts.parents]).tolist():
+            below.setdefault(int(parts.parents[i]), []).append(i)
+        tables = tables_of(parts, flat)
+        for i in np.flatnonzero(large).tolist():
+            self._eliminate_large(tables[i], found, arcs, i, below.get(i, []))
+            journal.add("eliminate", np.array([i]))
+
+    def _eliminate_large(self, table: Array, found: Eliminated, arcs: _Arcs, i: int, below: list[int]) -> None:
         from engine.graph._elimination import join
 
-        parts, arcs, updates = self.parts, self.arcs, self.parts.updates()[0]
-        through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]
-        upward: dict[int, Array] = {}
-        across: list[Array] = []
-        for i in range(parts.count):
-            size, border, above = len(tables[i]), parts.border(i), parts.parents[i]
-            if small[i]:
-                across.append(compiled.across(i))
-                if above >= 0 and not small[above]:
-                    through[above].append((border, compiled.rest(i)))
-                continue
-            front = arcs.front(i)
-            for other, lengths in through[i]:
-                join(front, arcs.local(i, other), lengths)
-            through[i] = []
-            own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
-            part = _OnePart(self.monitor)
-            self._close(own, part)
-            up = self._relaxed(out, own, out, part)
-            down = self._relaxed(back, back, own, part) if self.directed else np.ascontiguousarray(up.T)
-            if len(border):
-                rest = self._relaxed(front[size:, size:], back, up, part)
-                through[above].append((border, rest))
-            tables[i][:, :size] = own
-            upward[i] = up
-            across.append(down)
-            self.monitor.step(int(updates[i]) - part.done)
-        return upward, across
+        size, border, front = len(table), self.parts.border(i), arcs.front(i)
+        for c in below:
+            if len(self.parts.border(c)):
+                join(front, arcs.local(i, self.parts.border(c)), found.rest(c))
+        own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
+        part = _OnePart(self.monitor)
+        self._close(own, part)
+        table[:, :size] = own
+        up = self._relaxed(out, own, out, part)
+        found.up(i)[...] = up
+        found.down(i)[...] = self._relaxed(back, back, own, part) if self.graph.directed else up.T
+        if len(border):
+            found.rest(i)[...] = self._relaxed(front[size:, size:], back, up, part)
+        self.monitor.step(int(self.parts.updates()[0][i]) - part.done)
 
-    def extend(self, tables: list[Array], upward: dict[int, Array]) -> None:
-        """Run step 2 in place for the parts in ``upward``: fill the columns of their tables for the parts above."""
-        parts, updates = self.parts, self.parts.updates()[1]
-        owner = parts.owner()
-        for i in sorted(upward, reverse=True):
-            size, wide = tables[i].shape
-            border, part = parts.border(i), _OnePart(self.monitor)
-            if len(border):
-                beyond = np.full((len(border), wide - size), self.kind.sentinel(), self.kind.dtype)
-                for first, last in _runs(owner[border]):
-                    k = owner[border[first]]
-                    known = tables[k][border[first:last] - parts.starts[k]]
-                    beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
-                tables[i][:, size:] = self.kind.sentinel()
-                self._relax(tables[i][:, size:], upward[i], beyond, part)
-            self.monitor.step(int(updates[i]) - part.done)
+    def extend(self, tables: list[Array], i: int, up: Array, owner: Array) -> None:
+        """Make step 2 for one part: fill the columns of its table for the parts above.
+
+        Args:
+            tables: of all parts; those above are filled.
+            i: the part.
+            up: lengths from the part to its border, shape (size, border).
+            owner: the part of each position.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        parts, (size, wide) = self.parts, tables[i].shape
+        border, part = parts.border(i), _OnePart(self.monitor)
+        if len(border):
+            beyond = np.full((len(border), wide - size), self.kind.sentinel(), self.kind.dtype)
+            for first, last in _runs(owner[border]):
+                k: Any = owner[border[first]]
+                known = tables[k][border[first:last] - parts.starts[k]]
+                beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
+            tables[i][:, size:] = self.kind.sentinel()
+            self._relax(tables[i][:, size:], up, beyond, part)
+        self.monitor.step(size * len(border) * (wide - size) - part.done)
 
     def _close(self, block: Array, part: Monitor) -> None:
-        signs = {"nonnegative": self.nonnegative, "symmetric": not self.directed}
+        signs = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
         if len(block) <= LEAF:
             self.backend.close(block, **signs)
         else:
@@ -186,12 +229,14 @@ class _Arcs:
     The ends of an arc may lie in two parts; the arc belongs to the one that is eliminated first.
     """
 
-    def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
+    def __init__(self, graph: Graph, parts: Parts, kind: WorkType, todo: Mask) -> None:
+        """Sort the arcs of the parts ``todo``; there are no others."""
         self._parts, self._kind = parts, kind
         tails = np.repeat(parts.position, np.diff(graph.indptr))
         heads = parts.position[graph.heads]
         first = parts.owner()[np.minimum(tails, heads)]
-        order = np.argsort(first, kind="stable")
+        order = np.flatnonzero(todo[first])
+        order = order[np.argsort(first[order], kind="stable")]
         self._tails, self._heads = tails[order], heads[order]
         weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
         if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit the type

@@ -1,8 +1,8 @@
 """Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that was never written.
 
-Every entry is the least sum over two lines (``engine.algorithms.lines``).  Whole numbers are exact however they are
-added, so rows and columns of whole numbers are swept instead, which takes far fewer sums.  Sums of floats depend on the
-order, so rows of floats are merged from lines, too, and an entry is the same number however it is asked for.
+Every entry is the least sum over two lines (``engine.algorithms.lines``).  Where sums are exact, as those of whole
+numbers and of floats of few digits are, rows and columns are swept instead, which takes far fewer sums.  Other sums of
+floats depend on the order, so their rows come from lines, too, and an entry is the same number however it is asked for.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.graph.partition import Lengths, Parts
+from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
-from engine.model.dtypes import work_type
+from engine.model.dtypes import adds_exactly, work_type
 from engine.model.system import available_memory, usable_processors
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.matrix.format import is_prepared
@@ -39,8 +40,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Fewer pairs than this are not shared among threads.
 _SHARED: Final = 1 << 13
-#: Sums that take as long as reading an entry of a line out of order; a block is swept where merging takes more.
-_SWEPT: Final = 4.0
+#: Bytes of the whole rows that are swept at a time for a block.
+_BAND_BYTES: Final = 64 << 20
 
 
 def open_result(path: str | Path) -> Matrix | PreparedMatrix:
@@ -135,26 +136,22 @@ class PreparedMatrix(PreparedStore):
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances from each source to each target (vertex indices), shape (sources, targets).
 
-        Lines are merged where that takes fewer sums than whole rows, or whole columns.
+        Few lines are merged one by one, many are multiplied in panels, and of whole numbers rows or columns are swept
+        where the block holds most of them: whatever takes least time.
         """
         rows, columns = self.source_positions(sources), self.target_positions(targets)
-        swept = self._sweeps and bool(len(rows)) and bool(len(columns))
-        if swept and len(columns) * self._merging > self._sweeping and len(rows) <= len(columns):
-            return np.ascontiguousarray(self.rows(rows)[:, columns])
-        if swept and len(rows) * self._merging > self._sweeping and len(columns) <= len(rows):
-            return np.ascontiguousarray(self.columns(columns)[rows])
-        return self._merged(rows, columns)
+        return self._block(rows, columns)
 
     def rows(self, sources: Sequence[int] | Indices) -> Array:
         """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
         rows = self.source_positions(sources)
-        return self._swept(rows, forward=True) if self._sweeps else self._merged(rows, self.targets)
+        return self._swept(rows, forward=True) if self.exact else self._block(rows, self.targets)
 
     def columns(self, targets: Sequence[int] | Indices) -> Array:
         """Return the distances from all sources to several targets (vertex indices), shape (rows, len(targets))."""
         columns = self.target_positions(targets)
-        if not self._sweeps:
-            return self._merged(self.sources, columns)
+        if not self.exact:
+            return self._block(self.sources, columns)
         return np.ascontiguousarray(self._swept(columns, forward=False).T)
 
     @cached_property
@@ -167,10 +164,23 @@ class PreparedMatrix(PreparedStore):
 
         return ComputedStore(self)
 
-    @property
-    def _sweeps(self) -> bool:
-        """Whether rows are swept: sums of whole numbers are the same in any order."""
-        return bool(self.dtype.kind in "iu")
+    @cached_property
+    def exact(self) -> bool:
+        """Whether all sums are exact, so that every entry is the number that every algorithm finds, bit for bit."""
+        return self.dtype.kind in "iu" or adds_exactly(self.graph().weights, self.n, work_type(self.dtype))
+
+    def parts(self) -> Parts:
+        """Return the parts of the graph, opened.  Raises StorageFailed."""
+        position, starts, parents, ends, borders = map(
+            self.part_array, ("position", "starts", "parents", "ends", "borders")
+        )
+        return Parts(
+            position.astype(np.int64, copy=False),
+            starts.astype(np.int64, copy=False),
+            parents.astype(np.int32, copy=False),
+            ends.astype(np.int64, copy=False),
+            borders.astype(np.int32, copy=False),
+        )
 
     @cached_property
     def _loaded(self) -> _Tables:
@@ -184,16 +194,7 @@ class PreparedMatrix(PreparedStore):
                 available=available,
                 candidates=[],
             )
-        position, starts, parents, ends, borders = map(
-            self.part_array, ("position", "starts", "parents", "ends", "borders")
-        )
-        parts = Parts(
-            position.astype(np.int64, copy=False),
-            starts.astype(np.int64, copy=False),
-            parents.astype(np.int32, copy=False),
-            ends.astype(np.int64, copy=False),
-            borders.astype(np.int32, copy=False),
-        )
+        parts = self.parts()
         forward = self.table("forward")
         assert forward is not None  # a prepared graph without it does not open
         backward = self.table("backward")
@@ -210,14 +211,24 @@ class PreparedMatrix(PreparedStore):
     def _fixed(self) -> tuple[Any, ...]:
         """The arguments that the kernels share."""
         tables, kind = self._tables_in_memory, work_type(self.dtype)
-        negative = kind.integer and bool(self._least_weight < 0)
-        limit = kind.dtype.type(kind.largest_signed if negative else kind.largest)
+        negative = kind.integer and bool(self.least_weight < 0)
+        limit: Any = kind.dtype.type(kind.largest_signed if negative else kind.largest)
+        if self._beyond is not None:
+            below: Any = np.nextafter(self._beyond, -np.inf) if kind.dtype.kind == "f" else self._beyond - 1
+            limit = min(limit, kind.dtype.type(below))
         rows, columns = tables.lines(self._row_places), tables.lines(self._column_places)
         tree = tables.parts.parents, tables.widths
         return tree, (tables.forward, tables.backward), (limit, kind.sentinel()), rows, columns
 
     @cached_property
-    def _least_weight(self) -> float:
+    def _beyond(self) -> Any:
+        """The least entry beyond the cutoff; None without one."""
+        cutoff = self.attributes["cutoff"]
+        return None if cutoff is None else first_beyond(cutoff, self.dtype)
+
+    @cached_property
+    def least_weight(self) -> float:
+        """The least weight of the graph, 0 without arcs."""
         weights = self.graph().weights
         return float(weights.min()) if len(weights) else 0.0
 
@@ -233,27 +244,23 @@ class PreparedMatrix(PreparedStore):
         return self._tables_in_memory.parts.position[arrivals(np.arange(self.n), self.n, count)]
 
     @cached_property
-    def _by_line(self) -> Indices:
-        """All columns in the order of their lines in the tables, so that neighbours are merged one after the other."""
-        return np.argsort(self._column_places, kind="stable")
+    def _walk(self) -> tuple[Array, ...]:
+        """What products of panels take of the parts: the first one below each, sizes, and widths of tables."""
+        from engine.algorithms.panels import first_below
+
+        tables = self._tables_in_memory
+        return first_below(tables.parts.parents), tables.parts.sizes, tables.widths
 
     @cached_property
-    def _merging(self) -> float:
-        """Sums that merging two lines takes, about."""
-        parts, widths = self._tables_in_memory.parts, self._tables_in_memory.widths
-        return _SWEPT * float(widths @ parts.sizes) / max(1, self.n) / 2
-
-    @cached_property
-    def _sweeping(self) -> float:
-        """Sums that sweeping one row takes."""
-        parts = self._tables_in_memory.parts
-        return float(parts.sizes @ parts.depths) + self.n
+    def _mean_width(self) -> float:
+        tables = self._tables_in_memory
+        return float(tables.widths @ tables.parts.sizes) / max(1, self.n)
 
     def _sweeper(self, *, forward: bool) -> Sweeper:
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.sweep import Sweeper
 
-        tables, nonnegative = self._tables_in_memory, self._least_weight >= 0
+        tables, nonnegative = self._tables_in_memory, self.least_weight >= 0
         if tables.forward is tables.backward:
             forward = True
         if forward not in self._sweepers:
@@ -264,41 +271,50 @@ class PreparedMatrix(PreparedStore):
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
         """Return rows, or columns as rows, shape (len(vertices), n)."""
-        places = self._tables_in_memory.parts.position
-        count = len(places) - self.n
-        rows, columns = np.arange(self.n), arrivals(np.arange(self.n), self.n, count)
-        begin, end = (rows, columns) if forward else (columns, rows)
+        places, begin, end = self._tables_in_memory.parts.position, vertices, None
+        if len(places) > self.n:  # there are terminals
+            ends = arrivals(np.arange(self.n), self.n, len(places) - self.n)
+            begin, end = (vertices, ends) if forward else (ends[vertices], np.arange(self.n))
         out = np.empty((len(vertices), len(places)), self.dtype)
         if len(vertices):
             nothing, heads = np.zeros(0, np.int64), np.zeros(0, np.int32)
             with self._sweeping_lock:
-                self._sweeper(forward=forward).search(Arcs(nothing, heads, nothing, None), begin[vertices], out)
-        return out if not count else np.ascontiguousarray(out[:, end])
+                self._sweeper(forward=forward).search(Arcs(nothing, heads, nothing, None), begin, out)
+        if self._beyond is not None:
+            np.putmask(out, out >= self._beyond, self.unreachable)
+        return out if end is None else np.ascontiguousarray(out[:, end])
 
-    def _merged(self, rows: Indices, columns: Indices) -> Array:
-        """Return a block by merging lines."""
+    def _block(self, rows: Indices, columns: Indices) -> Array:
+        """Return a block, made the cheapest way."""
         from engine.algorithms.lines import block_lengths
+        from engine.algorithms.panels import PanelProduct, cheapest
 
+        way = cheapest(len(rows), len(columns), self.n, self._mean_width, sweeps=self.exact)
         out = np.empty((len(rows), len(columns)), self.dtype)
-        fixed = self._fixed
-        if len(columns) == self.n and columns is self.targets:
-            columns = self._by_line
-            found = np.empty_like(out)
+        if not out.size:
+            return out
+        if way in ("rows", "columns"):
+            lines, across, into = (rows, columns, out) if way == "rows" else (columns, rows, out.T)
+            step = max(self.threads, _BAND_BYTES // (self.n * self.dtype.itemsize))
+            for first in range(0, len(lines), step):
+                into[first : first + step] = self._swept(lines[first : first + step], forward=way == "rows")[:, across]
+        elif way == "multiply":
+            nonnegative = bool(self._least_weight >= 0)
+            product = PanelProduct(self._fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
+            if len(product.bands) == 1 or self.threads == 1:
+                for band in product.bands:
+                    product.make(band)
+            else:
+                with ThreadPoolExecutor(self.threads) as pool:
+                    for _ in pool.map(product.make, product.bands):
+                        pass
         else:
-            found = out
+            fixed = self._fixed
 
-        def work(first: int, last: int) -> None:
-            block_lengths(fixed, rows[first:last], columns, found[first:last])
+            def work(first: int, last: int) -> None:
+                block_lengths(fixed, rows, columns[first:last], out[:, first:last])
 
-        def across(first: int, last: int) -> None:
-            block_lengths(fixed, rows, columns[first:last], found[:, first:last])
-
-        if len(rows) >= self.threads:
-            self._share(len(rows), max(1, _SHARED // max(1, len(columns))), work)
-        else:
-            self._share(len(columns), max(1, _SHARED // max(1, len(rows))), across)
-        if found is not out:
-            out[:, columns] = found
+            self._share(len(columns), max(1, _SHARED // len(rows)), work)
         return out
 
     def _share(self, count: int, least: int, work: Callable[[int, int], None]) -> None:

@@ -11,7 +11,7 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, find_parts
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle
+from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import WorkType, relaxes_reduced
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Machine, Options, PartsFacts, Problem
@@ -20,6 +20,7 @@ from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
 from engine.planning.planner import choose_type
 from engine.planning.refusal import gib
+from engine.streaming.part_journal import take_dissection
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.prepared.writer import TABLE_CHUNK
@@ -32,7 +33,7 @@ FAVOURABLE: Final = 0.05
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
 #: What a prepared graph does not limit yet; each of these is said by an option of a solve.
-_WHOLE: Final = ("sources", "targets", "cutoff", "max_hops", "scheduler")
+_WHOLE: Final = ("sources", "targets", "scheduler")
 
 
 def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *, out: Path | None = None) -> Plan:
@@ -42,7 +43,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
 
     Args:
         graph: the graph, or its profile.
-        options: type, memory and threads; a prepared graph answers all pairs, so nothing else may be limited.
+        options: type, memory, threads and cutoff; a prepared graph answers all pairs, so nothing else may be limited.
         out: the folder it will be, whose disk is looked at; None for none.
 
     Returns:
@@ -56,7 +57,9 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
     profile, options = GraphProfile.of(graph), options or Options()
     _check(options)
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
-    problem = describe(inner)
+    if out is not None and inner.given_parts is None:
+        take_dissection(profile, inner, str(out))
+    problem = describe(inner, cutoff=options.cutoff)
     kind, why = choose_type(problem, options.dtype)
     if relaxes_reduced(kind, problem):
         raise InvalidRequest(
@@ -85,6 +88,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
         device_reason="a graph is prepared by processors",
         phases=candidate.phases,
         candidates=(candidate,),
+        cutoff=options.cutoff,
         statistics=statistics(inner, replace(problem, parts=facts)),
     )
     return bind_plan(plan, profile.graph, options)
@@ -95,9 +99,15 @@ def _check(options: Options) -> None:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise InvalidRequest(
-                f"a prepared graph answers all pairs without limits, so {flag} cannot be said; use apsp solve",
-                field=name,
+                f"a prepared graph answers all pairs, so {flag} cannot be said; use apsp solve", field=name
             )
+    if options.max_hops is not None:
+        raise InvalidRequest(
+            "a prepared graph adds lengths without knowing how many arcs they have, so --max-hops cannot be kept; "
+            "use apsp solve",
+            field="max_hops",
+        )
+    check_cutoff(options.cutoff)
     if options.executor != "local":
         raise InvalidRequest(
             f"a graph is prepared by this process, not by executor {options.executor}", field="executor"
@@ -144,7 +154,16 @@ def prepared_candidate(
     tables = _table_bytes(facts, kind, graph)
     arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
     padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
-    disk = tables + padding + arrays + 4 * len(parts.borders) + 32 * graph.n + 2**20
+    sizes, depths = parts.sizes, parts.depths
+    disk = (
+        tables
+        + padding
+        + arrays
+        + kind.itemsize * int((2 * sizes + depths) @ depths)
+        + 4 * len(parts.borders)
+        + 32 * graph.n
+        + 2**20
+    )
     estimate = estimate_prepared(Setting(problem, machine, kind, disk), facts, directed=graph.directed)
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"
     matrix = problem.n**2 * kind.itemsize
@@ -199,7 +218,7 @@ def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[C
         if graph.n + graph.arcs > OFFERED_SIZE:
             return None
         inner, _ = profile.open(Rectangle.of(options, graph.n))
-        problem = describe(inner)
+        problem = describe(inner, cutoff=options.cutoff)
         kind, _ = choose_type(problem, options.dtype)
         if relaxes_reduced(kind, problem):
             return None

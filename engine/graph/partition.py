@@ -195,6 +195,8 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     Returns:
         The parts; None if the borders have more than ``most`` entries.
     """
+    if profile.given_parts is not None:
+        return profile.given_parts
     found = profile.dissection(most)
     if found is None:
         return None

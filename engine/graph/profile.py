@@ -32,11 +32,13 @@ class GraphProfile:
         reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None where the weights
             are the graph's own.
         known: rows that trials computed during planning; None if there are none.
+        given_parts: the parts of a prepared graph that has these arcs; None where they are to be found.
     """
 
     def __init__(self, graph: Graph, reduced_by: Potentials | None = None) -> None:
         self.graph, self.reduced_by = graph, reduced_by
         self.known: KnownRows | None = None
+        self.given_parts: Parts | None = None
         self._dissected: tuple[int, Dissection | None] = (-1, None)
 
     @classmethod
@@ -170,6 +172,10 @@ class GraphProfile:
             found = dissect(self.graph, most)
             self._dissected = most, found
         return found
+
+    def dissect_as(self, found: Dissection) -> None:
+        """Take a nested dissection that an earlier run has found of the same graph."""
+        self._dissected = len(found[2]), found
 
     def parts(self, grain: Grain) -> Parts:
         """Return the parts of the graph, however large their borders are."""

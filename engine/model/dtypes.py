@@ -94,6 +94,31 @@ def settle(block: npt.NDArray[np.generic]) -> None:
         np.putmask(block, block > np.int32(kind.largest_signed), kind.sentinel())
 
 
+def adds_exactly(weights: npt.NDArray[np.generic], n: int, kind: WorkType) -> bool:
+    """Return whether sums of weights are exact in a type, so that the order in which they are added does not matter.
+
+    That is so for the integer types, whose bounds are proven otherwise.  Sums of floats are exact where all weights are
+    multiples of one power of two, and two paths of n - 1 arcs each are together no longer than the digits reach.
+
+    Args:
+        weights: of all arcs.
+        n: the number of vertices.
+        kind: the working type.
+    """
+    if kind.integer or len(weights) == 0:
+        return True
+    stored = weights.astype(kind.dtype)
+    if not (np.isfinite(stored) & (stored == weights) & (stored >= 0)).all():
+        return False
+    mantissas, exponents = np.frexp(stored[stored > 0].astype(np.float64))
+    if len(mantissas) == 0:
+        return True
+    digits = (mantissas * 2.0**53).astype(np.int64)
+    lowest = exponents - 53 + np.frexp((digits & -digits).astype(np.float64))[1] - 1
+    # both sides are powers of two times a small factor: nothing is rounded here
+    return bool(2.0 * n * float(stored.max()) <= kind.exact * 2.0 ** float(lowest.min()))
+
+
 def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: float) -> bool:
     """Return whether products relax weights reduced by potentials, not the weights themselves (decisions 006 and 088).
 

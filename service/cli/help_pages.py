@@ -41,6 +41,7 @@ EXAMPLES: Final = {
         "apsp solve-many @list.txt --summary lengths.jsonl",
     ),
     "prepare": ("apsp prepare roads.csv --out roads.prepared",),
+    "reweight": ("apsp reweight roads.prepared --weights closed.csv --changed --out roads.closed",),
     "near": (
         "apsp near roads.csv --cutoff 5000 -o near.parquet",
         "apsp near roads.csv --nearest 10 --targets @hospitals.txt -o hospitals.csv",

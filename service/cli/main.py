@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from service.cli import nodes
+from service.cli import nodes, prepared
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
     BulkOutputOptions,
@@ -27,7 +27,7 @@ from service.cli.arguments import (
 )
 from service.cli.help_pages import GroupedCommands, command, plainer
 from service.cli.measure import measure
-from service.options import BulkOptions, LocalOptions, NearOptions, PrepareOptions
+from service.options import BulkOptions, LocalOptions, NearOptions
 from storage.options import ReadingOptions
 
 app = typer.Typer(
@@ -93,21 +93,8 @@ def solve_many(
     raise typer.Exit(many.solve_many(many.ManyArgs(graphs, reading, options, **store), as_json=as_json))
 
 
-@command(app)
-@with_options
-def prepare(
-    graph: GraphFile,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the prepared graph goes.")],
-    reading: ReadingOptions,
-    options: PrepareOptions,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Make tables that answer every distance without a matrix, for road networks and other graphs like them."""
-    must_open(graph)
-    from service.cli.commands import preparing, solving
-
-    preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+command(app)(prepared.prepare)
+command(app)(prepared.reweight)
 
 
 command(app)(measure)

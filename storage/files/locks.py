@@ -56,3 +56,33 @@ class FileLock:
         finally:
             os.close(handle)
         return False
+
+
+def lock_folder(base: Path, target: Path) -> int:
+    """Lock a folder, making it if needed, and return the descriptor that holds the lock.
+
+    Args:
+        base: the folder.
+        target: what is written by whoever holds the lock, for the error.
+
+    Raises:
+        Conflict: another process holds it.
+        OSError: the file system refused.
+    """
+    while True:
+        base.mkdir(exist_ok=True)
+        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # the previous holder may have removed the folder that was opened
+            if base.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(handle)
+            raise Conflict(f"another process is writing {target}") from None
+        except OSError:
+            os.close(handle)
+            raise
+        os.close(handle)

@@ -182,16 +182,25 @@ def check_target(target: Path, overwrite: bool) -> None:
 
     Raises:
         NotFound: the folder around it does not exist.
-        Conflict: it exists, and ``overwrite`` is False or it is no matrix store.
+        Conflict: it exists and ``overwrite`` is False, it is no matrix store, or it lies inside a sealed store.
     """
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
+    inside = target.parent.resolve()
+    for folder in (inside, *inside.parents):
+        if _is_sealed(folder):
+            raise Conflict(f"{target} lies inside the sealed store {folder}, which stays as it is; choose another path")
     if not target.exists() and not target.is_symlink():
         return
     if not overwrite:
         raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
-    with contextlib.suppress(OSError, StorageFailed):
-        read_seal(target, (target / ROOT_DOCUMENT).read_bytes(), None)
-        if not target.is_symlink():
-            return
+    if _is_sealed(target) and not target.is_symlink():
+        return
     raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")
+
+
+def _is_sealed(folder: Path) -> bool:
+    with contextlib.suppress(OSError, StorageFailed):
+        read_seal(folder, (folder / ROOT_DOCUMENT).read_bytes(), None)
+        return True
+    return False

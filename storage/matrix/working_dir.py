@@ -9,7 +9,6 @@ the tiles that the record describes.  The system frees the lock (flock) when the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -24,6 +23,7 @@ from typing import Any, Final
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic
+from storage.files.locks import lock_folder
 from storage.matrix.format import DISTANCES, plain
 from storage.matrix.stamps import fault_of, put_stamp, seal_of, stamp_file, stamp_in
 
@@ -157,7 +157,7 @@ class WorkingDir(atomic.Staging):
         if not self._stamped:
             put_stamp(self.folder, self._stamp)
             self._stamped = True
-        _write_record(self._base, {"identity": self._identity, "record": stated, "stamp": self._stamp, **more})
+        write_record(self._base, {"identity": self._identity, "record": stated, "stamp": self._stamp, **more})
         if first:
             atomic.sync_path(self.target.parent)
         self.record = stated
@@ -275,24 +275,7 @@ def lock(target: Path) -> int:
         Conflict: another process holds it.
         OSError: the file system refused.
     """
-    base = working_folder(target)
-    while True:
-        base.mkdir(exist_ok=True)
-        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the previous holder may have removed the folder that was opened
-            if base.stat().st_ino == os.fstat(handle).st_ino:
-                return handle
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            os.close(handle)
-            raise Conflict(f"another process is writing {target}") from None
-        except OSError:
-            os.close(handle)
-            raise
-        os.close(handle)
+    return lock_folder(working_folder(target), target)
 
 
 def _clear(folder: Path, keep: tuple[str, ...]) -> None:
@@ -313,7 +296,16 @@ def _drop_record(base: Path) -> None:
     atomic.sync_path(base)
 
 
-def _write_record(base: Path, content: Mapping[str, object]) -> None:
+def write_record(base: Path, content: Mapping[str, object]) -> None:
+    """Replace the record of a folder durably, in one step, with a digest of its own.
+
+    Args:
+        base: the folder.
+        content: in JSON types.
+
+    Raises:
+        OSError: the file system refused; the record is then as before.
+    """
     document = {"format": _FORMAT, "saved": datetime.now(UTC).isoformat(timespec="seconds"), **content}
     document["digest"] = _digest(document)
     _put_record(base, json.dumps(document).encode())
@@ -329,7 +321,12 @@ def _put_record(base: Path, data: bytes) -> None:
 
 
 def _read_record(target: Path) -> dict[str, Any] | None:
-    path = working_folder(target) / RECORD
+    return read_record(working_folder(target))
+
+
+def read_record(base: Path) -> dict[str, Any] | None:
+    """Return what :func:`write_record` wrote into a folder, or None.  Raises StorageFailed if it is damaged."""
+    path = base / RECORD
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from storage.errors import StorageFailed
-from storage.matrix.format import TABLES, Array, crc32c
+from storage.files import atomic
+from storage.matrix.format import TABLES, Array, IntArray, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
 
+#: What elimination finds besides the tables, stored so that some arcs can get new weights in a moment.
+ELIMINATED: Final = ("upward", "across", "rests")
+#: The array of closed arcs, which a store has where there are any.
+CLOSED: Final = "closed"
 #: Threads that read chunks and compute their checksums.
 _THREADS: Final = 4
 
@@ -60,7 +67,24 @@ class PreparedStore(SealedResult):
         Raises:
             StorageFailed: a chunk is missing or damaged; the message names the first one.
         """
-        where = f"tables/{name}"
+        return self._flat(f"tables/{name}")
+
+    def eliminated(self) -> tuple[Array, Array, Array] | None:
+        """Read what elimination found besides the tables: upward, across, rests; None where it was not stored.
+
+        Raises:
+            StorageFailed: naming the first chunk that is missing or damaged.
+        """
+        upward, across, rests = (self._flat(f"elimination/{name}") for name in ELIMINATED)
+        return None if upward is None or across is None or rests is None else (upward, across, rests)
+
+    def closed(self) -> IntArray:
+        """Return the arcs that later weights may open, as ``tail * n + head``, ascending.  Raises StorageFailed."""
+        if CLOSED not in self._arrays:
+            return np.zeros(0, np.int64)
+        return self._side(CLOSED).astype(np.int64, copy=False)
+
+    def _flat(self, where: str) -> Array | None:
         if where not in self._arrays:
             return None
         document = self._arrays[where]
@@ -71,6 +95,34 @@ class PreparedStore(SealedResult):
             for _ in pool.map(self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces):
                 pass
         return out.astype(self.dtype, copy=False)
+
+    def chunk_of(self, name: str) -> int:
+        """Return the entries in a chunk of a table."""
+        return int(self._arrays[f"tables/{name}"]["chunk_grid"]["configuration"]["chunk_shape"][0])
+
+    def share(self, name: str, folder: Path) -> tuple[int, int]:
+        """Put a file also into another folder, as a hard link where the file system can, else as a copy.
+
+        Sealed files are never written to again, so both may be the same file.
+
+        Args:
+            name: of the file.
+            folder: has the folders that the name leads through.
+
+        Returns:
+            Bytes and CRC-32C as the seal has them, so that damage to the file shows in the other seal, too.
+
+        Raises:
+            OSError: the file system refused.
+            StorageFailed: the file is gone or damaged.
+        """
+        size, checksum = self._files[name]
+        if not isinstance(self._folder, RemoteFolder):
+            with contextlib.suppress(OSError):
+                os.link(name, folder / name, src_dir_fd=self._folder.handle, follow_symlinks=False)
+                return size, checksum
+        atomic.write_file(folder / name, [self._checked(name)], flush=True)
+        return size, checksum
 
     def _read_chunk(self, name: str, piece: Array) -> None:
         """Read a chunk into ``piece``; if the chunk is longer, the rest is padding."""

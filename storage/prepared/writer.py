@@ -8,8 +8,7 @@ them again.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +19,11 @@ import numpy.typing as npt
 
 from storage.files import atomic
 from storage.graph.graph import Graph
-from storage.matrix.format import ROOT_DOCUMENT, Array, crc32c, fill_value, plain, seal_document
+from storage.matrix.format import ROOT_DOCUMENT, Array, IntArray, crc32c, fill_value, plain, seal_document
 from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
+from storage.prepared.reader import CLOSED, ELIMINATED, PreparedStore
 
 #: Entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
@@ -35,7 +35,14 @@ class PreparedWriter:
     """A prepared graph in the making.  As a context manager it removes everything unless ``seal`` was called."""
 
     def __init__(
-        self, path: str | Path, graph: Graph, spec: MatrixSpec, parts: Mapping[str, Array], *, overwrite: bool = False
+        self,
+        path: str | Path,
+        graph: Graph,
+        spec: MatrixSpec,
+        parts: Mapping[str, Array],
+        *,
+        overwrite: bool = False,
+        base: PreparedStore | None = None,
     ) -> None:
         """Write everything except the tables; leftovers of dead writers to ``path`` are removed.
 
@@ -45,6 +52,7 @@ class PreparedWriter:
             spec: type, *unreachable* and attributes.
             parts: one-dimensional arrays of integers by name.
             overwrite: replace a store that is there already, once this one is sealed.
+            base: a prepared graph of the same labels and parts, and open; its files are shared where they are equal.
 
         Raises:
             Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no store.
@@ -57,12 +65,16 @@ class PreparedWriter:
         self._known: dict[str, tuple[int, int]] = {}
         self._staging = atomic.Staging(frame.target)
         folder = self._staging.folder
+        self._base = base
         try:
-            side_array(folder / "vertex", graph.labels, ("vertex",))
+            if base is None:
+                side_array(folder / "vertex", graph.labels, ("vertex",))
+                for name, values in parts.items():
+                    side_array(folder / "parts" / name, values, (name,))
+                consolidate(folder / "parts", {})
+            else:
+                self._share("vertex/", "parts/")
             write_graph(folder, graph)
-            for name, values in parts.items():
-                side_array(folder / "parts" / name, values, (name,))
-            consolidate(folder / "parts", {})
         except OSError as error:
             self._staging.discard()
             raise atomic.failure("write", folder, error) from error
@@ -70,26 +82,69 @@ class PreparedWriter:
             self._staging.discard()
             raise
 
-    def add_table(self, name: str, table: Array, report: Callable[[int], None] = lambda _bytes: None) -> None:
+    def _share(self, *prefixes: str) -> None:
+        """Put the files of ``base`` whose names begin with a prefix into this prepared graph, too.  Raises OSError."""
+        assert self._base is not None
+        for name in [name for name in self._base.files() if name.startswith(prefixes)]:
+            (self._staging.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            self._known[name] = self._base.share(name, self._staging.folder)
+
+    def add_closed(self, closed: IntArray) -> None:
+        """Write the arcs that later weights may open, as ``tail * n + head``, ascending; none need no file.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        if len(closed):
+            folder = self._staging.folder / CLOSED
+            try:
+                side_array(folder, closed, ("closed_arc",))
+            except OSError as error:
+                raise atomic.failure("write", folder, error) from error
+
+    def add_eliminated(self, arrays: Sequence[Array]) -> None:
+        """Write what elimination found besides the tables, in the order of ``storage.prepared.reader.ELIMINATED``.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        for name, values in zip(ELIMINATED, arrays, strict=True):
+            self._add(f"elimination/{name}", values, lambda _bytes: None, frozenset())
+        try:
+            consolidate(self._staging.folder / "elimination", {})
+        except OSError as error:
+            raise atomic.failure("write", self._staging.folder, error) from error
+
+    def add_table(
+        self,
+        name: str,
+        table: Array,
+        report: Callable[[int], None] = lambda _bytes: None,
+        same: Collection[int] = frozenset(),
+    ) -> None:
         """Write one table.
 
         Args:
             name: ``forward`` or ``backward``.
             table: one-dimensional, of the type of the store.
-            report: called with the bytes of each chunk that was written; an exception that it raises ends the writing.
+            report: is told of every chunk's bytes; what it raises ends the writing.
+            same: the chunks that are those of ``base``, whose table has this length, type and size of chunks.
 
         Raises:
             StorageFailed: the file system refused.
         """
+        self._add(f"tables/{name}", table, report, same)
+
+    def _add(self, where: str, table: Array, report: Callable[[int], None], same: Collection[int]) -> None:
         chunk = max(1, min(TABLE_CHUNK, len(table)))
-        folder = self._staging.folder / "tables" / name
+        folder = self._staging.folder / where
         document = array_document(
             table.shape,
             (chunk,),
             kind=table.dtype.name,
             fill=self._fill,
             codecs=[LITTLE_ENDIAN, CHECKSUM],
-            dimensions=(f"{name}_entry",),
+            dimensions=(f"{folder.name}_entry",),
             attributes={},
         )
         try:
@@ -97,15 +152,21 @@ class PreparedWriter:
             atomic.write_file(folder / ROOT_DOCUMENT, [document])
             with ThreadPoolExecutor(_THREADS) as pool:
                 pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
-                for k, (size, checksum) in enumerate(
-                    pool.map(self._write, _paths(folder), pieces, [chunk] * len(pieces))
-                ):
-                    self._known[f"tables/{name}/c/{k}"] = size, checksum
+                names = [f"{where}/c/{k}" for k in range(len(pieces))]
+                shared = [k in same for k in range(len(pieces))]
+                facts = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
+                for name, (size, checksum) in zip(names, facts, strict=True):
+                    self._known[name] = size, checksum
                     report(size)
         except OSError as error:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
-    def _write(self, path: Path, piece: Array, chunk: int) -> tuple[int, int]:
+    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> tuple[int, int]:
+        """Write a chunk, or share that of ``base``; return its bytes and its checksum."""
+        if shared:
+            assert self._base is not None
+            return self._base.share(name, self._staging.folder)
+        path = self._staging.folder / name
         body: npt.NDArray[np.generic] = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
         if len(body) < chunk:
             body = np.concatenate([body, np.full(chunk - len(body), self._fill, body.dtype)])
@@ -142,7 +203,3 @@ class PreparedWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._staging.discard()
-
-
-def _paths(folder: Path) -> Iterator[Path]:
-    return (folder / "c" / str(k) for k in itertools.count())

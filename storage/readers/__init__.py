@@ -26,7 +26,7 @@ from storage.readers.source import Source
 from storage.readers.spool import regular_file
 from storage.readers.tables.matrix_shape import is_matrix
 
-__all__ = ["FORMATS", "ReadLimits", "read_graph"]
+__all__ = ["FORMATS", "ReadLimits", "read_arcs", "read_graph"]
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +134,32 @@ def read_graph(
         LimitExceeded: the graph is larger than ``limits`` allow; raised before anything of that size is allocated.
         StorageFailed: there is no room for a temporary file.
     """
+    with _parsed(path, limits, reading) as (parsed, name, file):
+        directed = reading.get("directed")
+        return _build(parsed, name, file, parsed.directed if directed is None else directed)
+
+
+def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[ReadingOptions]) -> tuple[Parsed, str]:
+    """Read a graph file as arcs in its order, before they are cleaned.
+
+    Args:
+        path: the file.
+        limits: what the file may expand to and declare.
+        reading: as :func:`read_graph` takes it.
+
+    Returns:
+        The arcs, and the name of the format.
+
+    Raises:
+        ApspError: as :func:`read_graph`, but for what cleaning finds.
+    """
+    with _parsed(path, limits, reading) as (parsed, name, _):
+        return parsed, name
+
+
+@contextlib.contextmanager
+def _parsed(path: str | Path, limits: ReadLimits, reading: ReadingOptions) -> Iterator[tuple[Parsed, str, Source]]:
+    """Context manager: the arcs of a file, its format, and the file."""
     form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
     unweighted = reading.get("unweighted", False)
     if form is not None and form not in FORMATS:
@@ -152,8 +178,7 @@ def read_graph(
         _check_meaning(name, options)
         # Imported by name, so that the start of the API process need not wait for polars and SciPy.
         reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
-        parsed = reader.read(file, options)
-        return _build(parsed, name, file, parsed.directed if options.directed is None else options.directed)
+        yield reader.read(file, options), name, file
 
 
 @contextlib.contextmanager

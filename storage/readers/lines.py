@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from storage.errors import InvalidGraph
 from storage.readers.fields import BLANKS, shown
+from storage.readers.limits import ReadLimits
 from storage.readers.source import Source
+
+#: What stands between the names and numbers of a line.
+_BETWEEN: Final = re.compile(r"[\s,;|\t\"']+")
 
 
 def text_lines(source: Source) -> Iterator[tuple[int, str]]:
@@ -22,3 +29,24 @@ def text_lines(source: Source) -> Iterator[tuple[int, str]]:
                 raise InvalidGraph(f"not valid UTF-8: {shown(raw.decode('latin-1'))}", line=number) from None
             if text:
                 yield number, text
+
+
+def line_of(path: Path, first: str, second: str, limits: ReadLimits) -> int | None:
+    """Return the number of the first line of a text that holds two names as words, in this order where there is one.
+
+    Args:
+        path: the file, plain or compressed.
+        first, second: the names.
+        limits: what the file may expand to.
+
+    Returns:
+        The number, from 1; None where no line holds both.
+    """
+    either = None
+    for number, text in text_lines(Source(path, limits)):
+        words = [word for word in _BETWEEN.split(text) if word]
+        if first in words and second in words:
+            if second in words[words.index(first) + 1 :]:
+                return number
+            either = either or number
+    return either

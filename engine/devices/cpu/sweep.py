@@ -113,6 +113,40 @@ def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ign
         _emit(row, places, shift, sources[i], limit, far, sentinel, out[i])
 
 
+# minima of floats become vectors only where no NaN can be met; sums stay as they are
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def _relax_strip(some, value, across):  # type: ignore[no-untyped-def]
+    """Relax some entries of a row by ``value`` and as many entries of ``across``."""
+    for c in range(len(some)):
+        some[c] = min(some[c], type(value)(value + across[c]))
+
+
+@njit(nogil=True, cache=True)
+def _sweep_one(walk, x, columns, ends, source, row):  # type: ignore[no-untyped-def]
+    """Fill ``row`` with the distances from ``source``: :func:`_sweep_rows` of one row, in vectors along it.
+
+    Register tiles are many rows high, so a row alone would do the work of all of them.  Sums and minima are the same.
+    """
+    starts, parents, lasts, borders, part, tables, table, wide, across, packed = walk
+    places, shift = columns
+    limit, far, sentinel = ends
+    width = TILE_VECTORS * VECTOR_BYTES // tables.itemsize
+    x[:] = far
+    _seed(x, 0, places[source], starts, parents, part, tables, table, wide)
+    for j in range(len(parents) - 1, -1, -1):
+        depth, size = lasts[j + 1] - lasts[j], starts[j + 1] - starts[j]
+        padded = (size + width - 1) // width * width
+        for k in range(0, depth, DEPTH):
+            deep = min(DEPTH, depth - k)
+            border = borders[lasts[j] + k : lasts[j] + k + deep]
+            for first in range(0, size, width):
+                some = x[starts[j] + first : starts[j] + min(first + width, size)]
+                at = packed[j] + k * padded + first * deep
+                for i in range(deep):
+                    _relax_strip(some, x[border[i]], across[at + i * width : at + (i + 1) * width])
+    _emit(x, places, shift, source, limit, far, sentinel, row)
+
+
 @njit(nogil=True, cache=True)
 def _sweep_piece(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
     """Sweep as many rows at a time as the work space holds, until all rows ``out`` are filled."""
@@ -161,6 +195,14 @@ class Sweeper(CpuBackend):
         shift = np.empty(0) if arcs.potentials is None else np.ascontiguousarray(arcs.potentials)
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
+        if len(sources) == 1:
+
+            def sweep_one(worker: int) -> Done:
+                x = self._spaces.of(worker, ("sweep one", kind.name), lambda: np.empty(len(self._position), kind.dtype))
+                _sweep_one(self._parts, x, columns, ends, sources[0], out[0])
+                return Done(np.arange(1))
+
+            return Searches(iter((sweep_one,)))
 
         # a piece consists of several sweeps, with one call for all of them, because calls from the
         # interpreter wait for each other if there are many threads; but there are at least four pieces per thread

@@ -1,10 +1,13 @@
-"""Runs ``apsp prepare``."""
+"""Runs ``apsp prepare`` and ``apsp reweight``."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from engine.model.plan import Plan
 from engine.model.problem import Options
@@ -12,11 +15,13 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
 from service.cli.progress import ProgressMonitor
-from service.options import PrepareOptions
+from service.options import PrepareOptions, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
-from storage.errors import InvalidRequest
 from storage.matrix.frame import check_target
-from storage.remote.objects import is_address
+from storage.options import ReadingOptions
+
+#: What an interrupted run leaves.
+_LEFT: Final = "what a run of more than ten seconds has done is kept, and the same command goes on from there"
 
 
 def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrite: bool, as_json: bool) -> None:
@@ -33,23 +38,22 @@ def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrit
         Conflict: there is something at ``out``.
         ApspError: as ``engine.api.prepared.prepare``.
     """
-    from engine.api.prepared import plan_prepared
+    from engine.api.prepared import plan_prepared, refuse_address
     from engine.api.prepared import prepare as prepare_graph
     from engine.graph.profile import GraphProfile
 
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
-    if is_address(str(out)) or str(out).startswith("s3:"):
-        raise InvalidRequest(f"--out {out} is in an object store; a graph is prepared into a folder", field="out")
+    refuse_address(out, "--out")
     check_target(out.absolute(), overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
-    options = Options(dtype=given["dtype"], memory=memory, threads=given["threads"])
+    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     profile = GraphProfile(graph)
     selected = plan_prepared(profile, options, out=out)
     planning = time.perf_counter() - started - reading
     tell([*_described(selected), *(f"note: {note}" for note in receipt.notes)])
-    INTERRUPTS.left_behind = "nothing of the prepared graph is left"
+    INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = prepare_graph(profile, out, options, plan=selected, overwrite=overwrite, monitor=monitor)
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
@@ -63,7 +67,69 @@ def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrit
     parts, size = outcome.summary["parts"], outcome.summary["bytes"]
     assert isinstance(size, int)
     lines = [("tables", f"{format_bytes(size)}, {parts:,} parts"), ("answers", f"{rows:,} x {columns:,} distances")]
-    emit([f"{out}: done ({phases})", *table(lines, indent="  ")])
+    emit([f"{out}: done ({phases})", *table(lines + _resumed(outcome.summary), indent="  ")])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which prepared graph gets new weights, and where the result goes.
+
+    Attributes:
+        prepared: the folder of the prepared graph.
+        out: the new folder; None to replace ``prepared``.
+        overwrite: whether a store at ``out`` may be replaced.
+    """
+
+    prepared: Path
+    out: Path | None
+    overwrite: bool
+
+
+def reweight(place: Place, weights: Path, reading: ReadingOptions, given: ReweightOptions, *, as_json: bool) -> None:
+    """Read the weights, compute the tables, write and seal; the progress goes to standard error.
+
+    Args:
+        place: which prepared graph, and where the result goes.
+        weights: the file.
+        reading: how it is read.
+        given: the options, as the command line has them.
+        as_json: whether to print one JSON object instead of text.
+
+    Raises:
+        ApspError: as ``engine.api.reweighting.reweight``.
+    """
+    from engine.api.reweighting import reweight as reweight_graph
+
+    memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
+    INTERRUPTS.left_behind = _LEFT
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        outcome = reweight_graph(
+            place.prepared,
+            weights,
+            out=place.out,
+            changed=given["changed"],
+            overwrite=place.overwrite,
+            options=Options(dtype=given["dtype"], memory=memory, threads=given["threads"]),
+            monitor=monitor,
+            **reading,
+        )
+    facts, out = outcome.summary, place.prepared if place.out is None else place.out
+    if as_json:
+        emit_json({"prepared": str(out), "seconds": outcome.seconds, "summary": facts, "plan": outcome.plan.to_dict()})
+        return
+    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in outcome.seconds.items())
+    again = f"{facts['eliminated']:,} of {facts['parts']:,} eliminated again, {facts['differ']:,} have other tables"
+    lines = [("arcs", f"{facts['changed']:,} changed, {facts['closed']:,} closed now"), ("parts", again)]
+    emit([f"{out}: done ({phases})", *table(lines + _resumed(facts), indent="  ")])
+
+
+def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return a line that says what an earlier run had done, if it had done something."""
+    steps = facts.get("resumed")
+    if not isinstance(steps, dict) or not any(steps.values()):
+        return []
+    words = {"eliminate": "eliminated", "extend": "extended", "backward": "extended backward"}
+    return [("resumed", ", ".join(f"{count:,} parts {words[step]}" for step, count in steps.items() if count))]
 
 
 def _described(selected: Plan) -> list[str]:

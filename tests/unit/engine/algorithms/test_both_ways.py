@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from engine.algorithms.both_ways import find_tables
-from engine.algorithms.part_lengths import find_lengths
+from engine.algorithms.part_lengths import PartWork, find_lengths
 from engine.devices.cpu.backend import CpuBackend
 from engine.graph.partition import CPU_GRAIN
 from engine.graph.profile import GraphProfile
@@ -55,8 +55,8 @@ def test_backward_tables_are_those_of_the_reversed_graph(backend, dtype, negativ
     graph = sparse_graph(n, n, negative=negative)
     parts, kind = GraphProfile(graph).parts(CPU_GRAIN), WORK_TYPES[dtype]
     asked = {"nonnegative": not negative, "monitor": Monitor()}
-    forward, backward = find_tables(backend, graph, parts, kind, **asked)
-    for table, other in ((forward, graph), (backward, transposed(graph))):
+    found = find_tables(PartWork(backend, graph, parts, kind, **asked))
+    for table, other in ((found.forward, graph), (found.backward, transposed(graph))):
         want = find_lengths(backend, other, parts, kind, **asked).flat
         far = kind.largest_signed if negative else kind.largest
         np.testing.assert_array_equal(table, np.where(want > far, kind.sentinel(), want) if kind.integer else want)
@@ -65,8 +65,7 @@ def test_backward_tables_are_those_of_the_reversed_graph(backend, dtype, negativ
 def test_undirected_graphs_have_one_table(backend):
     graph = sparse_graph(100, 3, directed=False)
     parts = GraphProfile(graph).parts(CPU_GRAIN)
-    _, backward = find_tables(backend, graph, parts, WORK_TYPES["int32"], nonnegative=True, monitor=Monitor())
-    assert backward is None
+    assert find_tables(PartWork(backend, graph, parts, WORK_TYPES["int32"], True, Monitor())).backward is None
 
 
 class Counts(Monitor):
@@ -88,8 +87,8 @@ class Counts(Monitor):
 def test_progress_adds_up_and_both_phases_stop(backend):
     graph = sparse_graph(2500, 1)
     parts, monitor = GraphProfile(graph).parts(CPU_GRAIN), Counts()
-    find_tables(backend, graph, parts, WORK_TYPES["int32"], nonnegative=True, monitor=monitor)
+    find_tables(PartWork(backend, graph, parts, WORK_TYPES["int32"], True, monitor))
     assert [phase for phase, *_ in monitor.phases] == ["prepare", "prepare backward"]
     assert all(total == done for _, total, done in monitor.phases)
     with pytest.raises(Cancelled):
-        find_tables(backend, graph, parts, WORK_TYPES["int32"], nonnegative=True, monitor=Counts(stop=True))
+        find_tables(PartWork(backend, graph, parts, WORK_TYPES["int32"], True, Counts(stop=True)))

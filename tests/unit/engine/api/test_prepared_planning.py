@@ -26,23 +26,24 @@ def small_disk(monkeypatch):
         monkeypatch.setattr(module, "survey", lambda survey=survey, **asked: replace(survey(**asked), disk=5_000_000))
 
 
-def test_a_refusal_names_preparing_and_what_it_takes(tmp_path, small_disk, monkeypatch):
+@pytest.mark.parametrize("cutoff", [None, 1e6])  # which a prepared graph keeps, too
+def test_a_refusal_names_preparing_and_what_it_takes(tmp_path, small_disk, monkeypatch, cutoff):
     monkeypatch.setattr(prepared_planning, "FAVOURABLE", 0.5)  # a graph that is small enough for a test
     graph = line_graph(3000)
     says = r"fit on the disk: .*; prepared: [\d.]+ MB, [\d.]+ s \(apsp prepare"
     with pytest.raises(DoesNotFit, match=says) as refused:
-        make_plan(graph, Options(device="cpu"), out=tmp_path / "s.zarr")
+        make_plan(graph, Options(device="cpu", cutoff=cutoff), out=tmp_path / "s.zarr")
     candidate = refused.value.candidates[-1]
     assert (candidate.algorithm, refused.value.resource) == ("prepared", "disk")
     assert candidate.disk < 5_000_000
-    prepare(graph, tmp_path / "p")
+    prepare(graph, tmp_path / "p", Options(cutoff=cutoff))
     there = sum(path.stat().st_size for path in (tmp_path / "p").rglob("*") if path.is_file())
     assert there <= candidate.disk < there + 2**21
 
 
 @pytest.mark.parametrize(
     "options",
-    [Options(sources=tuple(range(2900))), Options(cutoff=1e6), Options(max_hops=5, dtype="int32")],
+    [Options(sources=tuple(range(2900))), Options(max_hops=5, dtype="int32")],
 )
 def test_it_is_not_named_where_it_does_not_answer(tmp_path, small_disk, monkeypatch, options):
     monkeypatch.setattr(prepared_planning, "FAVOURABLE", 0.5)
@@ -75,7 +76,8 @@ def test_a_plan_lists_it_only_where_parts_are_known(monkeypatch):
     found = beside(profile, Options(), None)
     assert found is not None
     assert "apsp prepare" in str(found.rejected)
-    assert beside(profile, Options(cutoff=5.0), None) is None
+    assert beside(profile, Options(cutoff=5.0), None) is not None
+    assert beside(profile, Options(max_hops=5), None) is None
 
 
 def test_a_plan_says_what_is_made():

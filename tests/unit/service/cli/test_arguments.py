@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from service.api.schemas.graphs import UploadQuery
 from service.cli import main
+from service.cli import prepared as cli_prepared
 from service.cli import remote as cli_remote
 from service.cli.commands import remote
 from service.client import AsyncClient, Client
@@ -49,7 +50,16 @@ def test_the_reader_has_these_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [main.solve, main.solve_many, main.prepare, main.plan, main.inspect, cli_remote.submit]
+    "command",
+    [
+        main.solve,
+        main.solve_many,
+        cli_prepared.prepare,
+        cli_prepared.reweight,
+        main.plan,
+        main.inspect,
+        cli_remote.submit,
+    ],
 )
 def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
     assert set(inspect.signature(command).parameters) >= OPTIONS

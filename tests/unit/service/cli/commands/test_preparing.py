@@ -37,6 +37,16 @@ def test_every_question_has_the_answer_of_a_solved_store(roads, tmp_path, capsys
     assert "6 of 6 rows agree with a new search" in said(capsys, "verify", prepared, "--sample", "all")
 
 
+def test_a_cutoff_is_kept_as_by_a_solve(roads, tmp_path, capsys):
+    prepared, solved = tmp_path / "p", tmp_path / "s.zarr"
+    said(capsys, "prepare", roads, "--out", prepared, "--cutoff", "7")
+    said(capsys, "solve", roads, "--out", solved, "--cutoff", "7")
+    for question in (["distance", "a", "c"], ["distance", "a", "d"], ["row", "b"]):
+        assert said(capsys, "query", prepared, *question) == said(capsys, "query", solved, *question)
+    assert said(capsys, "query", prepared, "distance", "a", "c") == "7\n"
+    assert "6 of 6 rows agree with a new search" in said(capsys, "verify", prepared, "--sample", "all")
+
+
 def test_json_has_plan_seconds_and_bytes(roads, tmp_path, capsys):
     told = json.loads(said(capsys, "prepare", roads, "--out", tmp_path / "p", "--json", "--threads", "1"))
     assert told["plan"]["algorithm"] == "prepared"
@@ -47,7 +57,8 @@ def test_json_has_plan_seconds_and_bytes(roads, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--out", "s3://bucket/p"], 2, "is in an object store"),
+        (["--out", "s3://bucket/p"], 2, "--out: s3://bucket/p is in an object store"),
+        (["--out", "{there}/inner"], 2, "lies inside the sealed store"),
         (["--out", "{there}"], 2, "exists already"),
         (["--out", "{new}", "--memory", "1MiB"], 3, "cannot be prepared"),
         (["--out", "{new}", "--dtype", "float16"], 2, "float16"),
@@ -69,3 +80,43 @@ def test_a_store_is_replaced_when_asked(roads, tmp_path, capsys):
     said(capsys, "solve", roads, "--out", there)
     said(capsys, "prepare", roads, "--out", there, "--overwrite")
     assert (there / "tables").is_dir()
+
+
+def test_new_weights_are_answered_from_then_on(roads, tmp_path, capsys):
+    path, weights = tmp_path / "p", tmp_path / "minutes.csv"
+    said(capsys, "prepare", roads, "--directed", "--out", path)
+    weights.write_text("a,b,1,30\nz,a,1,5\nb,c,1,40\nc,d,1,10\nd,e,1,20\n")
+    told = said(capsys, "reweight", path, "--weights", weights, "--weight", "4", "--out", tmp_path / "q")
+    assert "5 changed, 0 closed now" in told
+    assert said(capsys, "query", tmp_path / "q", "distance", "a", "e") == "100\n"
+    assert said(capsys, "query", path, "distance", "a", "e") == "10\n"
+    weights.write_text("b,c,inf\n")
+    told = json.loads(said(capsys, "reweight", path, "--weights", weights, "--changed", "--json"))
+    assert (told["prepared"], told["summary"]["changed"], told["summary"]["closed"]) == (str(path), 1, 1)
+    assert {"weights", "plan", "read tables", "prepare", "write", "seal"} <= set(told["seconds"])
+    assert said(capsys, "query", path, "distance", "a", "e") == "inf\n"
+    assert "6 of 6 rows agree" in said(capsys, "verify", path, "--sample", "all")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["{there}", "--weights", "{few}"], 2, "4 of 5 arcs have no new weight"),
+        (["{there}", "--weights", "{wrong}", "--changed"], 2, "line 2: the prepared graph has no arc c -> a"),
+        (["{there}", "--weights", "{few}", "--out", "s3://b/p"], 2, "out: s3://b/p is in an object store"),
+        (["s3://b/p", "--weights", "{few}"], 2, "prepared: s3://b/p is in an object store"),
+        (["{missing}", "--weights", "{few}"], 2, "there is no store"),
+        (["{there}", "--weights", "{missing}"], 2, "missing"),
+    ],
+)
+def test_weights_that_cannot_be_taken_are_refused(roads, tmp_path, capsys, words, code, message):
+    (tmp_path / "few.csv").write_text("a,b,1\n")
+    (tmp_path / "wrong.csv").write_text("a,b,1\nc,a,1\n")
+    there = tmp_path / "there"
+    said(capsys, "prepare", roads, "--directed", "--out", there)
+    before = {path: path.read_bytes() for path in there.rglob("*") if path.is_file()}
+    places = {name: tmp_path / f"{name}.csv" for name in ("few", "wrong", "missing")}
+    assert main.run(["reweight", *[word.format(there=there, **places) for word in words]]) == code
+    assert message in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in there.rglob("*") if path.is_file()} == before
+    assert not list(tmp_path.glob(".*"))

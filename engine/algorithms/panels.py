@@ -1,0 +1,194 @@
+"""Blocks of the matrix of a prepared graph as min-plus products of panels of lines.
+
+A distance is the least sum over what two lines have in common (``engine.algorithms.lines``): the columns of every part
+above both vertices.  Sorted by position, the vertices below a part are one span.  So each part relaxes the span of the
+sources below it by the span of the targets below it, over its own columns, and register tiles do the work.  The sums
+are those of merging pairs, one for one, and the least of them does not depend on their order: results are the same to
+the last bit, for floats, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.relax import BLOCK_ROWS, DEPTH, ITEM_BYTES, Workspace, relax_packed
+from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
+from engine.graph.kernels import njit
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks: an entry of a line that is packed; a pair in
+#: a product, and what it takes more for each entry of the mean line; the same of a pair that is merged.
+_PACKED: Final = 3.0
+_MULTIPLIED: Final = (2.0, 0.012)
+_MERGED: Final = (50.0, 0.2)
+#: Nanoseconds that an entry of a swept row takes, and putting a swept entry where it belongs.
+_SWEPT: Final = 4.0
+_MOVED: Final = 2.0
+#: Entries of a band that a thread makes at a time, before it puts them where the caller wants them.
+BAND: Final = 1 << 22
+#: Most rows of a band: as many as share the packing of the targets.
+BAND_ROWS: Final = 1024
+
+
+@njit(nogil=True, cache=True)
+def _pack_sources(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
+    """Pack ``depth`` entries of some lines, ``back`` entries before their ends, as relax reads its left side."""
+    rows = len(ends)
+    for top in range(0, rows, TILE_ROWS):
+        for r in range(TILE_ROWS):
+            end = ends[min(top + r, rows - 1)] - back
+            line, at = table[end : end + depth], top * depth + r
+            for k in range(depth):
+                pack_entry(out, at + k * TILE_ROWS, line[k])
+
+
+@njit(nogil=True, cache=True)
+def _pack_targets(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
+    """Pack the same of other lines as relax reads its right side: their transpose, padded with zeros."""
+    width = TILE_VECTORS * VECTOR_BYTES // table.itemsize
+    for first in range(0, len(ends), width):
+        strip = out[first * depth : (first + width) * depth]
+        for j in range(width):
+            if first + j < len(ends):
+                end = ends[first + j] - back
+                line = table[end : end + depth]
+                for k in range(depth):
+                    strip[k * width + j] = line[k]
+            else:
+                for k in range(depth):
+                    strip[k * width + j] = 0
+
+
+@njit(nogil=True, cache=True)
+def _span(parts, low, high):  # type: ignore[no-untyped-def]
+    """Return where the parts ``low`` to ``high`` begin and end in ``parts``, which ascend."""
+    return np.searchsorted(parts, low), np.searchsorted(parts, high, side="right")
+
+
+@njit(nogil=True, cache=True)
+def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # type: ignore[no-untyped-def]
+    """Fill ``found`` with the least sums.
+
+    Args:
+        walk: of each part the first part below it, itself where there is none; its size; and the width of its table.
+        tables: the forward and the backward tables, flat.
+        sources, targets: part and end of the line of each row and column, by ascending part.
+        found: flat, shape (rows * columns,); set to *unreachable* by the caller.
+        by_bits: whether floats may be compared by their bits, since none is negative.
+        packs: buffers of the left and right side, and of one register tile.
+    """
+    lows, sizes, wide = walk
+    left, right, edge = packs
+    stride, most = len(targets[0]), ITEM_BYTES // found.itemsize
+    for j in range(len(lows)):
+        top, bottom = _span(sources[0], lows[j], j)
+        first, last = _span(targets[0], lows[j], j)
+        if top == bottom or first == last:
+            continue
+        for k in range(0, sizes[j], DEPTH):
+            deep, back = min(DEPTH, sizes[j] - k), wide[j] - k
+            for column in range(first, last, most):
+                across = min(most, last - column)
+                _pack_targets(tables[1], targets[1][column : column + across], back, deep, right)
+                for row in range(top, bottom, BLOCK_ROWS):
+                    high = min(BLOCK_ROWS, bottom - row)
+                    _pack_sources(tables[0], sources[1][row : row + high], back, deep, left)
+                    at, above = row * stride + column, -high - across  # no tile counts as lying below the diagonal
+                    relax_packed(found, at, stride, high, across, deep, above, by_bits, left, right, edge)
+
+
+@njit(nogil=True, cache=True)
+def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
+    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; what is above every distance becomes *unreachable*."""
+    limit, sentinel = ends
+    for i in range(len(rows)):
+        row, line = out[rows[i]], found[i * len(columns) : (i + 1) * len(columns)]
+        for j in range(len(columns)):
+            row[columns[j]] = sentinel if line[j] > limit else line[j]
+
+
+def first_below(parents: npt.NDArray[np.int32]) -> Indices:
+    """Return for each part the first part of the span that it and all parts below it make.
+
+    Args:
+        parents: of each part, -1 for none; a parent comes after all that is below it.
+    """
+    lows = np.arange(len(parents))
+    for j, above in enumerate(parents.tolist()):
+        if above >= 0:
+            lows[above] = min(lows[above], lows[j])
+    return lows
+
+
+def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> str:
+    """Return the way to make a block of the matrix that takes least time.
+
+    Args:
+        rows, columns: shape of the block.
+        n: vertices of the graph.
+        width: mean length of a line.
+        sweeps: whether whole rows and columns may be swept.
+
+    Returns:
+        ``merge`` for pairs one by one, ``multiply`` for products of panels, ``rows`` or ``columns`` for sweeps.
+    """
+    packed = rows * -(-columns // max(1, BAND // max(1, min(BAND_ROWS, rows)))) + columns * -(-rows // BAND_ROWS)
+    costs = {
+        "merge": rows * columns * (_MERGED[0] + _MERGED[1] * width),
+        "multiply": _PACKED * width * packed + rows * columns * (_MULTIPLIED[0] + _MULTIPLIED[1] * width) + 1e5,
+    }
+    if sweeps:
+        costs["rows"] = rows * (_SWEPT * n + _MOVED * columns)
+        costs["columns"] = columns * (_SWEPT * n + _MOVED * rows)
+    return min(costs, key=lambda way: costs[way])
+
+
+class PanelProduct:
+    """A block of the matrix, to be made band by band in several threads.
+
+    Args:
+        lines: as the kernels of ``engine.algorithms.lines`` take them.
+        walk: as :func:`_relax_panels` takes it.
+        rows, columns: of the matrix, int64, in any order.
+        nonnegative: promises that no arc is negative.
+        out: shape (rows, columns), of the type of the tables.
+    """
+
+    def __init__(
+        self, lines: tuple[Any, ...], walk: tuple[Array, ...], rows: Indices, columns: Indices, *,
+        nonnegative: bool, out: Array,
+    ) -> None:  # fmt: skip
+        _, self._tables, self._ends, sources, targets = lines
+        self._walk, self._by_bits, self._out = walk, nonnegative, out
+        self._rows, self._columns = (
+            np.argsort(lines[1][wanted], kind="stable") for lines, wanted in ((sources, rows), (targets, columns))
+        )
+        self._sources, self._targets = (
+            tuple(field[wanted[order]] for field in lines)
+            for lines, wanted, order in ((sources, rows, self._rows), (targets, columns, self._columns))
+        )
+        high = max(1, min(BAND_ROWS, len(rows)))
+        wide = max(1, BAND // high)
+        self.bands = [(i, j, high, wide) for i in range(0, len(rows), high) for j in range(0, len(columns), wide)]
+
+    def make(self, band: tuple[int, int, int, int]) -> None:
+        """Make one of ``bands``; others may be made at the same time.
+
+        Args:
+            band: first row and column, and at most how many of both.
+        """
+        i, j, high, wide = band
+        rows, columns = slice(i, i + high), slice(j, j + wide)
+        sources, targets = (
+            tuple(field[rows] for field in self._sources),
+            tuple(field[columns] for field in self._targets),
+        )
+        found = np.full(len(sources[0]) * len(targets[0]), self._ends[1], self._out.dtype)
+        left, right, edge, _ = (buffer[0] for buffer in Workspace(1).packs(self._out.dtype))
+        _relax_panels(self._walk, self._tables, sources, targets, found, self._by_bits, (left, right, edge))
+        _place(found, self._rows[rows], self._columns[columns], self._ends, self._out)

@@ -1,0 +1,112 @@
+"""New weights for some arcs of a prepared graph: only what they may change is computed again.
+
+Elimination of a part depends on its arcs and on the parts below it, so the parts that hold changed arcs and those above
+are eliminated again.  Their tables are extended from the top down, and further down wherever a line of a border differs
+from what it was.  Every part is computed by the code that prepares a graph from the start, in the same order of sums,
+so the tables are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.both_ways import FoundTables, extend_backward
+from engine.algorithms.eliminated import Indices, Mask, PartRecorder, tables_of
+from engine.algorithms.part_lengths import PartWork
+from engine.graph.partition import Parts
+from engine.model.backend import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """Which tables differ from what they were.
+
+    Attributes:
+        eliminated: the parts that were eliminated again, shape (parts,).
+        forward: the parts whose tables differ, shape (parts,).
+        backward: those whose tables of the reversed graph differ; none of an undirected graph.
+    """
+
+    eliminated: Mask
+    forward: Mask
+    backward: Mask
+
+
+def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
+    """Change the tables of a graph without negative arcs to those of new weights, in place.
+
+    Args:
+        work: the graph with its new weights, of which none is negative, and its parts.
+        tables: those of the old weights, of which none was negative either; of the same type.
+        holds: the parts that hold changed arcs: of the two ends the one that is eliminated first, shape (parts,).
+
+    Returns:
+        What has changed.
+
+    Raises:
+        Cancelled: the monitor asked to stop; the tables are then of neither weights.
+    """
+    parts = work.parts
+    again, owner = _and_above(parts, holds), parts.owner()
+    flats = [tables.forward] if tables.backward is None else [tables.forward, tables.backward]
+    views = [tables_of(parts, flat) for flat in flats]
+    before = [{i: table[i].copy() for i in np.flatnonzero(again).tolist()} for table in views]
+    updates = parts.updates()
+    work.monitor.begin("prepare", int(updates[0].sum()), "updates")
+    work.eliminate(tables.forward, tables.eliminated, again, PartRecorder())
+
+    def forward(i: int) -> None:
+        work.extend(views[0], i, tables.eliminated.up(i), owner)
+
+    def backward(i: int) -> None:
+        extend_backward(work, views[1], views[0], tables.eliminated, (i, owner))
+
+    work.monitor.begin("extend", len(views) * int(updates[1].sum()), "updates")
+    touched = [_down(parts, again, views[0], before[0], forward)]
+    if len(views) > 1:
+        touched.append(_down(parts, again, views[1], before[1], backward))
+    return Touched(again, touched[0], touched[-1] if len(views) > 1 else np.zeros(parts.count, np.bool_))
+
+
+def _and_above(parts: Parts, holds: Mask) -> Mask:
+    """Return some parts and all those above them."""
+    again = holds.copy()
+    for i in np.flatnonzero(holds).tolist():
+        above = int(parts.parents[i])
+        while above >= 0 and not again[above]:
+            again[above] = True
+            above = int(parts.parents[above])
+    return again
+
+
+def _down(
+    parts: Parts, again: Mask, tables: list[Array], before: dict[int, Array], extend: Callable[[int], None]
+) -> Mask:
+    """Extend tables from the top down where they may differ, and return which do.
+
+    The border of a part lies in its parent and in the parent's border, so only below a part that was extended again can
+    there be another one.
+    """
+    order = np.argsort(parts.parents, kind="stable")
+    begin = np.searchsorted(parts.parents[order], np.arange(parts.count + 1))
+    differs, lines = np.zeros(parts.count, np.bool_), np.zeros(int(parts.starts[-1]), np.bool_)
+    waiting = np.flatnonzero(again & (parts.parents < 0)).tolist()
+    while waiting:
+        i = waiting.pop()
+        old = before.pop(i) if again[i] else tables[i].copy()
+        extend(i)
+        changed = (_bits(tables[i]) != _bits(old)).any(axis=1)
+        lines[parts.starts[i] : parts.starts[i + 1]] = changed
+        differs[i] = changed.any()
+        children: Indices = order[begin[i] : begin[i + 1]]
+        waiting += [c for c in children.tolist() if again[c] or lines[parts.border(c)].any()]
+    return differs
+
+
+def _bits(table: Array) -> npt.NDArray[np.generic]:
+    """Return the entries as whole numbers, which are equal where all bits are."""
+    return table.view(f"u{table.dtype.itemsize}")

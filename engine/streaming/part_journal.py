@@ -1,0 +1,154 @@
+"""The journal of a run that prepares a graph: now and then it commits the parts that are done since the last time.
+
+What a part holds once a step of it is done never changes afterwards, and whoever goes on computes the other parts as if
+it had computed these, so the tables are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Final
+
+import numpy as np
+
+from engine.algorithms.eliminated import Eliminated, Indices, Mask, PartRecorder, tables_of
+from engine.graph.partition import Parts
+from engine.graph.profile import GraphProfile
+from engine.model.backend import Array
+from storage.graph.graph import graph_digest
+from storage.matrix.format import software
+from storage.prepared.journal import PreparedJournal, committed
+
+#: Seconds between two commits; a shorter run keeps nothing.
+EVERY: Final = 10.0
+#: Vertices and arcs from which the dissection is committed at once: finding it takes a second or more.
+LARGE: Final = 1 << 18
+_DISSECTION: Final = "dissection"
+STEPS: Final = ("eliminate", "extend", "backward")
+
+
+class PartJournal(PartRecorder):
+    """Commits parts, and gives back those that an earlier run has committed.
+
+    Attributes:
+        resumed: how many parts of each step were not computed again.
+    """
+
+    def __init__(self, kept: PreparedJournal, every: float | None = None) -> None:
+        """``kept`` is open; ``every`` is the seconds between two commits, None for the usual."""
+        self._kept, self._every, self._last = kept, EVERY if every is None else every, time.monotonic()
+        self.resumed = dict.fromkeys(STEPS, 0)
+
+    def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
+        """Fill the arrays with what was committed, and remember them.
+
+        Args:
+            parts: the parts.
+            flat: the tables.
+            eliminated: what elimination finds besides.
+
+        Raises:
+            StorageFailed: what was committed is damaged.
+        """
+        self._parts, self._eliminated, self._tables = parts, eliminated, tables_of(parts, flat)
+        digest = hashlib.sha256(flat.dtype.name.encode())
+        for array in (parts.position, parts.starts, parts.parents, parts.ends, parts.borders):
+            digest.update(np.ascontiguousarray(array).data)
+        self._of = digest.hexdigest()
+        self._done = {step: np.zeros(parts.count, np.bool_) for step in STEPS}
+        self._new: dict[str, list[Indices]] = {step: [] for step in STEPS}
+        for step in STEPS[:2]:
+            self._take_up(step)
+
+    def begin_backward(self, flat: Array) -> None:
+        """Fill the tables of the reversed graph likewise.  Raises StorageFailed."""
+        self._backward = tables_of(self._parts, flat)
+        self._take_up("backward")
+
+    def todo(self, step: str, parts: Parts) -> Mask:
+        """Return which parts were not committed, shape (parts,)."""
+        del parts
+        return ~self._done[step]
+
+    def add(self, step: str, some: Indices) -> None:
+        """Note that some parts are done, and commit if the last time was long ago.
+
+        Args:
+            step: which of the steps.
+            some: numbers of parts.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        self._new[step].append(some)
+        if time.monotonic() - self._last >= self._every:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit what is done.  Raises StorageFailed."""
+        for step in STEPS:
+            if self._new[step]:
+                some = np.concatenate(self._new[step]).astype(np.int64)
+                blocks = [block.ravel() for i in some.tolist() for block in self._blocks(step, i)]
+                self._kept.commit(step, [some, np.concatenate(blocks)], of=self._of)
+                self._new[step] = []
+        self._last = time.monotonic()
+
+    def _take_up(self, step: str) -> None:
+        for entry in self._kept.record:
+            if entry["step"] == step and entry.get("of") == self._of:
+                some, values = self._kept.read(entry)
+                at = 0
+                for i in some.tolist():
+                    for block in self._blocks(step, i):
+                        block[...] = values[at : at + block.size].reshape(block.shape)
+                        at += block.size
+                self._done[step][some] = True
+        self.resumed[step] = int(self._done[step].sum())
+
+    def _blocks(self, step: str, i: int) -> list[Array]:
+        """Return what a step fills of a part."""
+        found, size = self._eliminated, int(self._parts.starts[i + 1] - self._parts.starts[i])
+        if step == "eliminate":
+            return [self._tables[i][:, :size], found.up(i), found.down(i), found.rest(i)]
+        return [self._backward[i]] if step == "backward" else [self._tables[i][:, size:]]
+
+
+def identity_of(profile: GraphProfile) -> dict[str, str]:
+    """Return what must be equal for a run to go on from another: the graph, and the program."""
+    return {"graph": graph_digest(profile.graph), "software": software()}
+
+
+def keep_dissection(profile: GraphProfile, kept: PreparedJournal) -> None:
+    """Commit the dissection of a large graph, unless it is committed already.
+
+    Args:
+        profile: the graph, opened; its dissection is known.
+        kept: the journal.
+
+    Raises:
+        StorageFailed: the file system refused.
+    """
+    known = any(entry["step"] == _DISSECTION for entry in kept.record)
+    if profile.dissected and not known and profile.graph.n + profile.graph.arcs >= LARGE:
+        found = profile.dissection(0)
+        assert found is not None  # it is known
+        kept.commit(_DISSECTION, found)
+
+
+def take_dissection(profile: GraphProfile, inner: GraphProfile, target: str) -> None:
+    """Give a graph the dissection that a killed run into ``target`` has committed, if there is one.
+
+    Args:
+        profile: the graph.
+        inner: the same, opened.
+        target: where the prepared graph will be.
+    """
+    if inner.dissected:
+        return
+    found = committed(target, lambda: identity_of(profile), _DISSECTION)
+    if found is not None:
+        rank, begin, border, parent = found
+        if len(rank) == len(parent) == len(begin) - 1 == inner.graph.n:
+            inner.dissect_as((rank, begin, border, parent))  # type: ignore[arg-type]

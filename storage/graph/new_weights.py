@@ -1,0 +1,238 @@
+"""New weights for the arcs of a graph that is stored: from a file or from arrays, matched arc by arc.
+
+A weight of +inf closes an arc.  A closed arc is no arc of the graph, but it is still known, so that later weights can
+open it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle, NotFound
+from storage.graph.cleaning import AnyArray, ArcList, canonical_weights, is_label
+from storage.graph.graph import Graph, build_from
+from storage.options import ReadingOptions
+from storage.readers import ReadLimits, read_arcs
+from storage.readers.lines import line_of
+
+Indices = npt.NDArray[np.int64]
+#: Formats whose entries are rows of a table that has no lines.
+_ROWS: Final = frozenset({"parquet"})
+#: Formats that are no text.
+_BINARY: Final = frozenset({"npz", "npy"})
+
+
+@dataclass(frozen=True, eq=False)
+class ArcWeights:
+    """Weights of arcs that are named by the labels of their ends.
+
+    Attributes:
+        tails, heads: labels, int64 or text, shape (entries,).
+        weights: numbers, shape (entries,); +inf closes an arc.
+        mirrored: an undirected list holds both arcs of each edge.
+        where: says where an entry is, given its number and the two labels, such as ``roads.csv, line 7``.
+    """
+
+    tails: AnyArray
+    heads: AnyArray
+    weights: AnyArray
+    mirrored: bool = False
+    where: Callable[[int, str, str], str] = lambda entry, _tail, _head: f"entry {entry}"
+
+
+@dataclass(frozen=True, eq=False)
+class NewGraph:
+    """A graph with other weights.
+
+    Attributes:
+        graph: the graph; it has the arcs that are not closed.
+        closed: the closed arcs, as ``tail * n + head``, ascending.
+        changed: the arcs, named likewise, whose weights differ from those before, ascending.
+        known: all arcs, open and closed.
+    """
+
+    graph: Graph
+    closed: Indices
+    changed: Indices
+    known: int
+
+
+def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLike) -> ArcWeights:
+    """Return weights of arcs from arrays.
+
+    Args:
+        tails, heads: labels of vertices, whole numbers or text, shape (entries,).
+        weights: numbers, shape (entries,).
+
+    Raises:
+        InvalidRequest: the arrays have different lengths.
+        InvalidGraph: they do not hold labels and numbers.
+    """
+    ends = [_names(column) for column in (tails, heads)]
+    values = np.asarray(weights)
+    if not len(ends[0]) == len(ends[1]) == len(values) or values.ndim != 1:
+        raise InvalidRequest("tails, heads and weights must have the same length", field="weights")
+    if values.dtype.kind not in "iuf" and len(values):
+        raise InvalidGraph(f"weights must be numbers, not {values.dtype}", field="weights")
+    return ArcWeights(ends[0], ends[1], values if values.dtype.kind in "iu" else values.astype(np.float64))
+
+
+def _names(column: npt.ArrayLike) -> AnyArray:
+    array = np.asarray(column)
+    if array.dtype.kind in "iu" or not array.size:
+        return array.astype(np.int64)
+    return array.astype(np.dtypes.StringDType())
+
+
+def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -> ArcWeights:
+    """Read weights of arcs from a graph file of any format, in its order and before anything of it is cleaned.
+
+    Args:
+        path: the file.
+        reading: as ``storage.readers.read_graph`` takes it; a direction has no meaning.
+        directed: whether the graph is directed that the weights are for; the file is read likewise.
+
+    Raises:
+        InvalidRequest: the file has no weights.
+        ApspError: as ``storage.readers.read_graph``.
+    """
+    given, limits = cast(ReadingOptions, {**reading, "directed": directed}), ReadLimits()
+    parsed, form = read_arcs(path, limits=limits, **given)
+    if parsed.arcs.weights is None:
+        raise InvalidRequest(f"{path} has no weights; name the column that has them (--weight)", field="weights")
+    ends = [parsed.arcs.tails, parsed.arcs.heads]
+    if parsed.labels is not None:
+        for column in ends:
+            _check_inside(column, parsed.base, len(parsed.labels))
+        ends = [parsed.labels[column.astype(np.int64) - parsed.base] for column in ends]
+
+    def where(entry: int, tail: str, head: str) -> str:
+        if form in _ROWS:
+            return f"{path}, row {entry + 1}"
+        line = None if form in _BINARY else line_of(Path(path), tail, head, limits)
+        return f"{path}, entry {entry + 1}" if line is None else f"{path}, line {line}"
+
+    return ArcWeights(ends[0], ends[1], parsed.arcs.weights, parsed.mirrored and not directed, where)
+
+
+def _check_inside(column: AnyArray, base: int, count: int) -> None:
+    wrong = np.flatnonzero((column < base) | (column >= base + count))  # type: ignore[operator]
+    if len(wrong):
+        raise InvalidGraph(f"vertex {column[wrong[0]]} is outside {base} .. {base + count - 1}", field="vertex")
+
+
+def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: bool) -> NewGraph:
+    """Give a graph new weights.
+
+    Loops are dropped, and of parallel arcs the least weight counts, as wherever graphs are read.
+
+    Args:
+        graph: the graph.
+        closed: its closed arcs, as ``tail * n + head``, ascending.
+        given: the weights.
+        changed: arcs that are not given keep their weights; else every arc that is not closed must be given.
+
+    Returns:
+        The graph with the new weights; graphs of equal arcs and weights are equal, whatever they were before.
+
+    Raises:
+        NotFound: an arc is given that the graph does not have, or one that it has is not given.
+        InvalidGraph: a weight is no length, or an edge has two.
+        InvalidRequest: an arc is negative, and the graph has terminals.
+        NegativeCycle: a loop is negative.
+    """
+    n = graph.n
+    open_arcs = np.repeat(np.arange(n), np.diff(graph.indptr)) * n + graph.heads
+    known = np.concatenate([open_arcs, closed])
+    old = np.concatenate([graph.weights.astype(np.float64), np.full(len(closed), np.inf)])
+    order = np.argsort(known, kind="stable")
+    known, old = known[order], old[order]
+    places, values = _matched(graph, known, given)
+    found = np.full(len(known), np.nan)
+    first = np.lexsort((values, places))
+    first = first[np.diff(places[first], prepend=-1) > 0]
+    found[places[first]] = values[first]
+    missing = np.isnan(found) & (np.isfinite(old) if not changed else False)
+    if missing.any():
+        tail, head = divmod(int(known[int(np.argmax(missing))]), n)
+        raise NotFound(
+            f"{int(missing.sum())} of {len(open_arcs)} arcs have no new weight, the first is "
+            f"{graph.labels[tail]} -> {graph.labels[head]}; give every arc, or say that only changed ones are given "
+            "(--changed)"
+        )
+    found = np.where(np.isnan(found), old, found)
+    tails, heads = np.divmod(known, n) if n else (known, known)
+    arcs = ArcList(tails.astype(np.int32), heads.astype(np.int32), found.copy())
+    new, _ = build_from(arcs, labels=graph.labels, directed=graph.directed, mirrored=not graph.directed)
+    if graph.terminals and new.arcs and new.weights.min() < 0:
+        raise InvalidRequest("a graph with terminals cannot have negative arcs", field="weights")
+    new = replace(new, weighted=True, terminals=graph.terminals)
+    return NewGraph(new, known[np.isinf(found)], known[found != old], len(known))
+
+
+def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, npt.NDArray[np.float64]]:
+    """Return the place in ``known`` of each arc that is given, loops left out, and its weight."""
+    n, values = graph.n, canonical_weights(np.asarray(given.weights)).astype(np.float64)
+    tails, heads = (_indices(graph.labels, column) for column in (given.tails, given.heads))
+    loops = (tails == heads) & (tails >= 0)
+    if (values[loops] < 0).any():
+        at = int(np.flatnonzero(loops & (values < 0))[0])
+        raise NegativeCycle([str(given.tails[at])], float(values[at]))
+    keys = np.where((tails < 0) | (heads < 0), -1, tails * n + heads)
+    places = np.searchsorted(known, keys)
+    there = np.zeros(len(keys), np.bool_)
+    inside = places < len(known)
+    there[inside] = known[places[inside]] == keys[inside]
+    wrong = ~there & ~loops & np.isfinite(values)  # an arc that is closed and unknown is no arc either way
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        tail, head = str(given.tails[at]), str(given.heads[at])
+        lacks = next((name for name, index in ((tail, tails[at]), (head, heads[at])) if index < 0), None)
+        what = f"no vertex {lacks}" if lacks is not None else f"no arc {tail} -> {head}"
+        raise NotFound(f"{given.where(at, tail, head)}: the prepared graph has {what}; only known arcs get new weights")
+    kept = there & ~loops
+    places, values = places[kept].astype(np.int64), values[kept]
+    if graph.directed:
+        return places, values
+    back = (keys[kept] % max(1, n)) * n + keys[kept] // max(1, n)
+    others = np.searchsorted(known, back)
+    if given.mirrored:
+        _check_edges(graph, known, places, others, values)
+        return places, values
+    return np.concatenate([places, others]), np.concatenate([values, values])
+
+
+def _check_edges(graph: Graph, known: Indices, places: Indices, others: Indices, values: AnyArray) -> None:
+    """Refuse an edge that is listed at one end only, or with two weights."""
+    there = np.full(len(known), np.nan)
+    there[places] = values
+    wrong = np.flatnonzero(~(there[others] == there[places]))
+    if len(wrong):
+        tail, head = divmod(int(known[places[wrong[0]]]), graph.n)
+        u, v, back = graph.labels[tail], graph.labels[head], there[others[wrong[0]]]
+        if np.isnan(back):
+            raise InvalidGraph(f"vertex {u} lists {v} as a neighbour, but {v} does not list {u}", field="neighbours")
+        raise InvalidGraph(f"edge {u} - {v} has two weights, {there[places[wrong[0]]]:g} and {back:g}")
+
+
+def _indices(labels: AnyArray, names: AnyArray) -> Indices:
+    """Return the vertex indices of names, -1 where there is no such vertex."""
+    if labels.dtype.kind in "iu":
+        if names.dtype.kind not in "iu":
+            names, text = np.empty(len(names), np.int64), names
+            whole = np.fromiter((is_label(str(name)) for name in text), np.bool_, len(text))
+            names[whole] = [int(str(name)) for name in text[whole]]
+        else:
+            whole = np.ones(len(names), np.bool_)
+        at = np.minimum(np.searchsorted(labels, names), max(0, len(labels) - 1))
+        same = whole & (labels[at] == names) if len(labels) else np.zeros(len(names), np.bool_)
+        return np.where(same, at, -1).astype(np.int64)
+    index: dict[str, int] = {str(name): k for k, name in enumerate(labels.tolist())}
+    found: Any = (index.get(str(name), -1) for name in names.tolist())
+    return np.fromiter(found, np.int64, len(names))

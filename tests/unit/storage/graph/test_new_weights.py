@@ -1,0 +1,169 @@
+"""New weights matched to the arcs of a graph: any order and format, every arc or only changed ones, and refusals."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle, NotFound
+from storage.graph.graph import build_graph, graph_digest
+from storage.graph.new_weights import arc_weights, read_weights, reweighted
+
+NONE = np.zeros(0, np.int64)
+ROADS = ["a,b,3", "b,c,4", "c,d,1", "d,a,2"]
+
+
+def roads(directed=True):
+    labels = np.array(["a", "b", "c", "d"], np.dtypes.StringDType())
+    return build_graph([0, 1, 2, 3], [1, 2, 3, 0], [3, 4, 1, 2], labels=labels, directed=directed)[0]
+
+
+def written(tmp_path, lines, name="w.csv", head="from,to,km"):
+    path = tmp_path / name
+    text = "\n".join([head, *lines, ""])
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+def from_file(graph, path, closed=NONE, *, changed=False, **reading):
+    return reweighted(graph, closed, read_weights(path, reading, directed=graph.directed), changed=changed)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_the_order_of_lines_does_not_matter(tmp_path, directed):
+    graph = roads(directed)
+    lines = ["d,a,20", "a,b,30", "c,d,10", "b,c,40"]
+    if not directed:
+        lines[2] = "d,c,10"
+    new = from_file(graph, written(tmp_path, lines))
+    want = build_graph([0, 1, 2, 3], [1, 2, 3, 0], [30, 40, 10, 20], labels=graph.labels, directed=directed)[0]
+    assert graph_digest(new.graph) == graph_digest(want)
+    assert len(new.closed) == 0
+    assert len(new.changed) == (4 if directed else 8)
+
+
+def test_changed_arcs_alone(tmp_path):
+    graph = roads()
+    new = from_file(graph, written(tmp_path, ["b,c,9"]), changed=True)
+    assert new.graph.weights.tolist() == [3, 9, 1, 2]
+    assert new.changed.tolist() == [1 * 4 + 2]
+    with pytest.raises(NotFound, match=r"3 of 4 arcs have no new weight, the first is a -> b; .*--changed"):
+        from_file(graph, written(tmp_path, ["b,c,9"]))
+
+
+def test_parallel_arcs_and_loops_are_treated_as_readers_do(tmp_path):
+    new = from_file(roads(), written(tmp_path, [*ROADS, "a,b,2", "a,a,1", "a,b,7"]))
+    assert new.graph.weights.tolist() == [2, 4, 1, 2]
+    with pytest.raises(NegativeCycle):
+        from_file(roads(), written(tmp_path, [*ROADS, "a,a,-1"]))
+
+
+def test_infinity_closes_an_arc_and_a_number_opens_it_again(tmp_path):
+    graph = roads()
+    new = from_file(graph, written(tmp_path, ["b,c,inf"]), changed=True)
+    assert new.graph.arcs == 3
+    assert new.closed.tolist() == [6]
+    assert new.graph.integral
+    again = from_file(new.graph, written(tmp_path, ["b,c,4"]), new.closed, changed=True)
+    assert graph_digest(again.graph) == graph_digest(graph)
+    assert len(again.closed) == 0
+    # a closed arc need not be given, and an unknown one may be given if it is closed
+    still = from_file(new.graph, written(tmp_path, ["a,b,3", "c,d,1", "d,a,2", "a,c,inf", "x,y,inf"]), new.closed)
+    assert graph_digest(still.graph) == graph_digest(new.graph)
+    assert still.closed.tolist() == [6]
+    assert len(still.changed) == 0
+
+
+@pytest.mark.parametrize("name", ["w.csv", "w.csv.gz"])
+def test_what_is_unknown_is_named_with_its_line(tmp_path, name):
+    path = written(tmp_path, [*ROADS, "c,a,5"], name)
+    with pytest.raises(NotFound, match=rf"{name}, line 6: the prepared graph has no arc c -> a"):
+        from_file(roads(), path)
+    path = written(tmp_path, ["a,b,1", "b,x,5"], name)
+    with pytest.raises(NotFound, match=rf"{name}, line 3: the prepared graph has no vertex x"):
+        from_file(roads(), path, changed=True)
+    assert from_file(roads(directed=False), written(tmp_path, ["a,d,5"]), changed=True).graph.weights[1] == 5
+
+
+def test_parquet_names_the_row(tmp_path):
+    pl = pytest.importorskip("polars")
+    path = tmp_path / "w.parquet"
+    pl.DataFrame({"source": ["a", "c"], "target": ["b", "a"], "weight": [1.5, 2.0]}).write_parquet(path)
+    with pytest.raises(NotFound, match=r"w.parquet, row 2: the prepared graph has no arc c -> a"):
+        from_file(roads(), path, changed=True)
+    pl.DataFrame({"source": ["a", "c"], "target": ["b", "d"], "weight": [1.5, 2.0]}).write_parquet(path)
+    assert from_file(roads(), path, changed=True).graph.weights.tolist() == [1.5, 4, 2, 2]
+
+
+def test_a_column_is_named_and_a_file_without_weights_refused(tmp_path):
+    path = written(tmp_path, ["a,b,1,10", "b,c,1,20", "c,d,1,30", "d,a,1,40"], head="from,to,km,minutes")
+    assert from_file(roads(), path, weight="minutes").graph.weights.tolist() == [10, 20, 30, 40]
+    with pytest.raises(InvalidRequest, match=r"has no weights; name the column"):
+        from_file(roads(), written(tmp_path, ["a,b", "b,c"], head="from,to"), changed=True)
+
+
+def test_edges_listed_at_both_ends_must_agree(tmp_path):
+    graph = build_graph([1, 2], [2, 3], [1, 1], directed=False)[0]
+    path = tmp_path / "g.graph"
+    path.write_text("3 2 001\n2 5\n1 5 3 7\n2 7\n")
+    assert from_file(graph, path).graph.weights.tolist() == [5, 5, 7, 7]
+    path.write_text("3 2 001\n2 5\n1 6 3 7\n2 7\n")
+    with pytest.raises(InvalidGraph, match="edge 1 - 2 has two weights"):
+        from_file(graph, path)
+
+
+@pytest.mark.parametrize(("weight", "said"), [(float("nan"), "NaN"), (-np.inf, "-inf"), (2.0**60, "2\\^53")])
+def test_what_is_no_length_is_refused(weight, said):
+    given = arc_weights(["a"], ["b"], np.array([weight]) if not weight > 2**55 else np.array([2**60]))
+    with pytest.raises(InvalidGraph, match=said):
+        reweighted(roads(), NONE, given, changed=True)
+
+
+def test_arrays_are_checked():
+    with pytest.raises(InvalidRequest, match="same length"):
+        arc_weights(["a"], ["b", "c"], [1])
+    with pytest.raises(InvalidGraph, match="must be numbers"):
+        arc_weights(["a"], ["b"], ["x"])
+    with pytest.raises(NotFound, match="entry 1: the prepared graph has no vertex 7"):
+        reweighted(roads(), NONE, arc_weights(["a", "7"], ["b", "a"], [1, 1]), changed=True)
+
+
+def test_labels_that_are_numbers_may_be_given_as_text():
+    graph = build_graph([10, 20], [20, 30], [1, 2], directed=True)[0]
+    new = reweighted(graph, NONE, arc_weights(["20", "10"], ["30", "20"], [5, 6]), changed=False)
+    assert new.graph.weights.tolist() == [6, 5]
+    with pytest.raises(NotFound, match="no vertex 010"):
+        reweighted(graph, NONE, arc_weights(["010"], ["20"], [5]), changed=True)
+
+
+def test_hops_become_weights_and_terminals_stay():
+    graph = build_graph([0, 1], [1, 2], None, n=3, directed=True)[0]
+    new = reweighted(replace(graph, terminals=1), NONE, arc_weights([0, 1], [1, 2], [1, 1]), changed=False)
+    assert (new.graph.weighted, new.graph.terminals) == (True, 1)
+    with pytest.raises(InvalidRequest, match="terminals"):
+        reweighted(replace(graph, terminals=1), NONE, arc_weights([0, 1], [1, 2], [1, -1]), changed=False)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_random_changes_make_the_graph_that_building_makes(directed, seed):
+    rng = np.random.default_rng((seed, directed))
+    n = int(rng.integers(1, 12))
+    ends = {(int(u), int(v)) for u, v in rng.integers(0, n, (30, 2)) if u != v and (directed or u < v)}
+    pairs = np.array(sorted(ends)).reshape(-1, 2)
+    graph, closed = build_graph(*pairs.T, np.ones(len(pairs)), n=n, directed=directed)[0], NONE
+    now = np.ones(len(pairs))
+    for _ in range(4):
+        some = rng.random(len(pairs)) < 0.5
+        now[some] = rng.choice([0, 1, 2.5, 7, np.inf], some.sum())
+        order = rng.permutation(np.flatnonzero(some))
+        new = reweighted(graph, closed, arc_weights(*pairs[order].T, now[order]), changed=True)
+        want = build_graph(*pairs.T, now, n=n, directed=directed)[0]
+        assert graph_digest(new.graph) == graph_digest(want)
+        assert new.graph.weights.dtype == want.weights.dtype
+        assert new.known == len(pairs) * (1 if directed else 2)
+        assert len(new.closed) == np.isinf(now).sum() * (1 if directed else 2)
+        graph, closed = new.graph, new.closed

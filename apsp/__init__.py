@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from engine.api.measuring import measure as measure
     from engine.api.near import near_pairs as near_pairs
     from engine.api.prepared import prepare as prepare
+    from engine.api.prepared import reweight as reweight
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
     from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
-    from engine.api.reweighting import reweight as reweight
     from engine.api.routes import Router as Router
     from engine.api.solve import Outcome as Outcome
     from engine.api.verify import verify_store as verify
@@ -109,7 +109,7 @@ _HOMES = {
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",
-    "reweight": "engine.api.reweighting",
+    "reweight": "engine.api.prepared",
     "save_pairs": "storage.pairs.saving",
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",

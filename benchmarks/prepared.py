@@ -26,11 +26,10 @@ from benchmarks.prepared_peers import PAIRS, compare_peers
 from engine.algorithms.both_ways import find_tables
 from engine.algorithms.part_lengths import PartWork
 from engine.algorithms.reweighting import change_tables
-from engine.api.prepared import prepare
+from engine.api.prepared import prepare, reweight
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.api.prepared_planning import plan_prepared
 from engine.api.reference import Reference
-from engine.api.reweighting import reweight
 from engine.devices.cpu.backend import CpuBackend
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import work_type

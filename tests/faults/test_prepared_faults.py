@@ -9,15 +9,14 @@ import sys
 import numpy as np
 import pytest
 
-from engine.api.prepared import prepare
-from engine.api.reweighting import reweight
+from engine.api.prepared import prepare, reweight
 from engine.streaming import part_journal
 from storage.errors import StorageFailed
 from storage.graph.graph import build_graph
 from tests.faults import test_injected
 from tests.faults.test_injected import Disk, hook
 from tests.unit.engine.api.test_prepared import grid_graph
-from tests.unit.engine.api.test_reweighting import arcs_of, files_of
+from tests.unit.engine.api.test_prepared_weights import arcs_of, files_of
 
 #: Every call of this distance fails once; APSP_FAULT_STEP=1 lets every one fail.
 STEP = int(os.environ.get("APSP_FAULT_STEP", "20"))

@@ -96,9 +96,9 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.reweighting.reweight``.
+        ApspError: as ``engine.api.prepared.reweight``.
     """
-    from engine.api.reweighting import reweight as reweight_graph
+    from engine.api.prepared import reweight as reweight_graph
 
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
     INTERRUPTS.left_behind = _LEFT

@@ -1,8 +1,9 @@
 """Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that was never written.
 
-Every entry is the least sum over two lines (``engine.algorithms.lines``).  Where sums are exact, as those of whole
-numbers and of floats of few digits are, rows and columns are swept instead, which takes far fewer sums.  Other sums of
-floats depend on the order, so their rows come from lines, too, and an entry is the same number however it is asked for.
+Every entry is the least sum over two lines (``engine.algorithms.prepared.lines``).  Where sums are exact, as those of
+whole numbers and of floats of few digits are, rows and columns are swept instead, which takes far fewer sums.  Other
+sums of floats depend on the order, so their rows come from lines, too, and an entry is the same number however it is
+asked for.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class PreparedMatrix(PreparedStore):
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
-        from engine.algorithms.lines import pair_lengths
+        from engine.algorithms.prepared.lines import pair_lengths
 
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
@@ -246,7 +247,7 @@ class PreparedMatrix(PreparedStore):
     @cached_property
     def _walk(self) -> tuple[Array, ...]:
         """What products of panels take of the parts: the first one below each, sizes, and widths of tables."""
-        from engine.algorithms.panels import first_below
+        from engine.algorithms.prepared.panels import first_below
 
         tables = self._tables_in_memory
         return first_below(tables.parts.parents), tables.parts.sizes, tables.widths
@@ -286,8 +287,8 @@ class PreparedMatrix(PreparedStore):
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
         """Return a block, made the cheapest way."""
-        from engine.algorithms.lines import block_lengths
-        from engine.algorithms.panels import PanelProduct, cheapest
+        from engine.algorithms.prepared.lines import block_lengths
+        from engine.algorithms.prepared.panels import PanelProduct, cheapest
 
         way = cheapest(len(rows), len(columns), self.n, self._mean_width, sweeps=self.exact)
         out = np.empty((len(rows), len(columns)), self.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.algorithms.lines import block_lengths, pair_lengths
+from engine.algorithms.prepared.lines import block_lengths, pair_lengths
 from engine.model.dtypes import WORK_TYPES
 
 #: A forest of six parts of one to three vertices: 0, 1 below 3; 3, 2 below 4; 5 apart.

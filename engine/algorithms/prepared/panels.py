@@ -1,10 +1,10 @@
 """Blocks of the matrix of a prepared graph as min-plus products of panels of lines.
 
-A distance is the least sum over what two lines have in common (``engine.algorithms.lines``): the columns of every part
-above both vertices.  Sorted by position, the vertices below a part are one span.  So each part relaxes the span of the
-sources below it by the span of the targets below it, over its own columns, and register tiles do the work.  The sums
-are those of merging pairs, one for one, and the least of them does not depend on their order: results are the same to
-the last bit, for floats, too.
+A distance is the least sum over what two lines have in common (``engine.algorithms.prepared.lines``): the columns of
+every part above both vertices.  Sorted by position, the vertices below a part are one span.  So each part relaxes the
+span of the sources below it by the span of the targets below it, over its own columns, and register tiles do the work.
+The sums are those of merging pairs, one for one, and the least of them does not depend on their order: results are the
+same to the last bit, for floats, too.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class PanelProduct:
     """A block of the matrix, to be made band by band in several threads.
 
     Args:
-        lines: as the kernels of ``engine.algorithms.lines`` take them.
+        lines: as the kernels of ``engine.algorithms.prepared.lines`` take them.
         walk: as :func:`_relax_panels` takes it.
         rows, columns: of the matrix, int64, in any order.
         nonnegative: promises that no arc is negative.

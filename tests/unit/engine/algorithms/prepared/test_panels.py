@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms import panels
-from engine.algorithms.panels import PanelProduct, cheapest, first_below
+from engine.algorithms.prepared.panels import PanelProduct, cheapest, first_below
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.model.problem import Options

@@ -1,0 +1,1 @@
+"""Answers from the tables of a prepared graph, without any search."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Unpack
 
@@ -235,7 +236,7 @@ def reweight(
         out: the new folder; None to replace ``prepared`` in one step once the new tables are sealed.
         changed: only arcs with new weights are given; else every arc that is not closed must be.
         overwrite: replace a store at ``out`` once the new one is done.
-        options: type, memory and threads.
+        options: type, memory, threads and cutoff; without one, the cutoff of ``prepared`` stays.
         monitor: is told of progress, and asked whether to stop.
         reading: how the file is read, as in ``read_graph``.
 
@@ -263,6 +264,8 @@ def reweight(
             )
         check_target(target, replaces)
         clock.begin("weights", 1, "file")
+        if options.cutoff is None:
+            options = replace(options, cutoff=found.attributes["cutoff"])
         given = _given(weights, found, reading)
         new = reweighted(found.graph(), found.closed(), given, changed=changed)
         clock.step(1)

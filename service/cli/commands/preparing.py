@@ -101,6 +101,7 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
     from engine.api.prepared import reweight as reweight_graph
 
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
+    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = reweight_graph(
@@ -109,7 +110,7 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
             out=place.out,
             changed=given["changed"],
             overwrite=place.overwrite,
-            options=Options(dtype=given["dtype"], memory=memory, threads=given["threads"]),
+            options=options,
             monitor=monitor,
             **reading,
         )

@@ -47,6 +47,25 @@ def test_a_cutoff_is_kept_as_by_a_solve(roads, tmp_path, capsys):
     assert "6 of 6 rows agree with a new search" in said(capsys, "verify", prepared, "--sample", "all")
 
 
+def test_new_weights_keep_the_cutoff_unless_another_is_given(roads, tmp_path, capsys):
+    prepared, weights = tmp_path / "p", tmp_path / "w.csv"
+    weights.write_text("from,to,km\na,b,2\n")
+    said(capsys, "prepare", roads, "--out", prepared, "--cutoff", "7")
+    for flags, there in (
+        ((), "7\n"),
+        (("--cutoff", "6"), "inf\n"),
+        ((), "inf\n"),
+        (("--cutoff", "8"), "7\n"),
+        ((), "7\n"),
+        (("--cutoff", "6.5"), "inf\n"),
+    ):
+        said(capsys, "reweight", prepared, "--weights", weights, "--changed", *flags)
+        assert said(capsys, "query", prepared, "distance", "a", "e") == "inf\n"
+        assert said(capsys, "query", prepared, "distance", "a", "c") == "6\n"
+        assert said(capsys, "query", prepared, "distance", "a", "d") == there
+    assert "6 of 6 rows agree with a new search" in said(capsys, "verify", prepared, "--sample", "all")
+
+
 def test_json_has_plan_seconds_and_bytes(roads, tmp_path, capsys):
     told = json.loads(said(capsys, "prepare", roads, "--out", tmp_path / "p", "--json", "--threads", "1"))
     assert told["plan"]["algorithm"] == "prepared"

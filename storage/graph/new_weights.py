@@ -85,7 +85,8 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
 
 def _names(column: npt.ArrayLike) -> AnyArray:
     array = np.asarray(column)
-    if array.dtype.kind in "iu" or not array.size:
+    wraps = array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63  # such a number is no label
+    if (array.dtype.kind in "iu" and not wraps) or not array.size:
         return array.astype(np.int64)
     return array.astype(np.dtypes.StringDType())
 
@@ -209,14 +210,15 @@ def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, 
 
 
 def _check_edges(graph: Graph, known: Indices, places: Indices, others: Indices, values: AnyArray) -> None:
-    """Refuse an edge that is listed at one end only, or with two weights."""
-    there = np.full(len(known), np.nan)
-    there[places] = values
-    wrong = np.flatnonzero(~(there[others] == there[places]))
+    """Refuse an edge that is listed at one end only, or with two weights; of parallel arcs the least counts."""
+    there, listed = np.full(len(known), np.inf), np.zeros(len(known), np.bool_)
+    np.minimum.at(there, places, values)
+    listed[places] = True
+    wrong = np.flatnonzero(~listed[others] | (there[others] != there[places]))
     if len(wrong):
         tail, head = divmod(int(known[places[wrong[0]]]), graph.n)
         u, v, back = graph.labels[tail], graph.labels[head], there[others[wrong[0]]]
-        if np.isnan(back):
+        if not listed[others[wrong[0]]]:
             raise InvalidGraph(f"vertex {u} lists {v} as a neighbour, but {v} does not list {u}", field="neighbours")
         raise InvalidGraph(f"edge {u} - {v} has two weights, {there[places[wrong[0]]]:g} and {back:g}")
 

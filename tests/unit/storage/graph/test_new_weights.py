@@ -113,6 +113,11 @@ def test_edges_listed_at_both_ends_must_agree(tmp_path):
     path.write_text("3 2 001\n2 5\n1 6 3 7\n2 7\n")
     with pytest.raises(InvalidGraph, match="edge 1 - 2 has two weights"):
         from_file(graph, path)
+    path.write_text("3 3 001\n2 3 2 5\n1 5 1 3 3 7\n2 7\n")
+    assert from_file(graph, path).graph.weights.tolist() == [3, 3, 7, 7]
+    path.write_text("3 3 001\n2 3 2 5\n1 7 1 5 3 7\n2 7\n")  # the last ones agree, the least ones do not
+    with pytest.raises(InvalidGraph, match="edge 1 - 2 has two weights, 3 and 5"):
+        from_file(graph, path)
 
 
 @pytest.mark.parametrize(("weight", "said"), [(float("nan"), "NaN"), (-np.inf, "-inf"), (2.0**60, "2\\^53")])
@@ -129,6 +134,12 @@ def test_arrays_are_checked():
         arc_weights(["a"], ["b"], ["x"])
     with pytest.raises(NotFound, match="entry 1: the prepared graph has no vertex 7"):
         reweighted(roads(), NONE, arc_weights(["a", "7"], ["b", "a"], [1, 1]), changed=True)
+
+
+def test_numbers_beyond_labels_are_unknown():
+    graph = build_graph([-1, 1], [1, 2], [1, 2], directed=True)[0]
+    with pytest.raises(NotFound, match="no vertex 18446744073709551615"):
+        reweighted(graph, NONE, arc_weights(np.array([2**64 - 1], np.uint64), [1], [9]), changed=True)
 
 
 def test_labels_that_are_numbers_may_be_given_as_text():

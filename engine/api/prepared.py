@@ -168,8 +168,9 @@ def found_anew(
 
 
 def write_tables(
-    writer: PreparedWriter, found: FoundTables, clock: PhaseClock, same: dict[str, frozenset[int]] | None = None
-) -> None:
+    writer: PreparedWriter, found: FoundTables, clock: PhaseClock, same: dict[str, frozenset[int]] | None = None,
+    replaces: PreparedMatrix | None = None,
+) -> None:  # fmt: skip
     """Write tables and what elimination found, and seal.
 
     Args:
@@ -177,6 +178,7 @@ def write_tables(
         found: the tables.
         clock: receives the progress, in bytes.
         same: the chunks of each table that are those of the prepared graph that the new one comes from.
+        replaces: the prepared graph that must still be at the path; None for any.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -191,6 +193,8 @@ def write_tables(
         writer.add_table(name, table, clock.step, (same or {}).get(name, frozenset()))
     writer.add_eliminated((found.eliminated.upward, found.eliminated.across, found.eliminated.rests))
     clock.begin("seal", 1, "store")
+    if replaces is not None:
+        _check_current(replaces)
     writer.seal()
     clock.advance(1)
 
@@ -236,7 +240,8 @@ def reweight(
         out: the new folder; None to replace ``prepared`` in one step once the new tables are sealed.
         changed: only arcs with new weights are given; else every arc that is not closed must be.
         overwrite: replace a store at ``out`` once the new one is done.
-        options: type, memory, threads and cutoff; without one, the cutoff of ``prepared`` stays.
+        options: type, memory, threads and cutoff; unless said otherwise, the cutoff of ``prepared`` stays, and so does
+            float64 where the new weights are not whole.
         monitor: is told of progress, and asked whether to stop.
         reading: how the file is read, as in ``read_graph``.
 
@@ -270,12 +275,13 @@ def reweight(
         new = reweighted(found.graph(), found.closed(), given, changed=changed)
         clock.step(1)
         clock.begin("plan", 1, "plan")
+        if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:
+            options = replace(options, dtype="float64")  # no digits are lost unasked
         base = _Base(found, new)
         plan = plan_prepared(base.profile, options, out=target)
         clock.step(1)
         kept = stack.enter_context(PreparedJournal(target, {**identity_of(base.profile), "reweighted": True}))
-        if not found.current():
-            raise Conflict(f"{prepared} was replaced by another process meanwhile; ask again")
+        _check_current(found)
         facts = _sealed(base, plan, clock, kept, (target, replaces))
         kept.finish()
     clock.stop()
@@ -323,6 +329,12 @@ def _given(weights: str | Path | Arrays, found: PreparedMatrix, reading: Reading
     return arc_weights(*weights)
 
 
+def _check_current(old: PreparedMatrix) -> None:
+    """Refuse to go on from a prepared graph that another process has replaced.  Raises Conflict."""
+    if not old.current():
+        raise Conflict(f"{old.path} was replaced by another process meanwhile; ask again")
+
+
 def _and_above(parts: Parts, holds: npt.NDArray[np.bool_]) -> int:
     """Return the number of some parts and all those above them."""
     again = holds.copy()
@@ -352,7 +364,8 @@ def _sealed(
             same["backward"] = _same_chunks(base, "backward", touched.backward)
     with PreparedWriter(target, new.graph, spec_of(new.graph, plan), {}, overwrite=replaces, base=base.old) as writer:
         writer.add_closed(new.closed)
-        write_tables(writer, tables, clock, same)
+        in_place = target == Path(base.old.path).absolute()
+        write_tables(writer, tables, clock, same, base.old if in_place else None)
     return {
         **facts_of(parts, tables),
         **facts,

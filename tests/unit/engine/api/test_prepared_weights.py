@@ -239,6 +239,28 @@ def test_a_prepared_graph_that_was_replaced_meanwhile_is_not_overwritten(place, 
         assert graph_digest(matrix.graph()) == graph_digest(grid_graph(20, seed=5))
 
 
+def test_a_solve_that_replaces_the_folder_meanwhile_is_not_lost(place):
+    class Solves(apsp.Monitor):
+        def begin(self, phase, total, unit):
+            if phase == "write":
+                solve_to_store(grid_graph(3), Options(device="cpu"), place, overwrite=True)
+
+    with pytest.raises(Conflict, match="was replaced by another process"):
+        reweight(place, ([0], [1], [0]), changed=True, monitor=Solves())
+    with open_result(place) as matrix:
+        assert matrix.shape == (9, 9)
+
+
+def test_float64_stays_unless_another_type_is_asked(tmp_path):
+    graph = build_graph([0, 1], [1, 2], [0.1, 0.2], n=3, directed=True)[0]
+    prepare(graph, tmp_path / "p", Options(dtype="float64"))
+    for options, dtype in ((None, "float64"), (Options(dtype="float32"), "float32"), (None, "float32")):
+        reweight(tmp_path / "p", ([0], [1], [0.1000000001]), changed=True, options=options)
+        with open_result(tmp_path / "p") as matrix:
+            assert matrix.dtype == dtype
+            assert matrix.entries([0], [1]) == np.dtype(dtype).type(0.1000000001)
+
+
 @pytest.mark.parametrize("phase", ["weights", "plan", "prepare", "extend", "write"])
 def test_a_cancelled_run_leaves_the_old_version(tmp_path, place, phase):
     before = files_of(place)

@@ -113,7 +113,7 @@ def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
     """
     kind = work_type(dtype)
     if kind.integer:
-        last, least = int(kind.unreachable), int(np.iinfo(kind.dtype).min)
+        last, least = int(kind.unreachable), int(np.iinfo(kind.dtype.name).min)
         return kind.dtype.type(last if cutoff >= last else least if cutoff < least else math.floor(cutoff) + 1)
     with np.errstate(over="ignore"):  # a cutoff beyond the type becomes infinite
         return np.nextafter(kind.dtype.type(cutoff), kind.dtype.type(np.inf))  # type: ignore[no-any-return]

@@ -109,11 +109,12 @@ def end_at(block: Array, cutoff: float) -> Array:
 
 def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
     """Return the smallest value of a working type that is greater than the rounded ``cutoff``; at most
-    *unreachable*.
+    *unreachable*.  A cutoff may be any number, infinities as well.
     """
     kind = work_type(dtype)
     if kind.integer:
-        return kind.dtype.type(min(math.floor(cutoff) + 1, int(kind.unreachable)))
+        last, least = int(kind.unreachable), int(np.iinfo(kind.dtype.name).min)
+        return kind.dtype.type(last if cutoff >= last else least if cutoff < least else math.floor(cutoff) + 1)
     with np.errstate(over="ignore"):  # a cutoff beyond the type becomes infinite
         return np.nextafter(kind.dtype.type(cutoff), kind.dtype.type(np.inf))  # type: ignore[no-any-return]
 

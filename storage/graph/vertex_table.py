@@ -121,10 +121,12 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
 
     Raises:
         NotFound: the file, a column, or a vertex of the file does not exist.
-        InvalidRequest: the file is no such table, names a vertex twice, or an entry is no finite number.
+        InvalidRequest: the file is no such table, has no header, names a vertex twice, or an entry is no finite number.
     """
     frame = _frame(path)
     names = frame.columns
+    if path.suffix.lower() == ".csv":
+        _check_header(path, names, labels)
     wanted = names[1:] if columns is None else list(columns)
     if not wanted:
         raise InvalidRequest(f"{path} has no column of numbers after {names[0]!r}", field="opportunities")
@@ -156,6 +158,29 @@ def _frame(path: Path) -> pl.DataFrame:
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]
         raise InvalidRequest(f"{path} cannot be read as a table: {reason}", field="opportunities") from error
+
+
+def _check_header(path: Path, names: list[str], labels: Array) -> None:
+    """Refuse a file whose first line is a row: it would be left out."""
+    numbers = [name for name in names[1:] if _is_number(name)]
+    if not numbers:
+        return
+    try:
+        index_of(labels, names[0])
+    except NotFound:
+        return
+    raise InvalidRequest(
+        f"{path}, line 1: {names[0]!r} is a vertex and {numbers[0]!r} a number; the first line must name the columns",
+        field="opportunities",
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _place(path: Path, row: int) -> str:

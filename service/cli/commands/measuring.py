@@ -78,7 +78,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
         columns = ["vertex", *found.columns]
         emit_json({**said, "plan": selected.to_dict(), "seconds": seconds, "columns": columns, **shown})
     elif args.out is None:
-        emit(found.to_polars().write_csv().splitlines())
+        emit(found.to_polars().write_csv().removesuffix("\n"))
     else:
         phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
         lines = [("rows", f"{len(found):,}"), ("columns", ", ".join(["vertex", *found.columns]))]

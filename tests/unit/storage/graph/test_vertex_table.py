@@ -34,6 +34,7 @@ def test_vertices_that_are_numbers(tmp_path, key):
         ("v,jobs\na,1\nb,\n", InvalidRequest, "line 3: column 'jobs' is None"),
         ("v,jobs\na,inf\n", InvalidRequest, "no finite number"),
         ("v\na\n", InvalidRequest, "no column of numbers after 'v'"),
+        ("a,1200\nb,300\n", InvalidRequest, "line 1: 'a' is a vertex and '1200' a number"),
         ("v,jobs\na,1,2\n", InvalidRequest, "cannot be read as a table"),
         ("", InvalidRequest, "cannot be read as a table"),
     ],
@@ -42,6 +43,13 @@ def test_mistakes_are_named_with_their_line(tmp_path, text, error, said):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(error, match=said):
         read_table(tmp_path / "t.csv", NAMES)
+
+
+def test_a_header_may_have_numbers_or_the_name_of_a_vertex(tmp_path):
+    (tmp_path / "t.csv").write_text("place,2020,2030\na,1,2\n")
+    assert read_table(tmp_path / "t.csv", NAMES)["2030"].tolist() == [2, 0, 0]
+    (tmp_path / "t.csv").write_text("b,jobs\na,1\n")
+    assert read_table(tmp_path / "t.csv", NAMES)["jobs"].tolist() == [1, 0, 0]
 
 
 def test_mistakes_of_parquet_are_named_with_their_row(tmp_path):

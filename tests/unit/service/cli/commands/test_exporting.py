@@ -57,6 +57,17 @@ def test_a_table_of_the_nearest(stores, store, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("store", ["solved", "prepared"])
+def test_distances_that_no_type_holds_are_limits(stores, store, tmp_path, capsys):
+    out = tmp_path / "x.csv"
+    for limit, rows in (("inf", 16), ("1e300", 16), ("-5", 0), ("-inf", 0)):
+        assert main.run(["export", str(stores[store]), "-o", str(out), f"--within={limit}"]) == 0
+        assert len(out.read_text().splitlines()) == 1 + rows
+        capsys.readouterr()
+        assert main.run(["query", str(stores[store]), "within", "--", "a", limit]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1 + rows // 4
+
+
+@pytest.mark.parametrize("store", ["solved", "prepared"])
 def test_an_array_and_a_wide_table(stores, store, tmp_path):
     assert main.run(["export", str(stores[store]), "-o", str(tmp_path / "x.npy")]) == 0
     assert np.load(tmp_path / "x.npy").tolist() == [[0, 1, 2, 4], [8, 0, 1, 3], [7, 8, 0, 2], [5, 6, 7, 0]]

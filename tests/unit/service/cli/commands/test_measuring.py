@@ -49,6 +49,13 @@ def test_a_file_is_written_and_said(folder, capsys):
     said(capsys, *words, "--overwrite")
 
 
+def test_names_with_separators_of_lines_stay_whole(folder, capsys):
+    (folder / "roads.csv").write_text('from,to,minutes\n"a\u2028b",c,1\nc,d,2\n', encoding="utf-8")
+    said(capsys, "--measures", "reached", "-o", "t.csv")
+    told = said(capsys, "--measures", "reached")
+    assert told == (folder / "t.csv").read_text(encoding="utf-8") == "vertex,reached\na\u2028b,2\nc,1\nd,0\n"
+
+
 def test_json_has_plan_and_rows(folder, capsys):
     told = json.loads(said(capsys, "--direction", "in", "--quantiles", "0.5", "--json"))
     assert told["plan"]["disk"] == 0

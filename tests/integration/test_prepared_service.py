@@ -72,8 +72,17 @@ def test_an_estimate_has_the_numbers_before_any_work(live: KeyedService, result:
     found = live.http.post("/v1/estimates", json={"graph": graph, "result": "prepared"}).json()
     assert (found["algorithm"], found["shape"]) == ("prepared", [SIDE**2, SIDE**2])
     assert min(found["seconds"], found["memory"], found["disk"]) > 0
-    refused = live.http.post("/v1/estimates", json={"graph": graph, "result": "prepared", "cutoff": 3})
-    assert (refused.status_code, refused.json()["details"]) == (422, {"field": "cutoff"})
+    refused = live.http.post("/v1/estimates", json={"graph": graph, "result": "prepared", "max_hops": 3})
+    assert (refused.status_code, refused.json()["details"]) == (422, {"field": "max_hops"})
+
+
+def test_a_cutoff_belongs_to_the_result(client: Client, wanted: Any):
+    limit = float(np.median(wanted[np.isfinite(wanted)]))
+    result = client.solve(lattice(), result="prepared", directed=True, cutoff=limit)
+    near = np.where(wanted <= limit, wanted, np.inf)
+    assert list(result.row(7).values()) == near[7].tolist()
+    pairs = [(0, 399), (0, 1), (17, 300)]
+    assert result.distances(pairs) == [near[pair] for pair in pairs]
 
 
 def test_readers_of_zarr_read_what_is_computed(live: KeyedService, result: Any, wanted: Any):

@@ -188,10 +188,12 @@ def uses() -> dict[str, Callable[[], None]]:
 
 def record(use: str) -> None:
     """Do what ``use`` names, and print each kernel that it calls, with the seconds of its compilation."""
+    from engine.execution import compiling
     from engine.execution.kernel_list import types_text
     from engine.graph import kernels
     from engine.model.progress import WAITING
 
+    compiling._abreast = lambda _kernels: 1  # what other processes compile is not timed here
     asked: dict[tuple[str, str, str], float] = {}
     last = threading.local()  # threads call kernels at the same time
 

@@ -97,7 +97,7 @@ Measured: {rate:.1f} T updates/s of an H200 in float32, {disk:.1f} GB/s of a hos
 second of batched searches at n = 65,536 with four arcs a vertex, {task:.0f} ms of the Dask scheduler for a task.
 Assumed: {each} GPUs, 2 TiB of memory and {network:.0f} GB/s of network a host, a shared store as fast as the hosts'
 disks together, ${price:.0f} for a GPU and hour. The largest run that was measured is four GPUs of one host
-(`many-nodes.md`): everything beyond that is arithmetic.
+([many nodes](many-nodes.md)): everything beyond that is arithmetic.
 
 *Rounds* are blocked Floyd–Warshall in float32 with the pivot block that is predicted to be fastest. *Searches* are
 batched searches of a graph with four arcs a vertex, where one source takes as long as the graph is large, or as long as
@@ -115,7 +115,7 @@ CLOSING = """
 - **scheduler**: one process hands out all tasks. Larger tasks (several rounds of a stripe at a time), or a driver for
   each group of workers, would relieve it.
 - **memory**: the matrix is larger than all GPUs together, and every round reads and writes the rest of it. The hosts'
-  memory beside the GPUs, as one process uses it (`out-of-core.md`), would hold several times as much.
+  memory beside the GPUs, as one process uses it ([out of core](out-of-core.md)), would hold several times as much.
 - **result**: n² entries have to reach the store, whoever computes them: {largest} at n = 10,000,000. Then only
   asking for less helps: sources, targets, cutoffs.
 

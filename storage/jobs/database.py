@@ -7,7 +7,10 @@ transactions may be lost in a power cut.  ``read`` transactions take no lock.
 from __future__ import annotations
 
 import importlib
+import sqlite3
+import time
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -145,17 +148,27 @@ def _engine(url: URL, timeout: float) -> Engine:
     pool: dict[str, Any] = {"pool_size": 8, "max_overflow": 64, "pool_timeout": 30}
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, connect_args={"timeout": timeout}, **pool)
-        event.listen(engine, "connect", _on_connect)
+        event.listen(engine, "connect", partial(_on_connect, timeout))
         return engine
     limits = f"-c lock_timeout={int(timeout * 1000)} -c idle_in_transaction_session_timeout=60000"
     arguments = {"connect_timeout": max(2, int(timeout)), "options": limits, "application_name": "apsp"}
     return create_engine(url, pool_pre_ping=True, connect_args=arguments, **pool)
 
 
-def _on_connect(connection: Any, _record: object) -> None:
+def _on_connect(timeout: float, connection: Any, _record: object) -> None:
     connection.isolation_level = None  # so that the driver does not execute BEGIN, which _on_begin does
-    for pragma in ("journal_mode=WAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("PRAGMA foreign_keys=ON")
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            # several processes that open a new database at once: SQLite does not wait for a lock here by itself
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 class _Transaction(AbstractContextManager[Connection]):

@@ -278,7 +278,11 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["solve", "roads.csv", "--out", "d", "--sources", "@moon.txt"], 2, "moon.txt"),
         (["solve", "roads.csv", "--out", "d", "--sources", ","], 2, "--sources"),
         (["solve", "roads.csv", "--out", "d", "--targets", "mill,moon"], 2, "--targets: no vertex 'moon'"),
-        (["solve", "roads.csv", "--out", "d", "--targets", "@roads.csv"], 2, "--targets: roads.csv, line 1: no vertex"),
+        (
+            ["solve", "roads.csv", "--out", "d", "--targets", "@other.csv"],
+            2,
+            "--targets: other.csv, line 2: no vertex",
+        ),
         (["solve", "roads.csv", "--out", "d", "--sources", "-", "--targets", "-"], 2, "cannot both"),
         (["solve", "roads.csv", "--out", "d", "--cutoff", "-1"], 2, "at least 0, found -1"),
         (["solve", "roads.csv", "--out", "d", "--cutoff", "nan"], 2, "at least 0, found nan"),
@@ -298,6 +302,7 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
 )
 def test_what_cannot_be_done_is_refused_in_one_line(arguments, code, named, tmp_path, monkeypatch, refused):
     (tmp_path / "roads.csv").write_text(ROADS)
+    (tmp_path / "other.csv").write_text("place\nmoon\n")
     (tmp_path / "broken.gr").write_text("p sp 2 1\na 1 x 3\n")
     (tmp_path / "cycle.csv").write_text("a,b,1\nb,c,1\nc,a,-3\n")
     for folder, document in (("photos", None), ("array.zarr", '{"zarr_format": 3}'), ("spoiled.zarr", '{"attri')):

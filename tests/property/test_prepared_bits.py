@@ -86,13 +86,6 @@ def test_chunks_are_those_of_a_solved_store_up_to_a_cutoff(tmp_path, kind, cutof
         compare(tmp_path, kind, seed, cutoff)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", TYPES)
-def test_chunks_of_three_hundred_graphs(tmp_path, kind):
-    for seed in range(1000, 1300):
-        compare(tmp_path, kind, seed, None if seed % 2 else float(seed % 150))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kind", TYPES)
 def test_chunks_of_a_thousand_graphs(tmp_path, kind):

@@ -83,6 +83,8 @@ def test_asking_as_the_document_says(client: TestClient, bench: Bench, document:
     graph = streets()
     graph_id = bench.add_graph(graph)
     job_id, _ = bench.solved(graph, "int32", sources=[0, 16])
+    if path.endswith("/prepared/{key}"):
+        job_id, _ = bench.prepared(graph, "int32")
     if path.endswith("/cancel") or path.endswith("/resume"):
         job_id = bench.jobs.create(graph_id, {}, {}).id
     if path.endswith("/resume"):

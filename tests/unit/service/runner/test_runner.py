@@ -278,8 +278,7 @@ def test_a_graph_is_prepared_planned_and_sealed(runner: Runner, bench: Bench, cl
     ("options", "field", "words"),
     [
         ({"sources": [10]}, "sources", "answers all pairs"),
-        ({"cutoff": 3}, "cutoff", "answers all pairs"),
-        ({"max_hops": 2}, "max_hops", "answers all pairs"),
+        ({"max_hops": 2}, "max_hops", "without knowing how many arcs"),
         ({"device": "cuda"}, "device", "by processors"),
         ({"algorithm": "dijkstra"}, "algorithm", "by its parts"),
     ],
@@ -301,7 +300,7 @@ def test_a_cancelled_preparation_leaves_nothing(runner: Runner, bench: Bench, cl
     assert [path.name for path in bench.settings.store(record.id).parent.iterdir()] == ["log.txt"]
 
 
-@pytest.mark.parametrize("before", ["_write", "seal"])
+@pytest.mark.parametrize("before", ["_chunk", "seal"])
 def test_a_preparation_that_was_killed_begins_again(
     runner: Runner, bench: Bench, claim, monkeypatch, before: str, stopping: threading.Event
 ):

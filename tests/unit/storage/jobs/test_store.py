@@ -15,6 +15,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import insert, inspect, select, text
 
 from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
+from storage.jobs import database as database_module
 from storage.jobs.database import HEAD, Database, upgrade
 from storage.jobs.schema import graph_owners, graphs, metadata
 from storage.jobs.store import GraphRecord, JobStore
@@ -82,6 +83,31 @@ def test_who_uploaded_a_graph_first_keeps_its_receipt(where: Path | str):
         found = connection.execute(select(graph_owners.c.owner, graph_owners.c.receipt)).all()
     assert {row.owner: row.receipt for row in found} == {"ann": {"format": "csv"}, "bob": None}
     database.close()
+
+
+class _Busy:
+    """A connection on which SQLite does not wait for the lock of another process by itself."""
+
+    def __init__(self, refusals: int, code: int = sqlite3.SQLITE_BUSY) -> None:
+        self.refusals, self.code, self.done = refusals, code, []
+        self.isolation_level = "deferred"
+
+    def execute(self, statement: str) -> None:
+        if "WAL" in statement and self.refusals:
+            self.refusals -= 1
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+        self.done.append(statement)
+
+
+def test_a_connection_waits_for_a_database_that_others_open():
+    busy = _Busy(3)
+    database_module._on_connect(5.0, busy, None)
+    assert busy.done[-1] == "PRAGMA journal_mode=WAL"
+    for refusals, timeout, code in ((10**6, 0.05, sqlite3.SQLITE_BUSY), (1, 5.0, sqlite3.SQLITE_CORRUPT)):
+        with pytest.raises(sqlite3.OperationalError):
+            database_module._on_connect(timeout, _Busy(refusals, code), None)
 
 
 def test_many_processes_may_start_on_an_empty_database(where: Path | str):

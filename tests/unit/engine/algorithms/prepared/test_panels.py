@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.algorithms import panels
+from engine.algorithms.prepared import panels
 from engine.algorithms.prepared.panels import PanelProduct, cheapest, first_below
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result

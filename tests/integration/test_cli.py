@@ -281,7 +281,7 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (
             ["solve", "roads.csv", "--out", "d", "--targets", "@other.csv"],
             2,
-            "--targets: other.csv, line 2: no vertex",
+            "--targets: other.csv, line 1: no vertex",
         ),
         (["solve", "roads.csv", "--out", "d", "--sources", "-", "--targets", "-"], 2, "cannot both"),
         (["solve", "roads.csv", "--out", "d", "--cutoff", "-1"], 2, "at least 0, found -1"),

@@ -17,10 +17,13 @@ from service.options import (
     JobOptions,
     LocalOptions,
     MeasureOptions,
+    Numbers,
+    Opportunities,
     PrepareOptions,
     Size,
     SolveOptions,
     Vertices,
+    Words,
 )
 from storage.options import Option, ReadingOptions, declared
 
@@ -133,7 +136,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> inspect.Parameter:
-    """Return the parameter from which Typer makes an option; sizes and lists of vertices are texts there.
+    """Return the parameter from which Typer makes an option; sizes and lists are texts there.
 
     Args:
         name: name of the option in its class.
@@ -141,8 +144,10 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
         option: what is declared about it.
         heading: where the help page shows it; None for the other options.
     """
-    if kind in (Size, Vertices):
+    if kind in (Size, Vertices, Numbers, Words):
         kind = str | None
+    elif kind is Opportunities:
+        kind = Path | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
     # Typer does not say what it found, and lets NaN pass: real numbers are checked by what takes them

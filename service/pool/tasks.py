@@ -71,6 +71,26 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
     return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}
 
 
+def read_table_upload(path: Path, most_rows: int, most_columns: int) -> None:
+    """Check an uploaded table, and write it as Parquet beside ``path``, with ``-normal.parquet`` behind its name.
+
+    Args:
+        path: the uploaded file.
+        most_rows, most_columns: rows and columns of numbers that it may have.
+
+    Raises:
+        InvalidRequest, LimitExceeded: as ``storage.tables.uploaded.normal_table``.
+    """
+    from service.settings import variable
+    from storage.tables.uploaded import normal_table
+
+    try:
+        normal_table(path, most_rows, most_columns)
+    except LimitExceeded as error:
+        setting = variable(error.setting) if error.setting == "max_vertices" else error.setting
+        raise LimitExceeded(str(error), limit=error.limit, requested=error.requested, setting=setting) from None
+
+
 def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the plan of a job as JSON types.
 

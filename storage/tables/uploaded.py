@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidRequest, LimitExceeded, NotFound
-from storage.files import atomic
 from storage.files.locks import FileLock
-from storage.graph.vertex_table import frame_in, is_number, numbers_in
 
 if TYPE_CHECKING:
     import polars as pl
@@ -120,6 +118,8 @@ class UploadedTables:
         return path
 
     def _put(self, record: TableRecord, upload: Path) -> None:
+        from storage.files import atomic
+
         folder = self._folder / record.id
         try:
             (folder / _OWNERS).mkdir(parents=True, exist_ok=True)
@@ -176,6 +176,8 @@ def normal_table(path: Path, most_rows: int, most_columns: int) -> Path:
         LimitExceeded: it has more rows or columns.
     """
     import polars as pl
+
+    from storage.graph.vertex_table import frame_in, is_number, numbers_in
 
     with path.open("rb") as file:
         ending = ".parquet" if file.read(4) == b"PAR1" else ".csv"

@@ -34,7 +34,10 @@ NAME_PATTERN = r"^[^\x00]*$"
 NumberList = Annotated[
     list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(fail_fast=True, max_length=MOST_NUMBERS)
 ]
-ColumnName = Annotated[StrictStr, Field(max_length=_LONGEST_COLUMN, pattern=NAME_PATTERN)]
+OpportunityList = Annotated[
+    list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(fail_fast=True, max_length=MOST_LISTED)
+]
+ColumnName = Annotated[StrictStr, Field(max_length=_LONGEST_COLUMN)]
 ColumnList = Annotated[list[ColumnName], Field(fail_fast=True, min_length=1, max_length=MOST_NUMBERS)]
 #: sources, targets
 Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
@@ -102,16 +105,22 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
 TableId = Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class OpportunityColumns(Wire):
+class OpportunityColumns(Question):
     """Numbers by vertex: ``columns`` has as many numbers in each column as there are ``vertices``."""
 
     vertices: AskedList
-    columns: dict[ColumnName, Annotated[list[Annotated[float, Field(strict=True, allow_inf_nan=False)]],
-                                        Field(fail_fast=True, max_length=MOST_LISTED)]] = Field(
-        min_length=1, max_length=MOST_COLUMNS
-    )  # fmt: skip
+    columns: dict[ColumnName, OpportunityList] = Field(min_length=1, max_length=MOST_COLUMNS)
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"vertices": [1, 17], "columns": {"jobs": [1200, 40]}}]})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_columns(cls, members: Any) -> Any:
+        columns = members.get("columns") if isinstance(members, dict) else None
+        if isinstance(columns, dict) and len(columns) > MOST_COLUMNS:
+            message = "{given} columns are given, at most {most} are read"
+            raise PydanticCustomError("too_many_columns", message, {"given": len(columns), "most": MOST_COLUMNS})
+        return members
 
 
 class ProblemDocument(Wire):

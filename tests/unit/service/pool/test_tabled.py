@@ -27,6 +27,7 @@ from storage.tables.reader import open_table
 from storage.tables.uploaded import UploadedTables, normal_table
 from tests.unit.service.support import RECEIPT, small_graph
 
+SUMS = {"result": "measures", "within": [3]}
 INLINE = {"vertices": [10, "40"], "columns": {"jobs": [3, 0.5], "beds": [1, 2]}}
 
 
@@ -68,12 +69,12 @@ def made(graph: Graph, folder: Path, **request: Any) -> pl.DataFrame:
         ({"result": "measures", "sources": [77]}, "sources", "77"),
         ({"result": "measures", "columns": ["jobs"]}, "columns", "none were given"),
         ({"result": "measures", "opportunities": INLINE}, "within", "summed within distances"),
-        ({"result": "measures", "within": [3], "opportunities": INLINE, "columns": ["x"]}, "columns", "there are jobs, beds"),
-        ({"result": "measures", "within": [3], "opportunities": {"vertices": [9], "columns": {"a": [1]}}}, "opportunities", "'9'"),
-        ({"result": "measures", "within": [3], "opportunities": {"vertices": [10, "10"], "columns": {"a": [1, 2]}}}, "opportunities", "named twice"),
-        ({"result": "measures", "within": [3], "opportunities": {"vertices": [10], "columns": {"a": [1, 2]}}}, "opportunities", "2 numbers for 1 vertices"),
-        ({"result": "measures", "within": [3], "opportunities": "0" * 32}, "opportunities", "there is no table"),
-        ({"result": "measures", "within": [3], "decay": "linear", "opportunities": INLINE}, "decay_value", "needs the width"),
+        ({**SUMS, "opportunities": INLINE, "columns": ["x"]}, "columns", "there are jobs, beds"),
+        ({**SUMS, "opportunities": {"vertices": [9], "columns": {"a": [1]}}}, "opportunities", "'9'"),
+        ({**SUMS, "opportunities": {**INLINE, "vertices": [10, "10"]}}, "opportunities", "named twice"),
+        ({**SUMS, "opportunities": {**INLINE, "vertices": [10]}}, "opportunities", "2 numbers for 1 vertices"),
+        ({**SUMS, "opportunities": "0" * 32}, "opportunities", "there is no table"),
+        ({**SUMS, "decay": "linear", "opportunities": INLINE}, "decay_value", "needs the width"),
     ],
 )  # fmt: skip
 def test_the_door_names_field_and_reason(tmp_path: Path, request_: dict[str, Any], field: str, words: str):

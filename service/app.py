@@ -15,6 +15,7 @@ from service.api.openapi import describe
 from service.auth.keys import Keyring
 from service.auth.sessions import Sessions
 from service.dashboard import forms, pages
+from service.dashboard import tables as table_pages
 from service.http.fast_path import FastPath
 from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
@@ -53,6 +54,7 @@ ROUTERS: Final = (
     store.router,
     health.router,
     pages.router,
+    table_pages.router,
     forms.router,
 )
 

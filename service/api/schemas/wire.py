@@ -102,7 +102,7 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
 
 
 #: the id of an uploaded table
-TableId = Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{32}$")]
+TableId = Annotated[StrictStr, Field(max_length=32, pattern=r"^[0-9a-f]{32}$")]
 
 
 class OpportunityColumns(Question):

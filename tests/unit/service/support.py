@@ -113,13 +113,14 @@ class Bench:
 
     def tabled(self, graph: Graph, **request: Any) -> str:
         """A successful job whose result is a table; returns its id."""
-        record = self.jobs.create(self.add_graph(graph), request, {"shape": [graph.n, graph.n]})
+        task = TableTask(GraphProfile(graph), request, job_options(graph, request, self.settings), self.settings)
+        plan = task.plan(self.settings.data_dir)
+        record = self.jobs.create(self.add_graph(graph), request, plan.to_dict())
         claimed = self.jobs.claim("bench")
         assert claimed is not None
-        task = TableTask(GraphProfile(graph), request, job_options(graph, request, self.settings), self.settings)
         path = self.settings.store(record.id)
         path.parent.mkdir()
-        task.make(path, task.plan(path), Monitor())
+        task.make(path, plan, Monitor())
         with open_table(path) as table:
             assert self.jobs.succeed(claimed, table.summary, {"search": 0.5})
         return record.id

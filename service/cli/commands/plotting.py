@@ -68,7 +68,8 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
 
 def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> None:
     summary = matrix.summary
-    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else "distance"
+    unit = f"distance in {matrix.unit}" if matrix.unit else "distance"
+    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else unit
     axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"

@@ -51,9 +51,10 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     lengths = network.metres if weight == "metres" else network.metres / network.speeds * 3.6
     weights = None if options.unweighted else np.round(lengths[kept], DIGITS)
     labels, ends = np.unique(np.concatenate((network.tails[kept], network.heads[kept])), return_inverse=True)
+    tails, heads = np.split(ends, 2)
     at = np.searchsorted(places.ids, labels)
     return Parsed(
-        ArcList(*np.split(ends, 2), weights),
+        ArcList(tails, heads, weights),
         labels,
         mode.directed,
         ways.seen,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.cli.arguments import MapOptions
-from service.cli.commands.output import emit, emit_json, number
+from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import at_points, store_folder
 from service.jobs.results import ResultReader
 from service.options import split_names
@@ -116,12 +116,16 @@ def _title(asked: list[str], path: dict[str, Any] | None, unit: str | None) -> s
         return f"Distances from {asked[0]}"
     if not path["reachable"]:
         return f"Distances from {asked[0]}: no path to {asked[1]}"
-    length = path["length"] if isinstance(path["length"], int) else float(f"{path['length']:.4g}")
-    return f"{asked[0]} to {asked[1]}: {number(length)}{f' {unit}' if unit else ''}"
+    return f"{asked[0]} to {asked[1]}: {_rounded(path['length'])}{f' {unit}' if unit else ''}"
+
+
+def _rounded(distance: float) -> str:
+    """Return a distance for the eye: whole from 1,000 on, else four digits."""
+    return f"{distance:,.0f}" if abs(distance) >= 1000 else f"{distance:.4g}"
 
 
 def _subtitle(matrix: Any, distances: np.ndarray[Any, np.dtype[np.float64]]) -> str:
     reached = int(np.count_nonzero(~np.isnan(distances)))
     unit = f" {matrix.unit}" if matrix.unit else ""
-    farthest = f"; the farthest is {float(np.nanmax(distances)):,.4g}{unit} away" if reached > 1 else ""
+    farthest = f"; the farthest is {_rounded(float(np.nanmax(distances)))}{unit} away" if reached > 1 else ""
     return f"{Path(str(matrix.path)).name}: {reached:,} of {matrix.n:,} vertices reached{farthest}"

@@ -53,7 +53,7 @@ class Scheme:
 
 SCHEMES: Final = {
     "light": Scheme("#fcfbf9", "#1d1c1a", "#68645d", "#dcd7ce", "#0f766a", 0.08, 0.84),
-    "dark": Scheme("#141513", "#eceae5", "#a19d94", "#3b3c36", "#5cc4b4", 0.98, 0.30),
+    "dark": Scheme("#141513", "#eceae5", "#a19d94", "#3b3c36", "#5cc4b4", 0.98, 0.37),
 }
 
 

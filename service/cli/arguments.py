@@ -89,6 +89,22 @@ class GraphOptions(FileReadingOptions, PointOptions, total=False):
     """How a graph file is read, and how points are taken to its vertices."""
 
 
+class MapOptions(TypedDict, total=False):
+    """The options of ``apsp plot --map``."""
+
+    map: Annotated[bool, Option("Draw the network, coloured by distance.", default=False, flags=("--map",))]
+    source: Annotated[str | None, Option("Distances from this one.", flags=("--from",), metavar="VERTEX")]
+    target: Annotated[str | None, Option("The route to this one.", flags=("--to",), metavar="VERTEX")]
+    classes: Annotated[
+        str | None, Option("A colour for each class up to these distances, such as 5,10,15.", metavar="DISTANCES")
+    ]
+    points: Annotated[
+        list[Path] | None, Option("Vertices may be points of this table with lon and lat; may be repeated.",
+                                  metavar="FILE"),
+    ]  # fmt: skip
+    dark: Annotated[bool, Option("For a dark page.", default=False, flags=("--dark",))]
+
+
 class PairOptions(TypedDict, total=False):
     """How ``apsp near`` writes."""
 
@@ -131,6 +147,7 @@ _HEADINGS: Final = {
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",
     PairOptions: "What is written",
+    MapOptions: "A map of the network",
 }
 
 

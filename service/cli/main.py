@@ -21,6 +21,7 @@ from service.cli.arguments import (
     GraphFile,
     GraphOptions,
     Json,
+    MapOptions,
     OutputOptions,
     PairOptions,
     PointOptions,
@@ -209,6 +210,7 @@ def export(
 
 
 @command(app)
+@with_options
 def plot(
     store: StoreFolder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The picture: .png, .svg or .pdf.")],
@@ -219,12 +221,14 @@ def plot(
     read: Annotated[
         str, typer.Option(metavar="SIZE", help="Read at most so much; of a larger store rows picked evenly.")
     ] = "2GiB",
+    *,
+    network: MapOptions,
     as_json: Json = False,
 ) -> None:
-    """Draw a store: a heat map of the matrix, histograms of distances and eccentricities."""
+    """Draw a store: a heat map and histograms, or with --map the network coloured by the distance from a vertex."""
     from service.cli.commands import plotting
 
-    plotting.plot(store, out, order=order, side=side, read=read, as_json=as_json)
+    plotting.plot(store, out, plotting.HeatMap(order, side, read), network, as_json=as_json)
 
 
 @command(app)

@@ -49,7 +49,7 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
     unit = result.matrix.unit
     if points:
         count_of_names = 2 if question in ("distance", "path") else 1
-        vertices = [*_at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
+        vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
     if question == "distance":
         show_distance(result.distance(*vertices), as_json, unit)
     elif question == "path":
@@ -64,8 +64,18 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
         _summary(result, as_json)
 
 
-def _at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
-    """Return the labels of the vertices that names mean: points first, then vertices; says which points were meant."""
+def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
+    """Return the labels of the vertices that names mean: points first, then vertices; say which points were meant.
+
+    Args:
+        result: the open result.
+        tables: files of points.
+        names: names of points or vertices.
+
+    Raises:
+        NotFound: a name is neither.
+        InvalidRequest: several points have that name, or as ``storage.geography.snapping.snap_file``.
+    """
     from storage.geography.snapping import FAR, snap_file
 
     all_points, found = [snap_file(path, result.matrix.coordinates) for path in tables], []

@@ -56,10 +56,7 @@ def serve_routes(
     ] = None,
     max_table: Annotated[int, typer.Option(metavar="ENTRIES", min=1, help="Entries of the largest table.")] = 4_000_000,
 ) -> None:
-    """Answer programs that speak OSRM's or Valhalla's protocol, from a result whose graph has coordinates.
-
-    There are no keys: whoever reaches the address may ask.
-    """
+    """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches it may ask."""
     if speed is not None and not speed > 0:
         raise typer.BadParameter(f"--speed is above 0 km/h, found {speed:g}")
     from engine.api.prepared_matrix import open_result

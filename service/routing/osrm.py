@@ -270,9 +270,9 @@ def _steps(leg: Leg, form: str) -> list[Answer]:
         if kind == "arrive":
             lon, lat = np.repeat(lon, 2), np.repeat(lat, 2)
         place = [float(lon[0]), float(lat[0])]
-        turn = {"type": kind, "modifier": "straight", "location": place, "bearing_before": 0, "bearing_after": 0}
+        maneuver = {"type": kind, "modifier": "straight", "location": place, "bearing_before": 0, "bearing_after": 0}
         cross = {"location": place, "bearings": [0], "entry": [True], ("out" if kind == "depart" else "in"): 0}
-        about = {"name": "", "mode": "driving", "driving_side": "right", "maneuver": turn, "intersections": [cross]}
+        about = {"name": "", "mode": "driving", "driving_side": "right", "maneuver": maneuver, "intersections": [cross]}
         found.append({**_lengths([part]), **about, "geometry": _line(lon, lat, form)})
     return found
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -62,7 +62,8 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
 
 def _json(status: int, content: dict[str, Any]) -> Response:
-    return Response(json.dumps(content, allow_nan=False), status, media_type="application/json")
+    # infinity becomes null
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
 
 
 class _Announcing(uvicorn.Server):

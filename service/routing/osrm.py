@@ -6,7 +6,6 @@ know (bearings, kerbs, turns) are refused by name.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -60,7 +59,7 @@ class Osrm:
         self._network = network
 
     def answer(self, service: str, places: str, query: Mapping[str, str]) -> tuple[int, Answer]:
-        """Answer one request.
+        """Answer one request; tables are arrays, with +inf where there is no way.
 
         Args:
             service: ``table``, ``route`` or ``nearest``.
@@ -124,9 +123,9 @@ class Osrm:
         found = self._network.table(rows, columns)
         made: Answer = {"code": "Ok"}
         if "duration" in asked:
-            made["durations"] = listed(self._network.seconds(found) * scale)
+            made["durations"] = np.round(self._network.seconds(found) * scale, 1)
         if "distance" in asked:
-            made["distances"] = listed(self._network.metres(found))
+            made["distances"] = np.round(self._network.metres(found), 1)
         if query.get("skip_waypoints") != "true":
             made["sources"], made["destinations"] = _waypoints(rows), _waypoints(columns)
         return made
@@ -205,14 +204,6 @@ def parse_places(text: str) -> tuple[Floats, Floats]:
             raise InvalidRequest(f"coordinate {number}: {wrong}", field="coordinates")
     lons, lats = zip(*places, strict=True)
     return np.array(lons, np.float64), np.array(lats, np.float64)
-
-
-def listed(table: Floats) -> list[list[float | None]]:
-    """Return a table as lists, with one digit after the point and None where there is no way."""
-    rows: list[list[float | None]] = np.round(table, 1).tolist()
-    for row in np.flatnonzero(np.isinf(table).any(axis=1)).tolist():
-        rows[row] = [None if value == math.inf else value for value in rows[row]]
-    return rows
 
 
 def _check(service: str, query: Mapping[str, str]) -> None:

@@ -6,13 +6,12 @@ Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/matrix/ap
 from __future__ import annotations
 
 import json
-import math
 from typing import Any, Final
 
 import numpy as np
 
 from service.routing.network import RoutingNetwork, Stops
-from service.routing.osrm import MOST_PLACES, Answer, listed
+from service.routing.osrm import MOST_PLACES, Answer
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import wrong_degrees
 
@@ -29,7 +28,7 @@ class Valhalla:
         self._network = network
 
     def answer(self, body: bytes) -> tuple[int, Answer]:
-        """Answer one request, given as a JSON object."""
+        """Answer one request, given as a JSON object; what is not known is +inf."""
         try:
             asked = json.loads(body)
             if not isinstance(asked, dict):
@@ -51,13 +50,9 @@ class Valhalla:
             raise InvalidRequest(f"units are {', '.join(_UNITS)}", field="units")
         sources, targets = (self._places(asked.get(side), side) for side in ("sources", "targets"))
         found = self._network.table(sources, targets)
-        shape = found.shape
-        none: list[list[float | None]] = [[None] * shape[1] for _ in range(shape[0])]
-        times = listed(self._network.seconds(found)) if self._network.tells_time else none
-        lengths = none
-        if self._network.tells_length:
-            rows = np.round(self._network.metres(found) / _UNITS[unit], 3).tolist()
-            lengths = [[None if value == math.inf else value for value in row] for row in rows]
+        none = np.full(found.shape, np.inf)
+        times = np.round(self._network.seconds(found), 1) if self._network.tells_time else none
+        lengths = np.round(self._network.metres(found) / _UNITS[unit], 3) if self._network.tells_length else none
         made: Answer = {"units": "miles" if unit in ("mi", "miles") else "kilometers"}
         made["sources"], made["targets"] = [_listed(sources)], [_listed(targets)]
         if asked.get("verbose", True):
@@ -66,7 +61,7 @@ class Valhalla:
                     {"distance": length, "time": time, "from_index": i, "to_index": j}
                     for j, (length, time) in enumerate(zip(*pair, strict=True))
                 ]
-                for i, pair in enumerate(zip(lengths, times, strict=True))
+                for i, pair in enumerate(zip(lengths.tolist(), times.tolist(), strict=True))
             ]
         else:
             made["sources_to_targets"] = {"distances": lengths, "durations": times}

@@ -177,11 +177,12 @@ class TableTask:
 
     def _about(self, plan: Plan, kind: str) -> dict[str, object]:
         from storage.graph.graph import graph_digest
+        from storage.matrix.frame import unit_of
 
         graph, asked = self._profile.graph, self._request
         return {
             "result": asked["result"], "shape": list(plan.shape), "dtype": kind, "directed": graph.directed,
-            "unit": "weight" if graph.weighted else "hops", "graph": graph_digest(graph), "algorithm": plan.algorithm,
+            "unit": unit_of(graph), "graph": graph_digest(graph), "algorithm": plan.algorithm,
             "cutoff": asked.get("cutoff"), "max_hops": asked.get("max_hops"),
             "asked": {name: asked.get(name) for name in declared(TableOptions) if name != "opportunities"},
         }  # fmt: skip

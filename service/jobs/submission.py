@@ -20,6 +20,7 @@ from service.state import Service
 from storage.errors import InvalidRequest
 from storage.jobs.store import JobRecord, Submission
 from storage.options import declared
+from storage.tables.uploaded import UploadedTables
 
 #: version of results: increased when the same graph and options lead to another store, so that old ones are not reused
 RESULT_FORMAT: Final = 1
@@ -86,6 +87,12 @@ class Plans:
         return plan
 
 
+def check_table(service: Service, options: dict[str, Any], caller: Caller) -> None:
+    """Raise NotFound if the options name an uploaded table that the caller does not have."""
+    if isinstance(options.get("opportunities"), str):
+        UploadedTables(service.settings.data_dir).get(options["opportunities"], caller.owner)
+
+
 def refuse_if_draining(service: Service) -> None:
     """Raise Draining if the service is about to stop."""
     if service.draining:
@@ -121,6 +128,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:
             return found
         service.graph(body.graph, caller)
+        check_table(service, options, caller)
         found = None if body.fresh else service.jobs.finished(owner, mark)
         if found is None or not has_result(service.settings, found.id):
             return None

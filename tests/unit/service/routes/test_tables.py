@@ -195,6 +195,13 @@ def test_uploaded_tables(settings: Settings):
     assert client.get("/v1/tables", headers=theirs).json()["tables"] == []
     for call in (client.get, client.delete):
         problem(call(f"/v1/tables/{table['id']}", headers=theirs), 404, "not-found")
+    app.state.service.planner = app.state.service.worker
+    for headers, statuses in ((mine, (200, 201)), (theirs, (404, 404))):
+        graph = client.post("/v1/graphs", content=b"10 20 1\n", headers=headers)
+        asked = {"graph": graph.json()["id"], "result": "measures", "within": [5], "opportunities": table["id"]}
+        for path, status in zip(("estimates", "jobs"), statuses, strict=True):
+            answer = client.post(f"/v1/{path}", json=asked, headers=headers)
+            assert answer.status_code == status, answer.text
     body = problem(client.post("/v1/tables", content=b"place,jobs\n10,x\n", headers=mine), 422, "invalid-request")
     assert body["detail"].startswith("the table, line 2: column 'jobs' is 'x'")
     details = problem(client.post("/v1/tables", content=b"x" * 201, headers=mine), 413, "limit-exceeded")["details"]

@@ -24,6 +24,7 @@ class ReadOptions:
     labels: str | None = None
     length_of: Formula | None = None
     centroids_through: bool = False
+    mode: str | None = None
     told: bool = False
     coordinates: str | None = None
 
@@ -54,6 +55,7 @@ class Parsed:
         first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None if there are no
             terminals.
         coordinates: where the vertices are, in the order of ``labels``; None if the file does not say it.
+        unit: what the weights measure, if the format says it, such as ``s``.
         notes: remarks for people about how the file was understood.
     """
 
@@ -67,4 +69,5 @@ class Parsed:
     length_of: str | None = None
     first_through: int | None = None
     coordinates: Coordinates | None = None
+    unit: str | None = None
     notes: list[str] = field(default_factory=list)

@@ -186,6 +186,10 @@ def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileRea
     if nodes is not None:
         found, more = read_nodes(Path(nodes), graph.labels, reading.get("coordinates"))
         notes += more
+    asked = reading.get("coordinates")
+    if asked is not None and (found is None or found.system != asked):
+        has = "has no coordinates called x and y" if found is None else f"says that its coordinates are {found.system}"
+        raise InvalidRequest(f"--coordinates {asked} has no meaning here: the file {has}", field="coordinates")
     unit = unit or parsed.unit
     if found is None and unit is None:
         return graph, receipt

@@ -24,7 +24,8 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_HEADERS: Final = {
+#: headers of every page
+HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "same-origin",
     # pages show private data, which must not remain in caches after the session
@@ -47,7 +48,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         .get_template(template)
         .render(path=request.url.path, status=status, version=software_version(), **{"visitor": None, **context})
     )
-    return HTMLResponse(text, status_code=status, headers=_HEADERS)
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 
 def get_ready() -> None:

@@ -23,6 +23,7 @@ from storage.jobs.store import (
     RUNNING,
     SUCCESSFUL,
     GraphRecord,
+    JobFilter,
     JobRecord,
     RunnerRecord,
 )
@@ -32,6 +33,8 @@ View = dict[str, Any]
 #: finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
+#: waiting jobs on the first page: those that go next
+_MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
 #: defaults for members that records of earlier versions lack
@@ -50,6 +53,8 @@ _NO_RECEIPT: Final = {
 STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
+#: values and words of the filter by state
+FILTERS: Final = (("", "all states"), *STATES.items())
 _PHASES: Final = {
     "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
@@ -65,17 +70,40 @@ def home(visitor: Visitor, before: str | None) -> View:
     names = _graph_names(visitor.service, owner)
     listed = visitor.service.jobs.list_jobs
     over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
-    running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
-    waiting_rows = [row(record, names, visitor.service.jobs.queue_position(record)) for record in waiting]
+    running = listed(_MOST_OPEN, owner=owner, state=RUNNING)
+    queue = JobFilter((ACCEPTED,), owner)
+    waiting = visitor.service.jobs.find_jobs(queue, _MOST_NEXT)
     return {
         "running": [row(record, names) for record in running],
-        "waiting": sorted(waiting_rows, key=lambda item: item["position"]),
+        "waiting": [row(record, names, visitor.service.jobs.queue_position(record)) for record in waiting],
+        "queued": visitor.service.jobs.count_jobs(queue),
         "over": [row(record, names) for record in over[:PAGE]],
         "older": over[PAGE - 1].id if len(over) > PAGE else None,
         "paged": before is not None,
         "graphs": [_graph_row(record) for record in visitor.service.keys.list_graphs(5, owner)],
         **machines(visitor.service),
     }
+
+
+def found_jobs(visitor: Visitor, wanted: JobFilter, most: int, before: str | None) -> View:
+    """Return the jobs that a search finds, and how many there are.
+
+    Args:
+        visitor: the person who asks.
+        wanted: which jobs.
+        most: jobs on one page; of waiting jobs, which are listed in the order of the queue, all up to 10 times as many.
+        before: only jobs older than the one with this id.
+    """
+    store, names = visitor.service.jobs, _graph_names(visitor.service, visitor.owner)
+    queue = wanted.states == (ACCEPTED,)
+    limit = 10 * most if queue else most
+    found = store.find_jobs(wanted, limit + 1, None if queue else before)
+    rows = [row(record, names, store.queue_position(record) if record.state == ACCEPTED else None)
+            for record in found[:limit]]  # fmt: skip
+    return {
+        "jobs": rows, "count": store.count_jobs(wanted), "paged": before is not None and not queue,
+        "older": found[limit - 1].id if len(found) > limit and not queue else None,
+    }  # fmt: skip
 
 
 def machines(service: Service) -> View:
@@ -136,8 +164,24 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
         route = _route(result.path(source, target))
     except ApspError as error:
-        return {"source": source, "target": target, "refused": str(error)}
+        instead = _instead(visitor, job_id, source, target) if isinstance(error, NotFound) else []
+        return {"source": source, "target": target, "refused": str(error), "instead": instead}
     return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
+
+
+def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
+    """Return pairs of vertices that exist and are like a pair of which one does not."""
+    from service.views.naming import like_names, similar_names
+
+    try:
+        matrix = visitor.service.result(job_id, visitor.caller).matrix
+    except ApspError:
+        return []
+    most = 3
+    sides = ((source, matrix.source_labels), (target, matrix.target_labels))
+    found = [[name] if name.strip() in like_names(labels, name, most) else similar_names(labels, name, most)
+             for name, labels in sides]  # fmt: skip
+    return [(a, b) for a in found[0] for b in found[1]][:most]
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:

@@ -406,7 +406,8 @@ def test_jobs_that_are_over_are_found_behind_many_open_ones(client: TestClient, 
         connection.exec_driver_sql("UPDATE jobs SET owner = ?", (owner,))
     found = page_data.home(Visitor(service, Caller(owner, frozenset({"read"})), None), None)
     assert [job["id"] for job in found["over"]] == done[::-1]
-    assert (len(found["waiting"]), found["older"]) == (50, None)
+    assert (len(found["waiting"]), found["queued"], found["older"]) == (10, 100, None)
+    assert [job["position"] for job in found["waiting"]] == list(range(10))
 
 
 def test_a_histogram_loses_nothing_on_its_way_to_the_picture():

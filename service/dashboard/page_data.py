@@ -11,6 +11,7 @@ from service.dashboard.charts import counted, histogram
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
+from service.jobs.phases import foretold
 from service.pool.tasks import wants_prepared
 from service.state import Service, silent
 from service.views.matrix_summary import compared
@@ -37,6 +38,10 @@ _MOST_OPEN: Final = 50
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
+#: a path of more stops is folded, and shows this many at its beginning and at its end
+_MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
+#: the most stops that are shown once it is unfolded
+_MOST_BETWEEN: Final = 1000
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
     "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
@@ -59,6 +64,7 @@ _PHASES: Final = {
     "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
     "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
+    "compile": "compiling kernels",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
     "seal": "checking and sealing", "dismissed": "cancelled",
 }  # fmt: skip
@@ -143,7 +149,7 @@ def job(visitor: Visitor, job_id: str) -> View:
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
         "resumable": resumable(visitor.service.settings, record),
         "log": _log(visitor.service, record), "result": _result(record),
-        "example": _example(record, found),
+        "example": _example(record, found), "opening": _opening(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
     }  # fmt: skip
@@ -266,11 +272,17 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 
 
 def _phases(record: JobRecord) -> list[View]:
-    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
-    predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
+    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead.
+
+    While a job runs, a phase that the plan does not know stands where the job is.
+    """
+    planned = (record.plan or {}).get("phases") or []
+    predicted = foretold((phase["name"], phase["seconds"]) for phase in planned)
     taken = record.seconds or {}
     names = list(taken) if taken else list(predicted)
-    here = names.index(record.phase) if record.phase in names else len(names) if record.phase == "seal" else -1
+    if not taken and record.state == RUNNING and record.phase not in names:
+        names.insert(_place(record.progress.fraction, list(predicted.values())), record.phase)
+    here = names.index(record.phase) if record.phase in names else -1
     found = []
     for k, name in enumerate(names):
         past = record.state == SUCCESSFUL or (record.open and k < here)
@@ -278,6 +290,16 @@ def _phases(record: JobRecord) -> list[View]:
         shown = {"name": _PHASES.get(name, name), "predicted": predicted.get(name), "taken": taken.get(name)}
         found.append({**shown, "state": state})
     return found
+
+
+def _place(fraction: float, seconds: list[float]) -> int:
+    """Return how many phases of so many seconds are over when this fraction of all is done."""
+    done, whole = 0.0, sum(seconds)
+    for k, value in enumerate(seconds):
+        done += value
+        if done > fraction * whole * (1 + 1e-9):
+            return k
+    return len(seconds)
 
 
 def _log(service: Service, record: JobRecord) -> View:
@@ -329,9 +351,25 @@ def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
     return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]
 
 
+def _opening(record: JobRecord, graph: GraphRecord | None) -> View | None:
+    """Return the pair of vertices whose path a result shows before somebody asks; None if none is known to be there."""
+    pair = (record.summary or {}).get("diameter_pair")
+    if pair:
+        return {"pair": pair, "why": "Shown first: the pair that is farthest apart."}
+    facts = {} if graph is None else graph.facts
+    whole = not (record.options.get("sources") or record.options.get("targets"))
+    if whole and facts.get("first_vertex") is not None and facts.get("last_vertex") is not None:
+        return {
+            "pair": [facts["first_vertex"], facts["last_vertex"]],
+            "why": "Shown first: the ends of the list of names.",
+        }
+    return None
+
+
 def _route(found: dict[str, Any]) -> View:
-    """Return a path as a list of stops, each with the sum of weights up to it; the middle of a long path is left
-    out.
+    """Return a path as stops, each with the sum of weights up to it: the first ones, those between, the last ones.
+
+    Of a very long path the middle is left out.
     """
     so_far: int | float = 0
     stops: list[View] = []
@@ -339,8 +377,13 @@ def _route(found: dict[str, Any]) -> View:
         weight = found["weights"][k - 1] if k else None
         so_far = so_far if weight is None else so_far + weight
         stops.append({"vertex": vertex, "weight": weight, "so_far": so_far})
-    most = 60
-    left_out = max(0, len(stops) - most)
+    first, last = (_FIRST_STOPS, _LAST_STOPS) if len(stops) > _MOST_STOPS else (len(stops), 0)
+    between = stops[first : len(stops) - last]
+    left_out = max(0, len(between) - _MOST_BETWEEN)
     if left_out:
-        stops = [*stops[: most // 2], *stops[-(most // 2) :]]
-    return {"stops": stops, "arcs": len(found["weights"]), "left_out": left_out, "gap": most // 2 if left_out else None}
+        half = _MOST_BETWEEN // 2
+        between = [*between[:half], *between[-half:]]
+    return {
+        "first": stops[:first], "between": between, "last": stops[len(stops) - last :], "stops": len(stops),
+        "arcs": len(found["weights"]), "left_out": left_out, "gap": _MOST_BETWEEN // 2 if left_out else None,
+    }  # fmt: skip

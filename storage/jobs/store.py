@@ -44,7 +44,8 @@ from storage.jobs.search import JobFilter, JobSearch
 
 __all__ = [
     "ACCEPTED", "DELETED", "DISMISSED", "EXPIRED", "FAILED", "MAX_ATTEMPTS", "OPEN", "OVER", "RUNNING", "SUCCESSFUL",
-    "Beat", "GraphRecord", "JobFilter", "JobRecord", "JobStore", "Json", "Progress", "RunnerRecord", "Submission", "new_id",
+    "Beat", "GraphRecord", "JobFilter", "JobRecord", "JobStore", "Json", "Progress", "RunnerRecord", "Submission",
+    "new_id",
 ]  # fmt: skip
 
 

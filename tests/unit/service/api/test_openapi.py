@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from hashlib import sha256
 from pathlib import Path
 
 import pytest

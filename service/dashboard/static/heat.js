@@ -175,16 +175,15 @@ class Heat {
       }
     }
     this.shown = least <= most ? [least, most] : [this.least, this.most];
-    this.tellColours();
+    this.tellColours(parts);
     this.draw();
   }
 
-  tellColours() {
+  tellColours(parts = false) {
     const [least, most] = this.shown;
-    const all = least === this.least && most === this.most;
     this.part.querySelector("[data-least]").textContent = about.format(least);
     this.part.querySelector("[data-most]").textContent = about.format(most);
-    this.part.querySelector("[data-colours]").textContent = all ? "" : `of ${about.format(this.least)} to ${about.format(this.most)} in the whole matrix`;
+    this.part.querySelector("[data-colours]").textContent = !parts ? "" : `of ${about.format(this.least)} to ${about.format(this.most)} in the whole matrix`;
   }
 
   /** The entry at a position as far as it is at hand: undefined if it is not, null for no path. */

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site
+from tests.browser.conftest import Site, missing
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Page]
@@ -31,6 +32,9 @@ LONG_SUM = """() => {
   list.querySelector("b").textContent = "2,760,313.125";
   return list.scrollWidth <= list.clientWidth;
 }"""
+#: what axe-core finds: rule, where, why
+FOUND = """() => axe.run().then((report) => report.violations.flatMap(
+  (rule) => rule.nodes.map((node) => `${rule.id}: ${node.target}: ${node.failureSummary}`)))"""
 LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 
 
@@ -52,6 +56,14 @@ def slow(site: Site) -> Iterator[str]:
     for job in site.http.get("/v1/jobs", params={"state": "running"}).json()["jobs"]:
         site.http.post(f"/v1/jobs/{job['id']}/cancel")
         site.wait(job["id"])
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core, as its package in the lock brings it."""
+    if (found := find_spec("axe_playwright_python")) is None or found.origin is None:
+        missing("there is no axe-playwright-python: ./dev setup installs it")
+    return Path(found.origin).with_name("axe.min.js").read_text(encoding="utf-8")
 
 
 def fits(page: Page) -> bool:
@@ -297,16 +309,20 @@ def test_with_the_keyboard_alone(site: Site, visit: Visit, graph_file: Path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_on_every_screen(site: Site, visit: Visit, solved: str, device: str, scheme: str):
-    page = visit(color_scheme=scheme, **(PHONE if device == "phone" else {}))
+def test_on_every_screen(site: Site, visit: Visit, solved: str, axe: str, device: str, scheme: str):
+    # the policy would keep axe-core out; all other tests hold the pages to it
+    screen = PHONE if device == "phone" else {}
+    page = visit(color_scheme=scheme, bypass_csp=True, expected=("404",), **screen)
     graph = site.job(solved)["graph"]
     paths = (
         "/", "/jobs?q=ring", "/graphs", f"/graphs/{graph}?plan=1", f"/jobs/{solved}?source=v000&target=v299", "/docs",
-        "/login",
+        "/login", "/nothing",
     )  # fmt: skip
     for path in paths:
         page.goto(path)
         page.wait_for_load_state("networkidle") if solved in path else None
+        page.evaluate(axe)
+        assert page.evaluate(FOUND) == [], path
         if path == "/docs":
             page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
         assert fits(page), path

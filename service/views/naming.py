@@ -66,7 +66,8 @@ def _numbers(labels: Labels, wanted: str, most: int) -> list[str]:
         low, high = first * 10**more, (first + 1) * 10**more
         if low > int(labels[-1]) or len(found) >= most or (more and not first):
             break
-        begin, end = (int(np.searchsorted(labels, np.int64(value))) for value in (low, min(high, 2**63 - 1)))
+        begin = int(np.searchsorted(labels, np.int64(low)))
+        end = int(np.searchsorted(labels, np.int64(high))) if high < 2**63 else len(labels)
         some: Any = labels[begin : min(end, begin + most - len(found))]
         found += map(str, some.tolist())
     return found

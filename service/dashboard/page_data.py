@@ -8,10 +8,10 @@ from typing import Any, Final
 from engine.model.algorithms import ALGORITHMS
 from service.api.problems import CODES
 from service.dashboard.charts import counted, histogram
+from service.dashboard.phases import phase_views, phase_word
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
-from service.jobs.phases import foretold
 from service.pool.tasks import wants_prepared
 from service.state import Service, silent
 from service.views.matrix_summary import compared
@@ -60,14 +60,6 @@ STATES: Final = {
 }  # fmt: skip
 #: values and words of the filter by state
 FILTERS: Final = (("", "all states"), *STATES.items())
-_PHASES: Final = {
-    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
-    "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
-    "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
-    "compile": "compiling kernels",
-    "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
-    "seal": "checking and sealing", "dismissed": "cancelled",
-}  # fmt: skip
 
 
 def home(visitor: Visitor, before: str | None) -> View:
@@ -146,7 +138,7 @@ def job(visitor: Visitor, job_id: str) -> View:
     position = visitor.service.jobs.queue_position(record) if record.state == ACCEPTED else None
     return {
         "job": row(record, names, position), "record": record, "graph": found,
-        "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
+        "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
         "log": _log(visitor.service, record), "result": _result(record),
         "example": _example(record, found), "opening": _opening(record, found),
@@ -225,7 +217,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
     return {
         "id": record.id, "title": record.name or names.get(record.graph) or f"Job {record.id[-8:]}",
         "state": record.state, "word": STATES[record.state], "open": record.open,
-        "phase": _PHASES.get(record.phase, record.phase), "stopping": record.cancel and record.open,
+        "phase": phase_word(record.phase), "stopping": record.cancel and record.open,
         "fraction": progress.fraction, "rate": progress.rate, "unit": progress.unit, "eta": progress.eta,
         "position": position, "error": error, "created": record.created, "started": record.started,
         "finished": record.finished, "took": took, "bytes": record.bytes, "removed": record.removed,
@@ -269,37 +261,6 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
         "reason": "gives no sign of life" if lost else runner.detail if runner.state == "sick" else None,
         "used": memory.get("used"), "limit": memory.get("limit"),
     }  # fmt: skip
-
-
-def _phases(record: JobRecord) -> list[View]:
-    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead.
-
-    While a job runs, a phase that the plan does not know stands where the job is.
-    """
-    planned = (record.plan or {}).get("phases") or []
-    predicted = foretold((phase["name"], phase["seconds"]) for phase in planned)
-    taken = record.seconds or {}
-    names = list(taken) if taken else list(predicted)
-    if not taken and record.state == RUNNING and record.phase not in names:
-        names.insert(_place(record.progress.fraction, list(predicted.values())), record.phase)
-    here = names.index(record.phase) if record.phase in names else -1
-    found = []
-    for k, name in enumerate(names):
-        past = record.state == SUCCESSFUL or (record.open and k < here)
-        state = "past" if past else "now" if record.open and k == here else "ahead"
-        shown = {"name": _PHASES.get(name, name), "predicted": predicted.get(name), "taken": taken.get(name)}
-        found.append({**shown, "state": state})
-    return found
-
-
-def _place(fraction: float, seconds: list[float]) -> int:
-    """Return how many phases of so many seconds are over when this fraction of all is done."""
-    done, whole = 0.0, sum(seconds)
-    for k, value in enumerate(seconds):
-        done += value
-        if done > fraction * whole * (1 + 1e-9):
-            return k
-    return len(seconds)
 
 
 def _log(service: Service, record: JobRecord) -> View:

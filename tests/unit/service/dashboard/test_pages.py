@@ -515,15 +515,10 @@ def test_a_phase_that_the_plan_does_not_know_stands_where_the_job_is(bench: Benc
     record = bench.jobs.create(bench.add_graph(small_graph()), {}, plan)
     known = ["making space", "searching", "checking and sealing"]
     for phase, fraction, names, states in (
-        (
-            "loading",
-            0.0,
-            ["reading the graph", "making space", "searching", "checking and sealing"],
-            "now ahead ahead ahead",
-        ),
-        ("search", 0.4, ["making space", "searching", "checking and sealing"], "past now ahead"),
-        ("odd", 0.2, ["making space", "odd", "searching", "checking and sealing"], "past now ahead ahead"),
-        ("verify", 1.0, ["making space", "searching", "checking and sealing", "checking"], "past past past now"),
+        ("loading", 0.0, ["reading the graph", *known], "now ahead ahead ahead"),
+        ("search", 0.4, known, "past now ahead"),
+        ("odd", 0.2, [known[0], "odd", *known[1:]], "past now ahead ahead"),
+        ("verify", 1.0, [*known, "checking"], "past past past now"),
     ):
         found = phases.phase_views(replace(record, state="running", phase=phase, progress=Progress(fraction)))
         assert [item["name"] for item in found] == names

@@ -32,7 +32,7 @@ SHOWN: Final = (
 
 #: the most pixels of a picture of a result from top to bottom on a desk, and the colours of a picture
 HIGHEST: Final = 1690
-COLOURS: Final = 192
+COLOURS: Final = 256
 
 
 def fill(site: Site) -> dict[str, str]:
@@ -66,7 +66,9 @@ def photograph(page: Page, address: str, name: str, file: Path) -> None:
     picture = Image.open(io.BytesIO(page.screenshot(full_page=name != "api")))
     if name == "job" and picture.width > HIGHEST / 2:  # what follows is the plan and the log
         picture = picture.crop((0, 0, picture.width, HIGHEST))
-    picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+    # red words are few, and should stay red
+    kept = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    kept.save(file, optimize=True)
 
 
 def enter(browser: Browser, site: Site, width: str, scheme: str) -> Page:

@@ -23,7 +23,7 @@ GROUPS: Final = {
     "Ask a service": (
         "submit", "wait", "status", "log", "fetch", "jobs", "graphs", "cancel", "resume", "delete",
     ),
-    "Run a service": ("serve", "key", "runner", "worker"),
+    "Run a service": ("serve", "serve-routes", "key", "runner", "worker"),
     "This program": ("version",),
 }  # fmt: skip
 
@@ -87,6 +87,7 @@ EXAMPLES: Final = {
     "resume": ("apsp resume 3f9c51d2",),
     "delete": ("apsp delete 3f9c51d2",),
     "serve": ("apsp serve --data-dir /var/lib/apsp", "apsp serve --show-settings"),
+    "serve-routes": ("apsp serve-routes city.zarr --port 5000",),
     "runner": ("apsp runner --devices cuda0,cuda1",),
     "worker": ("apsp worker --scheduler tcp://node0:8786",),
 }

@@ -55,7 +55,7 @@ class Parsed:
         first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None if there are no
             terminals.
         coordinates: where the vertices are, in the order of ``labels``; None if the file does not say it.
-        unit: what the weights measure, if the format says it, such as ``s``.
+        unit: what the weights measure; None if the file does not say it.
         notes: remarks for people about how the file was understood.
     """
 

@@ -129,6 +129,7 @@ def read_graph(
         unit: what the weights measure, such as ``min``; it is stored with every result.
         coordinates: what coordinates called x and y are, ``lonlat`` or ``plane``; None: as the file says, or a plane.
         nodes: a table with the coordinates of the vertices and other columns (``docs/coordinates.md``).
+        mode: how people travel through an OpenStreetMap extract: ``walking``, ``cycling`` or ``driving``.
         limits: limits on the size of the content and on declared counts.
 
     Returns:

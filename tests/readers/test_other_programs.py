@@ -299,7 +299,7 @@ def test_a_street_network_of_osmnx_is_measured_in_lengths(tmp_path: Path) -> Non
     assert receipt.weight_column == "length"
     assert receipt.notes == (
         "not read: attributes of edges 'oneway'",
-        "not read: attributes of vertices and of the graph 'crs', 'x'",
+        "not read: attributes of vertices and of the graph 'x', 'crs'",
     )
 
 
@@ -523,7 +523,7 @@ def test_networks_of_other_programs(name: str, tmp_path: Path) -> None:
         (b"nodedef>name VARCHAR,label VARCHAR\n0,Ada\nedgedef>node1 VARCHAR,node2 VARCHAR\n0,1\n", "GDF"),
         (b'<?xml version="1.0"?>\n<graph label="x" xmlns="http://www.cs.rpi.edu/XGMML"></graph>', "root is <graph>"),
         (b'<graph label="x" xmlns="http://www.cs.rpi.edu/XGMML"></graph>', "root is <graph>"),
-        (b"<?xml version='1.0' encoding='UTF-8'?>\n<osm version=\"0.6\">\n<node id='1'/></osm>", "root is <osm>"),
+        (b"<?xml version='1.0' encoding='UTF-8'?>\n<osm version=\"0.6\">\n<node id='1'/></osm>", "needs --mode"),
         (
             b'"SUID","interaction","name","shared name"\n"70","pp","Ada (pp) Bob","Ada (pp) Bob"\n',
             "a table of Cytoscape",

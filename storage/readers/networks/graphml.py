@@ -172,6 +172,8 @@ class _Events(XmlEvents):
         heads = place[np.array([self._codes[target] for _, target, _ in self._edges], np.int64)]
         name, weights = self._weights.finish()
         coordinates, about = self._coordinates.finish(labels, self._crs)
+        if coordinates is None and self._crs is not None:
+            self._left_out.add(["crs"])
         notes = self._weights.notes() + self._left_out.notes() + about
         one_way = np.array(self._one_way, np.bool_)
         arcs, directed, mixed = with_directions(ArcList(tails, heads, weights), one_way, self._directed, self._options)

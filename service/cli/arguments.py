@@ -12,6 +12,7 @@ import typer
 
 from engine.model.algorithms import ALGORITHMS
 from service.options import (
+    AlsoOptions,
     BulkOptions,
     Compression,
     JobOptions,
@@ -85,6 +86,10 @@ class ExportOptions(TypedDict, total=False):
         bool,
         Option("A column for each target, in place of a line for each entry.", flags=("--wide",), default=False),
     ]
+    also: Annotated[
+        str | None,
+        Option("The sums of this quantity in place of distances: for --wide and .npy.", metavar="NAME"),
+    ]
 
 
 #: Headings of the help page for the options of a class; other options are below "Options".
@@ -92,6 +97,7 @@ _HEADINGS: Final = {
     ReadingOptions: "How GRAPH is read",
     BulkOptions: "How it is solved",
     LocalOptions: "How it is solved",
+    AlsoOptions: "How it is solved",
     JobOptions: "How it is solved",
     PrepareOptions: "How it is solved",
     SolveOptions: "How it is solved",

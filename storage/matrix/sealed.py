@@ -11,8 +11,8 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
-from typing import Any, Self
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    from storage.quantities.reading import QuantityMatrix
 
 
 class SealedResult(ABC):
@@ -43,6 +46,7 @@ class SealedResult(ABC):
         labels: the names of all vertices; n: how many there are.
         sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
         digest: the digest of the seal, ``sha256:...``; equal for equal results.
+        also: the sums of further quantities along the shortest paths, by name; empty where none was asked for.
     """
 
     dtype: np.dtype[Any]
@@ -54,6 +58,7 @@ class SealedResult(ABC):
     n: int
     sources: IntArray
     targets: IntArray
+    also: Mapping[str, QuantityMatrix] = MappingProxyType({})
 
     def __init__(self, folder: StoreFolder | RemoteFolder, holds: str = DISTANCES) -> None:
         """Read and check the seal; what ``holds`` names must be among the arrays.
@@ -238,7 +243,9 @@ class SealedResult(ABC):
         if not self.current():
             raise StorageFailed(f"{self.path} was replaced while open; open it again")
         kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
-        return Graph(indptr, heads, weights, self.labels, *kind)  # type: ignore[arg-type]
+        further = self._arrays.get("graph/quantities", {"attributes": {"names": []}})["attributes"]["names"]
+        quantities = {name: self._side(f"graph/quantities/{name}") for name in further}
+        return Graph(indptr, heads, weights, self.labels, *kind, quantities)  # type: ignore[arg-type]
 
     @cached_property
     def _rows_of(self) -> IntArray | None:

@@ -12,7 +12,10 @@ from storage.readers.limits import ReadLimits
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of ``read_graph``; None means as the format says.  ``told``: the caller has named the format."""
+    """The options of ``read_graph``; None means as the format says.  ``told``: the caller has named the format.
+
+    ``also`` are the columns of quantities.
+    """
 
     directed: bool | None = None
     weight: str | None = None
@@ -24,6 +27,7 @@ class ReadOptions:
     length_of: Formula | None = None
     centroids_through: bool = False
     told: bool = False
+    also: tuple[str, ...] = ()
 
     @property
     def column(self) -> str | None:

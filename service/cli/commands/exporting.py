@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,13 @@ from service.cli.vertex_lists import selected_vertices
 from service.jobs.results import ResultReader
 from service.units import format_bytes
 from service.views.exports import WRITERS, ExportedPart
+from service.views.omx import check_omx, write_omx
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
+
+#: End of the name of an Open Matrix file.
+OMX: Final = ".omx"
 
 
 class ExportArgs(NamedTuple):
@@ -32,6 +37,7 @@ class ExportArgs(NamedTuple):
         nearest: the number of nearest targets of each source; None for all.
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
+        also: the quantity whose sums are written in place of distances; None for distances.
     """
 
     sources: str | None
@@ -40,6 +46,7 @@ class ExportArgs(NamedTuple):
     nearest: int | None
     itself: bool
     wide: bool
+    also: str | None = None
 
 
 def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
@@ -67,7 +74,8 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         result.check_within(args.within, "--within")
     if 0 in result.matrix.shape:
         raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
-    part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself)
+    _check_form(kind, args, result.matrix.also)
+    part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself, args.also)
     needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
     if needed > free:
         message = (
@@ -85,12 +93,29 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
 
 def _kind(out: Path) -> str:
     kind = out.suffix.lower()
-    if kind == ".omx":
-        message = "-o: apsp writes no OMX; write .npy, or .csv with --wide"
-        raise InvalidRequest(message, field="-o")
-    if kind not in WRITERS:
-        raise InvalidRequest(f"-o: {out.name} should end in {', '.join(WRITERS)}", field="-o")
+    if kind == OMX:
+        check_omx()
+    elif kind not in WRITERS:
+        raise InvalidRequest(f"-o: {out.name} should end in {', '.join((*WRITERS, OMX))}", field="-o")
     return kind
+
+
+def _check_form(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
+    """Refuse what a form of file has no place for, and a quantity that the store has not."""
+    given = {"--within": args.within, "--nearest": args.nearest, "--itself": args.itself, "--wide": args.wide}
+    told = [name for name, value in given.items() if value not in (None, False)]
+    if kind == OMX and (told or args.also is not None):
+        name = (told or ["--also"])[0]
+        raise InvalidRequest(f"{name}: an OMX file holds whole matrices, and all of them; leave it out", field=name)
+    if args.also is None:
+        return
+    if args.also not in there:
+        raise InvalidRequest(
+            f"--also: the store has no {args.also!r}; it has {', '.join(there) or 'none'}", field="--also"
+        )
+    if kind != ".npy" and not args.wide:
+        message = "--also: a table with a line for each entry has every quantity anyway; it is for --wide and .npy"
+        raise InvalidRequest(message, field="--also")
 
 
 def _selection(result: ResultReader, args: ExportArgs) -> Selection:
@@ -111,7 +136,10 @@ def _write(part: ExportedPart, out: Path, kind: str, *, wide: bool) -> None:
     try:
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
             monitor.begin("export", len(part.rows.sources), "rows")
-            WRITERS[kind](part, beside, monitor.step, wide)
+            if kind == OMX:
+                write_omx(part.rows, beside, monitor.step)
+            else:
+                WRITERS[kind](part, beside, monitor.step, wide)
         beside.replace(out)
     except OSError as error:
         raise failure("write", out, error) from error

@@ -14,6 +14,7 @@ from service.cli.commands.showing import (
     check_question,
     count_of,
     limit_of,
+    show_also,
     show_distance,
     show_path,
     show_row,
@@ -31,7 +32,7 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
-        question: distance, path, row, nearest, within or summary.
+        question: distance, path, row, nearest, within, also or summary.
         vertices: names of the vertices that the question takes, and its number.
         as_json: whether to print one JSON object instead of text.
 
@@ -47,6 +48,8 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
     result = ResultReader(open_result(store_folder(store)))
     if question == "distance":
         show_distance(result.distance(*vertices), as_json)
+    elif question == "also":
+        show_also(result.also(*vertices), as_json)
     elif question == "path":
         show_path(result.path(*vertices), as_json)
     elif question == "nearest":

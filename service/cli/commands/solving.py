@@ -19,7 +19,7 @@ from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
-from service.options import BulkOptions, LocalOptions, SolveOptions
+from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions, split_names
 from service.units import format_bytes, format_seconds, parse_size
 from service.views.graph_summary import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
@@ -36,16 +36,24 @@ class GraphArgs:
 
     graph: Path
     reading: ReadingOptions
+    also: tuple[str, ...] = ()
+
+
+def graph_args(graph: Path, reading: ReadingOptions, given: AlsoOptions) -> GraphArgs:
+    """Return the graph file with the columns that are summed along the paths.  Raises InvalidRequest."""
+    text = given.get("also")
+    return GraphArgs(graph, reading, () if text is None else tuple(split_names([text], "--also")))
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
-    return read_graph(args.graph, **args.reading)
+    return read_graph(args.graph, also=args.also, **args.reading)
 
 
 def options_of(given: SolveOptions | BulkOptions, graph: Graph) -> Options:
     """Return the options for the engine; a vertex named twice counts once.  Errors name the option."""
     values: dict[str, Any] = {**given, **budgets_of(given)}
+    values["also"] = tuple(graph.quantities)
     if values.get("sources") == values.get("targets") == "-":
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     for field in ("sources", "targets"):

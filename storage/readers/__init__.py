@@ -54,6 +54,7 @@ FORMATS: Final[Mapping[str, str]] = MappingProxyType(
         "npy": "dense NumPy matrix (.npy)",
         "parquet": "Parquet edge list",
         "algs4": "vertex count, arc count, then 'u v w' lines from 0 (Sedgewick and Wayne)",
+        "osm": "OpenStreetMap extracts (.osm.pbf, .osm), with --mode walking, cycling or driving",
         "rcpsp-max": "RCPSP/max projects (.sch): a minimum lag d from i to j is the arc of weight -d",
     }
 )
@@ -79,6 +80,7 @@ _MODULES: Final = {
     "npy": "instances.arrays",
     "parquet": "tables.parquet",
     "algs4": "instances.algs4",
+    "osm": "networks.osm",
     "rcpsp-max": "instances.rcpsp_max",
 }
 
@@ -94,6 +96,7 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "length_of": ("--length-of", _WITH_NAMES),
     "also": ("--also", _WITH_NAMES),
     "centroids_through": ("--centroids-through", ("tntp",)),
+    "mode": ("--mode", ("osm",)),
 }
 
 

@@ -26,6 +26,7 @@ class ReadOptions:
     labels: str | None = None
     length_of: Formula | None = None
     centroids_through: bool = False
+    mode: str | None = None
     told: bool = False
     also: tuple[str, ...] = ()
 

@@ -13,8 +13,11 @@ from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def _tree(row, source, unreachable, limited, terminals, indptr, heads, weights, hops, before, via, queue):  # type: ignore[no-untyped-def]
+def _tree(row, source, unreachable, limits, arcs, tree):  # type: ignore[no-untyped-def]
     """Fill the tree of one row; return the number of its vertices, or -1 - v where the row is wrong at vertex v."""
+    limited, terminals = limits
+    indptr, heads, weights = arcs
+    hops, before, via, queue = tree
     hops[:] = -1
     hops[source] = 0
     queue[0] = source
@@ -77,7 +80,7 @@ def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def sum_along(rows, sources, unreachable, limited, terminals, arcs, wholes, fractions, columns, sums, out):  # type: ignore[no-untyped-def]
+def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # type: ignore[no-untyped-def]
     """Sum quantities along the shortest paths of some rows.
 
     Args:
@@ -85,33 +88,31 @@ def sum_along(rows, sources, unreachable, limited, terminals, arcs, wholes, frac
             source.
         sources: int64, shape (rows,): the source of each row.
         unreachable: the value for *no path*, of the type of ``rows``.
-        limited: whether distances beyond a cutoff are unreachable.
-        terminals: paths pass through none of the first so many vertices.
+        limits: whether distances beyond a cutoff are unreachable, and how many vertices, the first ones, no path
+            passes through.
         arcs: indptr, heads and weights.
-        wholes: int32, shape (arcs, k): the quantities of which int32 holds all sums.
-        fractions: float64, shape (arcs, l): the others.
-        columns: int64: the vertices of the columns; empty for all.
-        sums: the values for *no path*: int32 and float64.
-        out: int32, shape (rows, k, columns), and float64, shape (rows, l, columns); receive the sums.
+        quantities: int32, shape (arcs, k): those of which int32 holds all sums; float64, shape (arcs, l): the others.
+        wanted: int64, the vertices of the columns, empty for all; the values for *no path*, int32 and float64; and what
+            receives the sums: int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
 
     Returns:
         Row and vertex of the first entry that is not a shortest distance; -1 and -1 if all are.
     """
-    indptr, heads, weights = arcs
-    n = len(indptr) - 1
+    wholes, fractions = quantities
+    columns, none, nothing, out, others = wanted
+    n = rows.shape[1]
     hops, before = np.empty(n, np.int32), np.empty(n, np.int32)
     via, queue = np.empty(n, np.int32), np.empty(n, np.int32)
+    tree = hops, before, via, queue
     own, other = np.empty((n, wholes.shape[1]), np.int32), np.empty((n, fractions.shape[1]), np.float64)
     for i in range(len(rows)):
-        last = _tree(
-            rows[i], sources[i], unreachable, limited, terminals, indptr, heads, weights, hops, before, via, queue
-        )
+        last = _tree(rows[i], sources[i], unreachable, limits, arcs, tree)
         if last < 0:
             return i, -1 - last
         _add_up(last, queue, before, via, wholes, own)
         _add_up(last, queue, before, via, fractions, other)
-        _put(own, hops, columns, sums[0], out[0][i])
-        _put(other, hops, columns, sums[1], out[1][i])
+        _put(own, hops, columns, none, out[i])
+        _put(other, hops, columns, nothing, others[i])
     return -1, -1
 
 

@@ -163,11 +163,10 @@ class PathSums:
         if self._exactness.per:
             lengths, none = np.empty(rows.shape, np.int64), np.int64(-1)
             in_units(np.ascontiguousarray(rows), float(self._exactness.per), lengths)
-        ends = kinds[0].sentinel(), kinds[1].sentinel()
-        first, vertex = sum_along(
-            *(lengths, sources, none, self._limited, self._graph.terminals, self._arcs),
-            *(self._own, self._others, self._columns, ends, out),
-        )
+        limits = self._limited, self._graph.terminals
+        wanted = self._columns, kinds[0].sentinel(), kinds[1].sentinel(), *out
+        quantities = self._own, self._others
+        first, vertex = sum_along(lengths, sources, none, limits, self._arcs, quantities, wanted)
         if first >= 0:
             names = self._graph.labels[sources[first]], self._graph.labels[vertex]
             raise SolveFailed(

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +119,13 @@ class Counts:
     infinite_arcs: int
 
 
+class ArcOptions(TypedDict, total=False):
+    """Further options of :func:`build_graph`, which describes them."""
+
+    mirrored: bool
+    quantities: Mapping[str, npt.ArrayLike] | None
+
+
 def build_graph(
     tails: npt.ArrayLike,
     heads: npt.ArrayLike,
@@ -126,8 +134,7 @@ def build_graph(
     labels: npt.ArrayLike | None = None,
     n: int | None = None,
     directed: bool,
-    mirrored: bool = False,
-    quantities: Mapping[str, npt.ArrayLike] | None = None,
+    **further: Unpack[ArcOptions],
 ) -> tuple[Graph, Counts]:
     """Clean a list of arcs into a graph.
 
@@ -161,7 +168,8 @@ def build_graph(
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
-    arcs.quantities = {name: quantity_values(name, values) for name, values in (quantities or {}).items()}
+    given = further.get("quantities") or {}
+    arcs.quantities = {name: quantity_values(name, values) for name, values in given.items()}
     for name, values in arcs.quantities.items():
         if len(values) != len(arcs.tails):
             raise InvalidGraph(f"quantity {name!r} has {len(values)} entries for {len(arcs.tails)} arcs", field=name)
@@ -170,7 +178,7 @@ def build_graph(
         raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
     if names is None and n is not None:
         names = np.arange(n, dtype=np.int64)
-    return build_from(arcs, labels=names, directed=directed, mirrored=mirrored)
+    return build_from(arcs, labels=names, directed=directed, mirrored=further.get("mirrored", False))
 
 
 def build_from(

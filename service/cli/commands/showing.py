@@ -60,8 +60,8 @@ def show_also(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit_json(answer)
     else:
-        rows = {"distance": answer["distance"], **answer["also"]}
-        emit([f"{name}\t{_text(value)}" for name, value in rows.items()])
+        rows = [("distance", answer["distance"]), *answer["also"].items()]
+        emit([f"{name}\t{_text(value)}" for name, value in rows])
 
 
 def show_path(answer: dict[str, Any], as_json: bool) -> None:

@@ -24,6 +24,7 @@ CHOICES = ["auto", *ALGORITHMS]
 
 def test_the_engine_takes_what_is_declared_with_the_same_defaults() -> None:
     found = {field.name: field.default for field in fields(Options)}
+    assert found.pop("also") == ()  # quantities of the graph, which the command line names as columns of its file
     assert found == {name: option.default for name, (_, option) in declared(LocalOptions).items()}
 
 
@@ -102,4 +103,4 @@ def test_readers_get_what_is_declared() -> None:
     from storage.options import ReadingOptions
 
     found = {field.name for field in fields(ReadOptions)}
-    assert found == {"limits", "told", *declared(ReadingOptions)} - {"format"}
+    assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format"}

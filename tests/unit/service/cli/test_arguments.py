@@ -31,7 +31,7 @@ from storage.readers.named import NO_DIRECTION
 from tests.property.test_openapi import here
 
 ROOT = Path(__file__).resolve().parents[4]
-OPTIONS = {name for name in inspect.signature(read_graph).parameters if name not in ("path", "limits")}
+OPTIONS = {name for name in inspect.signature(read_graph).parameters if name not in ("path", "limits", "also")}
 TEXTS = "here,there,score,km\n1,2,0.75,9\n2,3,0.25,8\n"
 
 

@@ -15,10 +15,11 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
 from service.cli.progress import ProgressMonitor
-from service.cli.vertex_lists import selected_vertices
+from service.cli.vertex_lists import selected
 from service.jobs.results import ResultReader
 from service.units import format_bytes
 from service.views.exports import WRITERS, ExportedPart
+from service.views.features import Ends, Features, check_features
 from service.views.omx import check_omx, write_omx
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
@@ -38,6 +39,8 @@ class ExportArgs(NamedTuple):
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
         also: the quantity whose sums are written in place of distances; None for distances.
+        features: what a feature is; None for a table, or what fits the number of sources.
+        snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
 
     sources: str | None
@@ -46,6 +49,8 @@ class ExportArgs(NamedTuple):
     nearest: int | None
     itself: bool
     wide: bool
+    features: Features | None
+    snap_limit: float | None
     also: str | None = None
 
 
@@ -65,6 +70,7 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         StorageFailed: a damaged tile, or the file cannot be written.
     """
     kind = _kind(out)
+    _check_form(kind, args)
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     from engine.api.prepared_matrix import open_result
@@ -74,8 +80,8 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         result.check_within(args.within, "--within")
     if 0 in result.matrix.shape:
         raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
-    _check_form(kind, args, result.matrix.also)
-    part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself, args.also)
+    _check_sums(kind, args, result.matrix.also)
+    part = _part(result, args, kind)
     needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
     if needed > free:
         message = (
@@ -100,34 +106,65 @@ def _kind(out: Path) -> str:
     return kind
 
 
-def _check_form(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
-    """Refuse what a form of file has no place for, and a quantity that the store has not."""
-    given = {"--within": args.within, "--nearest": args.nearest, "--itself": args.itself, "--wide": args.wide}
+def _check_sums(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
+    """Refuse what an OMX file has no place for, and a quantity that the store has not."""
+    given = {
+        "--within": args.within, "--nearest": args.nearest, "--itself": args.itself, "--wide": args.wide,
+        "--features": args.features, "--also": args.also,
+    }  # fmt: skip
     told = [name for name, value in given.items() if value not in (None, False)]
-    if kind == OMX and (told or args.also is not None):
-        name = (told or ["--also"])[0]
-        raise InvalidRequest(f"{name}: an OMX file holds whole matrices, and all of them; leave it out", field=name)
+    if kind == OMX and told:
+        message = f"{told[0]}: an OMX file holds whole matrices, and all of them; leave it out"
+        raise InvalidRequest(message, field=told[0])
     if args.also is None:
         return
     if args.also not in there:
-        raise InvalidRequest(
-            f"--also: the store has no {args.also!r}; it has {', '.join(there) or 'none'}", field="--also"
-        )
+        has = ", ".join(there) or "none"
+        raise InvalidRequest(f"--also: the store has no {args.also!r}; it has {has}", field="--also")
     if kind != ".npy" and not args.wide:
         message = "--also: a table with a line for each entry has every quantity anyway; it is for --wide and .npy"
         raise InvalidRequest(message, field="--also")
 
 
-def _selection(result: ResultReader, args: ExportArgs) -> Selection:
+def _check_form(kind: str, args: ExportArgs) -> None:
+    """Refuse options that mean nothing for this kind of file."""
+    if args.wide and (kind == ".geojson" or args.features is not None):
+        raise InvalidRequest("--wide is for tables, and features have a line for each entry", field="--wide")
+    if args.features is not None and kind not in (".geojson", ".parquet"):
+        raise InvalidRequest(f"--features is for .geojson and .parquet, not for {kind}", field="--features")
+
+
+def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
+    """Return what is exported; points are rows and columns of their own, even where they have the same vertex."""
     matrix = result.matrix
-    sources, targets = matrix.sources, None
-    if args.sources is not None:
-        sources = np.array(selected_vertices(args.sources, matrix.labels, "--sources"), np.int64)
-        result.check_sources(sources)
-    if args.targets is not None:
-        targets = np.array(selected_vertices(args.targets, matrix.labels, "--targets"), np.int64)
-        result.check_targets(targets)
-    return Selection(result, sources, targets)
+    sources, targets, ends = matrix.sources, None, dict[str, Ends]()
+    for side, text in (("sources", args.sources), ("targets", args.targets)):
+        if text is None:
+            continue
+        vertices, points = selected(text, matrix, f"--{side}", args.snap_limit)
+        found = np.array(vertices, np.int64)
+        if points is not None:
+            found, ends[side] = points.vertices, Ends.of_points(points)
+        if side == "sources":
+            result.check_sources(found)
+            sources = found
+        else:
+            result.check_targets(found)
+            targets = found
+    itself = args.itself or bool(ends)  # a point is no target of itself, even if a target has its vertex
+    features = args.features
+    if kind == ".geojson" and features is None:
+        features = "targets" if len(sources) == 1 else "lines"
+    if features is not None:
+        of = matrix.targets if targets is None else targets
+        for side, vertices_of in (("sources", sources), ("targets", of)):
+            if side not in ends:
+                ends[side] = Ends.of_vertices(vertices_of, matrix.labels, matrix.coordinates)
+        check_features(ends["sources"], ends["targets"], kind)
+    selection = Selection(result, sources, targets)
+    return ExportedPart(
+        selection, args.within, args.nearest, itself, ends.get("sources"), ends.get("targets"), features, args.also
+    )
 
 
 def _write(part: ExportedPart, out: Path, kind: str, *, wide: bool) -> None:

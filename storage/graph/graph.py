@@ -35,7 +35,7 @@ from storage.graph.cleaning import (
     shift_to_index,
     smallest_type,
 )
-from storage.graph.inputs import label_array, whole_array
+from storage.graph.inputs import label_array, search_text, whole_array
 
 #: names that one that is unknown is compared with
 _COMPARED = 2_000
@@ -232,13 +232,8 @@ def graph_digest(graph: Graph) -> str:
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
-    head: dict[str, object] = {
-        "n": graph.n,
-        "arcs": graph.arcs,
-        "directed": graph.directed,
-        "integral": graph.integral,
-        "text": text,
-    }
+    head: dict[str, object] = {"n": graph.n, "arcs": graph.arcs, "directed": graph.directed}
+    head |= {"integral": graph.integral, "text": text}
     if graph.terminals:
         head["terminals"] = graph.terminals
     if graph.unit is not None:
@@ -293,21 +288,6 @@ def _similar(labels: AnyArray, name: str) -> str | None:
     some = labels[first : first + _COMPARED] if name else labels[:0]
     alike = [text for text in map(str, some) if text.startswith(name[:1])]
     return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
-
-
-def search_text(labels: AnyArray, name: str) -> int:
-    """Return the position of the first of ascending names that is not below ``name``.
-
-    ``numpy.searchsorted`` fails on some arrays of ``StringDType`` with a MemoryError.
-    """
-    low, high = 0, len(labels)
-    while low < high:
-        middle = (low + high) // 2
-        if str(labels[middle]) < name:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:

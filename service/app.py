@@ -15,6 +15,7 @@ from service.api.openapi import describe
 from service.auth.keys import Keyring
 from service.auth.sessions import Sessions
 from service.dashboard import forms, pages
+from service.dashboard import tables as table_pages
 from service.http.fast_path import FastPath
 from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
@@ -23,7 +24,7 @@ from service.jobs.events import EventStreams
 from service.jobs.folders import prepare
 from service.jobs.submission import Plans
 from service.pool.process_pool import ProcessPool
-from service.routes import graphs, health, jobs, results, rows, samples, store
+from service.routes import graphs, health, jobs, results, rows, samples, store, tables
 from service.settings import Settings
 from service.state import Results, Service
 from service.version import software_version
@@ -48,9 +49,12 @@ ROUTERS: Final = (
     results.router,
     rows.router,
     samples.router,
+    tables.results,
+    tables.uploads,
     store.router,
     health.router,
     pages.router,
+    table_pages.router,
     forms.router,
 )
 

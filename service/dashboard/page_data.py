@@ -114,7 +114,7 @@ def job(visitor: Visitor, job_id: str) -> View:
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
         "resumable": resumable(visitor.service.settings, record),
-        "log": _log(visitor.service, record), "result": _result(record),
+        "log": _log(visitor.service, record), "result": _result(record, visitor.service.settings.max_cells),
         "example": _example(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
@@ -264,8 +264,8 @@ def _sent_log(service: Service, record: JobRecord) -> View:
     return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0}
 
 
-def _result(record: JobRecord) -> View | None:
-    """Return the facts of an existing result."""
+def _result(record: JobRecord, most: int) -> View | None:
+    """Return the facts of an existing result; one answer has at most ``most`` entries."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -275,7 +275,14 @@ def _result(record: JobRecord) -> View | None:
         "compared": compared(summary), "pair": summary.get("diameter_pair"), "bytes": record.bytes,
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
         "below_zero": found.get("below_zero", 0), "prepared": wants_prepared(record.options),
+        "kind": record.options.get("result", "matrix"), **_table_facts(summary, most),
     }  # fmt: skip
+
+
+def _table_facts(summary: dict[str, Any], most: int) -> View:
+    """Return rows and columns of a table, and whether all of it goes into one answer of ``most`` entries."""
+    rows, columns = summary.get("rows", 0), len(summary.get("columns", ()))
+    return {"rows": rows, "columns": columns, "most": most, "whole": rows * columns <= most}
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:

@@ -19,7 +19,7 @@ from storage.errors import NotFound, StorageFailed
 from storage.matrix.format import ALSO, DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
-from storage.matrix.sealed import SealedResult
+from storage.matrix.sealed import SealedFolder, SealedResult
 from storage.matrix.tiles import StoreFolder, TileReader
 from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.quantities.reading import QuantityMatrix, check_all, entries_of, rows_of
@@ -31,7 +31,7 @@ __all__ = [
     "verify_matrix",
 ]  # fmt: skip
 
-Result = TypeVar("Result", bound=SealedResult)
+Result = TypeVar("Result", bound=SealedFolder)
 
 _ATTEMPTS: Final = 20
 #: The names of tiles, with their place in the grid.

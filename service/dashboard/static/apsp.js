@@ -4,6 +4,7 @@
 import { follow } from "./watch.js";
 import { heat } from "./heat.js";
 import { receive } from "./upload.js";
+import { table } from "./table.js";
 
 /** Tell those who listen rather than look. */
 export function say(words) {
@@ -137,6 +138,7 @@ export function enhance(part) {
   all("[data-load]").forEach(load);
   all("[data-copy]").forEach(copy);
   all("[data-heat]").forEach(heat);
+  all("[data-table]").forEach(table);
   all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
     if (!confirm(form.dataset.ask)) event.preventDefault();
   }));

@@ -60,7 +60,7 @@ def test_what_is_written_is_read(tmp_path, compression):
     group = zarr.open_group(path, mode="r")
     assert np.array_equal(group["also/toll 1"][...], toll)
     assert group["also/metres"].chunks == group["distances"].chunks
-    assert group.attrs["seal"]["version"] == 5
+    assert group.attrs["seal"]["version"] == 6
 
 
 def test_a_damaged_or_lost_tile_is_found(tmp_path):

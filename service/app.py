@@ -14,8 +14,9 @@ from service.api import problems
 from service.api.openapi import describe
 from service.auth.keys import Keyring
 from service.auth.sessions import Sessions
-from service.dashboard import forms, pages
+from service.dashboard import forms, lists, pages
 from service.dashboard import tables as table_pages
+from service.dashboard.visiting import error_page
 from service.http.fast_path import FastPath
 from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
@@ -55,6 +56,7 @@ ROUTERS: Final = (
     health.router,
     pages.router,
     table_pages.router,
+    lists.router,
     forms.router,
 )
 
@@ -96,7 +98,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         RequestGate, settings=settings, identify=identify, observe=observe, visit=service.visitors.identify
     )
     _allow_origins(app, settings)
-    problems.install(app)
+    problems.install(app, error_page)
     for router in ROUTERS:
         app.include_router(router)
     app.state.routes = [route for router in ROUTERS for route in router.routes]

@@ -33,7 +33,7 @@ class BulkOptions(TypedDict, total=False):
         Literal["auto", "uint16", "int32", "float32", "float64"],
         Option("Type of the distances.", default="auto", label="Numbers are kept as",
                in_form="The narrowest type that is exact is taken unless you say otherwise.",
-               titles={"auto": "whatever is exact and smallest", "uint16": "16-bit integers",
+               titles={"auto": "the smallest exact type", "uint16": "16-bit integers",
                        "int32": "32-bit integers", "float32": "32-bit floats", "float64": "64-bit floats"}),
     ]  # fmt: skip
     device: Annotated[
@@ -64,7 +64,7 @@ class SolveOptions(BulkOptions, total=False):
     algorithm: Annotated[
         str,
         Option("How to solve; auto lets the planner choose.", default="auto", in_api="Name of an algorithm, or auto.",
-               label="Algorithm", in_form="The plan below says which one is fastest, and why.",
+               label="Algorithm", in_form="The plan says which one is fastest, and why.",
                titles={"auto": "the fastest"}),
     ]  # fmt: skip
     sources: Annotated[

@@ -174,11 +174,20 @@ class Service:
         return found if found.removed is None else self.jobs.graph(graph_id)
 
     def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
-        """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller."""
+        """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller.
+
+        A graph that is uploaded again under another name takes that name.
+        """
         kept, new = self.jobs.add_graph(record)
-        if caller.owner is None:
+        name, owner = record.name, caller.owner
+        if owner is None:
+            if name and name != kept.name:
+                self.jobs.rename_graph(kept.id, name)
+                kept = replace(kept, name=name)
             return kept, new
-        new = self.keys.own_graph(caller.owner, replace(record, id=kept.id))
+        new = self.keys.own_graph(owner, replace(record, id=kept.id))
+        if name and not new:
+            self.keys.rename_graph(owner, kept.id, name)
         return self.graph(kept.id, caller), new
 
     def remove_graph(self, graph_id: str, caller: Caller) -> None:

@@ -213,7 +213,7 @@ class ResultMethods(TableMethods):
         figure = new_figure(10, 4)
         left, right = figure.subplots(1, 2)
         draw_matrix(left, distances, self.shape, self.unit)
-        left.set(title="distances (grey: no path)", xlabel="target", ylabel="source")
+        left.set(title="distances (light: near, hatched: no path)", xlabel="target", ylabel="source")
         draw_histogram(right, bins["edges"], bins["counts"], f"distance ({self.unit})")
         right.set_title("all pairs")
         return figure

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -130,6 +131,17 @@ def _measures(dtype: str) -> None:
     measure(graph, options, within=[9], opportunities={"every": every}, decay="exponential")
 
 
+def _sums(dtype: str) -> None:
+    from engine.api.solve import solve_to_store
+    from engine.model.problem import Options
+
+    graph = make_graph("fractions" if dtype == "float64" else "whole")
+    quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
+    options = Options(dtype=dtype, algorithm="dijkstra", also=("whole", "fraction"))
+    with tempfile.TemporaryDirectory() as folder:
+        solve_to_store(replace(graph, quantities=quantities), options, Path(folder, "sums.zarr"))
+
+
 def _packed(dtype: str) -> None:
     from engine.devices.cpu.backend import CpuBackend
 
@@ -183,6 +195,8 @@ def uses() -> dict[str, Callable[[], None]]:
         found[f"streamed {dtype}"] = partial(_packed, dtype)
         found[f"counted {dtype}"] = partial(_counted, dtype)
         found[f"measures {dtype}"] = partial(_measures, dtype)
+        if dtype != "float32":
+            found[f"sums {dtype}"] = partial(_sums, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
     return {**found, "doors": _doors, "near": _near}

@@ -100,6 +100,15 @@ class LocalOptions(SolveOptions, total=False):
     scheduler: Annotated[str | None, Option("Of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")]
 
 
+class AlsoOptions(LocalOptions, total=False):
+    """The options of a solve by the command line that may sum further columns along the paths."""
+
+    also: Annotated[
+        str | None,
+        Option("Sum these columns of GRAPH along the shortest paths, too: names with commas.", metavar="COLUMNS"),
+    ]
+
+
 class TableOptions(TypedDict, total=False):
     """The options of a job whose result is a table of measures or of near pairs; a job for another result has none."""
 

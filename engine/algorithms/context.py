@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.graph.profile import GraphProfile
@@ -10,7 +11,7 @@ from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.rows import Sink
+from engine.model.rows import QuantitySink, Sink
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class SolveContext:
         sink: receives the rows.
         monitor: receives the progress, and is asked whether to stop.
         facts: whether the summary of the rows is wanted.
+        also: takes the sums along the shortest paths, by the names of quantities; empty if none are wanted.
+        first: the row of the result that is the rectangle's first.
     """
 
     profile: GraphProfile
@@ -34,6 +37,8 @@ class SolveContext:
     sink: Sink
     monitor: Monitor
     facts: bool = field(default=True, kw_only=True)
+    also: Mapping[str, QuantitySink] = field(default_factory=dict, kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     @property
     def kind(self) -> WorkType:

@@ -13,7 +13,7 @@ from engine.api.solve import solve as solve_into
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Options
+from engine.model.problem import Options, refuse_also
 from engine.model.progress import Monitor
 from engine.rows.floats import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest
@@ -46,6 +46,7 @@ def solve(
         Cancelled: the monitor asked to stop.
     """
     options = options or Options()
+    refuse_also(options, "a solve into memory", "use solve_to_store")
     if over_workers(options):
         raise InvalidRequest("workers solve into a store, not into memory: use solve_to_store", field="executor")
     profile = GraphProfile(graph)

@@ -19,7 +19,7 @@ from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options
+from engine.model.problem import Options, refuse_also
 from engine.model.progress import Monitor
 from engine.model.rows import Array
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
@@ -211,6 +211,7 @@ def measure(
 
 
 def _check(options: Options) -> None:
+    refuse_also(options, "a table of measures", "solve into a store")
     if options.device == "cuda":
         raise InvalidRequest("measures are taken by processors, and device cuda was asked for", field="device")
     if options.executor != "local":
@@ -225,7 +226,8 @@ def _reversed(profile: GraphProfile) -> GraphProfile:
     if not graph.directed:
         return profile
     arcs = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
-    return GraphProfile(replace(graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights))  # type: ignore[arg-type]
+    backwards = replace(graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights, quantities={})  # type: ignore[arg-type]
+    return GraphProfile(backwards)
 
 
 def _without_matrix(plan: Plan, table: int) -> Plan:

@@ -25,7 +25,7 @@ from storage.graph.graph import Graph
 from storage.pairs.near_pairs import NearPairs
 
 #: Options of a solve that near pairs do not have.
-_NOT_HERE: Final = ("algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler")
+_NOT_HERE: Final = ("algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also")
 #: A refused solve is told of near pairs that take at most this share of what the matrix needs.
 FAVOURABLE: Final = 0.05
 #: Sources from which that is predicted, and the vertices and arcs up to which it is.

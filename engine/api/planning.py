@@ -9,6 +9,7 @@ from engine.api.measures_planning import with_measures
 from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing, used_by
+from engine.execution.sums import searched_options, sum_bytes, with_sums
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
@@ -69,15 +70,21 @@ def make_plan(
             clock.seconds
         ):  # planning has waited for kernels; end that phase, so that later seconds are not counted as theirs
             clock.begin("plan", 0, "")
+        graph = profile.graph
+        bound = bound_to(found, options)
+        inner = searched_options(graph, bound) if options.also else bound
         try:
-            plan = _plan(profile, bound_to(found, options), out, found)
+            plan = _plan(profile, inner, out, found, bound)
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
-    return bind_plan(_with_fixed(plan, stored=out is not None), profile.graph, options)
+    plan = with_sums(plan, graph, options) if options.also else plan
+    return bind_plan(_with_fixed(plan, stored=out is not None), graph, options)
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
     """Return the refusal with what answers the same question without a matrix, if anything does."""
+    if options.also:
+        return refusal  # nothing else sums along paths
     rows = profile.graph.n if options.sources is None else len(options.sources)
     told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
     told = offered(told, profile, options, out)
@@ -111,12 +118,21 @@ def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
     return replace(plan, seconds=seconds, phases=(*before, *plan.phases, *after))
 
 
-def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:
-    """Make the plan; ``options`` already agree with the checkpoint ``found``."""
+def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None, asked: Options) -> Plan:
+    """Make the plan; ``options`` already agree with the checkpoint ``found``.
+
+    ``asked`` says what the store will hold, where the rows from which it is made are longer.
+    """
+    original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
     problem = _problem(profile, rectangle, options, found)
     kind, _ = choose_type(problem, options.dtype)
-    store = _store_bytes(profile.graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
+    columns = problem.columns
+    if asked.also:
+        columns = original.n if asked.targets is None else len(asked.targets)
+    store = _store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
+    if asked.also:
+        store += sum_bytes(original, asked, kind.name)
     if over_workers(options):
         from engine.distributed.planning import survey_workers
 

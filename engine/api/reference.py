@@ -106,6 +106,44 @@ class Reference:
         return heads, into.indptr[heads], into.indices, into.data.astype(np.float64)
 
 
+def sums_again(graph: Graph, source: int, lengths: Floats, per: int) -> dict[str, Floats]:
+    """Sum the quantities of a graph along the shortest paths from a source, layer by layer of their arcs.
+
+    Args:
+        graph: the graph, with the quantities.
+        source: vertex index.
+        lengths: of shortest paths, shape (n,), added from the source; infinite where there is none.
+        per: how many units make 1, where weights are multiples of a unit; 0 to compare lengths as they are.
+
+    Returns:
+        The sums by the name of the quantity, shape (n,), NaN where there is no path.
+    """
+    tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
+    weights = graph.weights.astype(np.float64)
+    if per:
+        lengths, weights = np.rint(lengths * per), np.rint(weights * per)
+    passed = (tails >= graph.terminals) | (tails == source)
+    tight = np.isfinite(lengths[tails]) & passed & (heads != source)
+    tight &= np.equal(lengths[tails] + weights, lengths[heads])
+    arcs = np.flatnonzero(tight)
+    seen, sums = np.zeros(graph.n, np.bool_), {name: np.full(graph.n, np.nan) for name in graph.quantities}
+    seen[source], layer = True, np.zeros(graph.n, np.bool_)
+    layer[source] = True
+    for found in sums.values():
+        found[source] = 0
+    while layer.any():
+        some = arcs[layer[tails[arcs]]]
+        some = some[~seen[heads[some]]]
+        # arcs are in the order of their tails, so the first one into a vertex has the first tail
+        first = some[np.unique(heads[some], return_index=True)[1]]
+        for name, found in sums.items():
+            found[heads[first]] = found[tails[first]] + graph.quantities[name][first]
+        layer = np.zeros(graph.n, np.bool_)
+        layer[heads[first]] = True
+        seen |= layer
+    return sums
+
+
 def _depth(before: npt.NDArray[np.int32]) -> int:
     """Return the depth of a tree in arcs; ``before`` holds the parent of each vertex (negative: none)."""
     ahead = np.where(before < 0, np.arange(len(before)), before)

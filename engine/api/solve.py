@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
@@ -15,10 +15,11 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options
+from engine.model.problem import Options, refuse_also
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.model.rows import Sink
 from engine.planning.binding import check_plan
+from engine.rows.sums import sum_types
 from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
 from storage.matrix.frame import MatrixSpec, unit_of
@@ -93,6 +94,7 @@ def solve(
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
         InvalidRequest: the plan was made for another graph, or for other options.
     """
+    refuse_also(options, "a solve into memory", "solve into a store")
     clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
     check_plan(plan, profile.graph, options)
     rectangle = Rectangle.of(options, profile.graph.n)
@@ -147,10 +149,11 @@ def solve_to_store(
         targets=rectangle.targets,
         attributes=store_attributes(profile.graph, plan),
         compression=store.get("compression", "none"),
+        also={name: (kind.name, kind.unreachable) for name, kind in sum_types(profile.graph, options.also).items()},
     )
     with open_working(
         path,
-        profile.graph,
+        replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also}),
         spec,
         overwrite=store.get("overwrite", False),
         resume=resume,
@@ -159,7 +162,7 @@ def solve_to_store(
     ) as writer:
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)
-        context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal)
+        context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal, also=writer.also)
         with told_of_compiling(clock):
             compile_for(needed(plan), clock)
             summary = EXECUTORS["distributed" if over_workers(options) else plan.execution](context)

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api.prepared_matrix import PreparedMatrix, open_result
-from engine.api.reference import Floats, Reference
+from engine.api.reference import Floats, Reference, sums_again
 from engine.api.routes import rounding
 from engine.graph.terminals import arrivals, opened
 from engine.model.progress import Monitor
+from engine.rows.sums import exactness
 from storage.errors import StorageFailed
 from storage.matrix.sealed import SealedResult
 
@@ -143,7 +144,7 @@ class _Again:
         if isinstance(matrix, PreparedMatrix):
             self._compare_pairs(sources, stored)
         allowed = self._allowed(lengths, arcs)[:, self._targets] if self._floats else np.float64(0)
-        lengths = lengths[:, self._targets]
+        every, lengths = lengths, lengths[:, self._targets]
         there, reached = np.not_equal(stored, matrix.unreachable), np.isfinite(lengths)
         with np.errstate(invalid="ignore"):
             near = (np.abs(stored - lengths) <= allowed) & (stored <= self._cutoff)
@@ -152,6 +153,32 @@ class _Again:
         if len(wrong):
             i, j = wrong[0].tolist()
             raise self._differs(int(sources[i]), int(matrix.targets[j]), stored[i, j], float(lengths[i, j]))
+        if matrix.also:
+            self._compare_sums(sources, there, every)
+
+    def _compare_sums(self, sources: Indices, there: npt.NDArray[np.bool_], lengths: Floats) -> None:
+        """Compare the sums along the paths with new ones.
+
+        Args:
+            sources: vertex indices, shape (rows,).
+            there: which entries are distances, shape (rows, columns).
+            lengths: the lengths of shortest paths to all vertices of the searched graph, shape (rows, its n).
+        """
+        matrix, graph = self._matrix, self._matrix.graph()
+        places, per = arrivals(np.arange(graph.n), graph.n, graph.terminals), exactness(graph).per
+        stored = {name: quantity.rows(sources) for name, quantity in matrix.also.items()}
+        for i, source in enumerate(sources.tolist()):
+            for name, sums in sums_again(graph, source, lengths[i, places], per).items():
+                row, none = stored[name][i], matrix.also[name].unreachable
+                wanted = np.where(there[i], sums[matrix.targets], none)
+                wrong = np.flatnonzero(row != wanted)
+                if len(wrong):
+                    j = int(wrong[0])
+                    ends = f"{matrix.labels[source]} to {matrix.labels[matrix.targets[j]]}"
+                    raise StorageFailed(
+                        f"{matrix.path} is wrong: {name} from {ends} is {row[j]}, and a new sum along the path is "
+                        f"{wanted[j]}; solve it again"
+                    )
 
     def _compare_pairs(self, sources: Indices, rows: npt.NDArray[Any]) -> None:
         """Compare a prepared graph's answers for pairs, from two lines of its tables, with its rows, which may come

@@ -10,6 +10,7 @@ from engine.execution.in_memory_cuda import ON_DEVICE
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.algorithms import ALGORITHMS
 from engine.rows.summary import SummarySink
+from engine.rows.sums import PathSums, SumSink
 from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
 from storage.errors import Cancelled
 
@@ -22,13 +23,18 @@ def run(context: SolveContext) -> dict[str, object]:
         NegativeCycle, DoesNotFit, SolveFailed: as the algorithms.
     """
     graph, asked = context.profile.graph, context.rectangle
-    profile, rectangle = context.profile.open(asked)
+    # paths follow from rows of all distances only
+    profile, rectangle = context.profile.open(replace(asked, targets=None) if context.also else asked)
     on_device = context.plan.device == "cuda"
     if on_device and not rectangle.narrow:
         return ON_DEVICE[context.plan.algorithm](context).summary(graph.labels)
     summary, sink = None, context.sink
     if context.facts:
         sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
+    if context.also:
+        names, limited = list(context.also), asked.cutoff is not None
+        sums = PathSums(graph, names, context.kind, limited=limited, targets=asked.targets)
+        sink = SumSink(sink, sums, asked, context.also, context.first)
     # searches on processors compute just the rectangle; all other algorithms send whole rows
     whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
     inner = replace(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)
@@ -68,7 +74,7 @@ def run_by_rows(context: StoredSolve) -> dict[str, object]:
         every.read_back(context.journal.writer)
         if sink.done < len(wanted.rows):
             left = Rectangle(wanted.n, wanted.rows[sink.done :], wanted.targets, wanted.cutoff)
-            run(replace(context, sink=every, rectangle=left))
+            run(replace(context, sink=every, rectangle=left, first=sink.done))
         return every.summary(graph.labels)
     except Cancelled:
         if context.journal.worth():

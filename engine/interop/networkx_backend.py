@@ -75,9 +75,9 @@ class Weighted:
         weights = None if values is None else _numbers(values)
         self.whole = weights is None or weights.dtype.kind == "i"
         # the adjacency holds an undirected edge at both of its ends
-        sides = {"directed": self.directed, "mirrored": not self.directed}
+        directed, n = self.directed, len(self.nodes)
         with exceptions():
-            self.graph: Graph = build_graph(tails, heads, weights, n=len(self.nodes), **sides)[0]
+            self.graph: Graph = build_graph(tails, heads, weights, n=n, directed=directed, mirrored=not directed)[0]
 
     @property
     def negative(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.errors import InvalidRequest
+
 
 @dataclass(frozen=True)
 class PartsFacts:
@@ -253,6 +255,7 @@ class Options:
         cutoff: a distance; entries beyond it are unreachable in the result.  None for no limit.
         executor: ``local`` for this process, or ``dask`` for the workers of a Dask scheduler.
         scheduler: address of the scheduler.
+        also: quantities of the graph that are summed along the shortest paths, each into an array of the same store.
     """
 
     dtype: str = "auto"
@@ -267,3 +270,20 @@ class Options:
     cutoff: float | None = None
     executor: str = "local"
     scheduler: str | None = None
+    also: tuple[str, ...] = ()
+
+
+def refuse_also(options: Options, what: str, instead: str) -> None:
+    """Refuse quantities where nothing is summed along paths.
+
+    Args:
+        options: the options.
+        what: what does not sum, for the message.
+        instead: what does.
+
+    Raises:
+        InvalidRequest: the options ask for quantities.
+    """
+    if options.also:
+        raise InvalidRequest(f"{what} sums nothing along paths, and also asks for {', '.join(options.also)}; {instead}",
+                             field="also")  # fmt: skip

@@ -34,6 +34,14 @@ class Sink(Protocol):
         ...
 
 
+class QuantitySink(Protocol):
+    """A receiver of sums of one quantity, such as ``storage.quantities.writing.QuantityTiles``."""
+
+    def write(self, row: int, block: Array) -> None:
+        """Take whole rows, shape (rows, columns); ``row`` is the number of the first one."""
+        ...
+
+
 @runtime_checkable
 class InPlace(Protocol):
     """A sink that is an array: searches may write their rows into ``place`` themselves."""

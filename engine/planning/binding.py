@@ -50,4 +50,5 @@ def fingerprint(graph: Graph, options: Options) -> tuple[str, str]:
     facts = f"{graph.n} {graph.arcs} {graph.directed:d} {graph.terminals} {graph.weights.dtype.name} {content:08x}"
     sides = [None if side is None else crc32c(np.array(side, np.int64)) for side in (options.sources, options.targets)]
     lengths = [None if side is None else len(side) for side in (options.sources, options.targets)]
-    return facts, f"{sides} {lengths} {options.max_hops} {options.cutoff}"
+    also = f" {options.also}" if options.also else ""
+    return facts, f"{sides} {lengths} {options.max_hops} {options.cutoff}{also}"

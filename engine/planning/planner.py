@@ -133,6 +133,9 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
     if machine.workers is not None:
         return [_judge(candidate, setting, options) for candidate in over_workers(setting)]
     found = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
+    # quantities are summed along the paths of whole rows, which streamed rounds do not make one after the other
+    if options.also:
+        return found
     if setting.matrix > STREAMED_FROM or not any(c.feasible for c in found if c.algorithm == STREAMED):
         found += [_judge(candidate, setting, options) for candidate in streamed(setting)]
     if machine.cuda is not None and options.device != "cpu":

@@ -12,6 +12,7 @@ import typer
 
 from engine.model.algorithms import ALGORITHMS
 from service.options import (
+    AlsoOptions,
     BulkOptions,
     Compression,
     JobOptions,
@@ -131,6 +132,10 @@ class ExportOptions(TypedDict, total=False):
         bool,
         Option("A column for each target, in place of a line for each entry.", flags=("--wide",), default=False),
     ]
+    also: Annotated[
+        str | None,
+        Option("The sums of this quantity in place of distances: for --wide and .npy.", metavar="NAME"),
+    ]
     features: FeatureOption
 
 
@@ -142,6 +147,7 @@ _HEADINGS: Final = {
     PointOptions: "What is written",
     BulkOptions: "How it is solved",
     LocalOptions: "How it is solved",
+    AlsoOptions: "How it is solved",
     JobOptions: "How it is solved",
     PrepareOptions: "How it is solved",
     SolveOptions: "How it is solved",

@@ -31,7 +31,7 @@ from service.cli.arguments import (
 )
 from service.cli.help_pages import GroupedCommands, command, plainer
 from service.cli.measure import measure
-from service.options import BulkOptions, LocalOptions, NearOptions
+from service.options import AlsoOptions, BulkOptions, NearOptions
 from storage.options import FileReadingOptions, ReadingOptions
 
 app = typer.Typer(
@@ -66,7 +66,7 @@ def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("-o", "--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     reading: GraphOptions,
-    options: LocalOptions,
+    options: AlsoOptions,
     store: OutputOptions,
     as_json: Json = False,
 ) -> None:
@@ -74,7 +74,7 @@ def solve(
     must_open(graph)
     from service.cli.commands import solving
 
-    solving.solve(solving.GraphArgs.of(graph, reading), options, out, store, as_json=as_json)
+    solving.solve(solving.GraphArgs.of(graph, reading, options), options, out, store, as_json=as_json)
 
 
 @command(app, "solve-many")
@@ -129,7 +129,7 @@ def near(
 def plan(
     graph: GraphFile,
     reading: GraphOptions,
-    options: LocalOptions,
+    options: AlsoOptions,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
     ] = None,
@@ -139,7 +139,7 @@ def plan(
     must_open(graph)
     from service.cli.commands import solving
 
-    solving.plan(solving.GraphArgs.of(graph, reading), options, out=out, as_json=as_json)
+    solving.plan(solving.GraphArgs.of(graph, reading, options), options, out=out, as_json=as_json)
 
 
 @command(app)
@@ -162,7 +162,9 @@ def query(
     store: StoreFolder,
     question: Annotated[
         str,
-        typer.Argument(metavar="QUESTION", help="distance, path, row, nearest, within or summary.", show_default=False),
+        typer.Argument(
+            metavar="QUESTION", help="distance, path, row, nearest, within, also or summary.", show_default=False
+        ),
     ],
     vertices: Annotated[
         list[str] | None,
@@ -178,7 +180,7 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Ask a store or a prepared graph, or with --server a job's result: distance U V, path U V, row U, nearest U K,
-    within U D, or summary.
+    within U D, also U V, or summary.
     """
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
@@ -197,7 +199,7 @@ def query(
 def export(
     store: StoreFolder,
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet, .npy or .geojson.")
+        Path, typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet, .npy, .omx or .geojson.")
     ],
     options: ExportOptions,
     points: PointOptions,

@@ -93,6 +93,18 @@ class ResultReader:
         value = self.numbers(self.matrix.entries([u], [v]))[0]
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
+    def also(self, source: Label, target: Label) -> dict[str, Any]:
+        """Return one distance, and the sums of quantities along its path.  Raises InvalidRequest if there are none."""
+        matrix = self.matrix
+        if not matrix.also:
+            message = "the store has distances only; apsp solve --also NAMES sums other columns along the paths"
+            raise InvalidRequest(message, field="query")
+        answer = self.distance(source, target)
+        u, v = matrix.vertex(source), matrix.vertex(target)
+        sums = {name: found.entries([u], [v])[0].item() if answer["reachable"] else None
+                for name, found in matrix.also.items()}  # fmt: skip
+        return {**answer, "also": sums}
+
     def peek_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
         """Return the same as ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as
         ``Matrix.peek`` does.

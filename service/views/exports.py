@@ -45,6 +45,7 @@ class ExportedPart:
         sources, targets: what rows and columns are called and where they are, in their order, if they are points, or
             if features are written; None for the labels of vertices.
         features: what a feature is; None for tables without geometry.
+        also: the quantity whose sums wide tables and arrays have in place of distances; None for distances.
     """
 
     rows: Selection
@@ -54,6 +55,7 @@ class ExportedPart:
     sources: Ends | None = None
     targets: Ends | None = None
     features: Features | None = None
+    also: str | None = None
 
     @property
     def filtered(self) -> bool:
@@ -85,6 +87,16 @@ class ExportedPart:
             some[i, columns[np.argsort(entries[i, columns], kind="stable")[: self.nearest]]] = True
         return some
 
+    def _sums(self, name: str, sources: Array) -> Array:
+        """Return the sums of a quantity from some sources, shape (len(sources), width)."""
+        matrix, targets = self.rows.result.matrix, self.rows.targets
+        sums: Array = matrix.also[name].rows(sources)
+        return sums if targets is None else sums[:, matrix.target_positions(targets)]
+
+    def _shown(self, sources: Array, entries: Array) -> Array:
+        """Return what wide tables and arrays have: ``entries``, the distances, or the sums of a quantity."""
+        return entries if self.also is None else self._sums(self.also, sources)
+
     def lines(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yield long tables, each with the number of rows of the matrix that it is made of.
 
@@ -102,7 +114,11 @@ class ExportedPart:
                 order = np.lexsort((column, entries[row, column], row))
                 row, column = row[order], column[order]
             values = self.rows.values(entries[row, column])
-            yield len(sources), Pairs(of_rows, of_columns, row + first, column, values)
+            also = []
+            for name in self.rows.result.matrix.also:
+                sums = pl.Series(column_name(name), self._sums(name, sources)[row, column])
+                also.append(sums.set(values.is_null(), None))
+            yield len(sources), Pairs(of_rows, of_columns, row + first, column, values, tuple(also))
             first += len(sources)
 
     def _ends(self, side: str) -> Ends:
@@ -128,27 +144,37 @@ class ExportedPart:
             message = "a target is called 'source', as the first column of a wide table is; leave out --wide"
             raise InvalidRequest(message, field="--wide")
         for sources, entries, kept in self.batches():
-            columns = [keys[first : first + len(sources)].rename("source")]
+            columns, shown = [keys[first : first + len(sources)].rename("source")], self._shown(sources, entries)
             first += len(sources)
             for j, name in enumerate(names):
-                column = pl.Series(name, np.ascontiguousarray(entries[:, j]))
+                column = pl.Series(name, np.ascontiguousarray(shown[:, j]))
                 columns.append(column.set(pl.Series(~kept[:, j]), None))
             yield len(sources), pl.DataFrame(columns)
 
     def floats(self) -> Iterator[Array]:
         """Yield rows as floats wide enough for every distance, shape (k, width), +inf where an entry is not kept."""
-        dtype = np.dtype(FLOAT_VIEW[self.rows.result.matrix.dtype.name])
-        for _, entries, kept in self.batches():
-            yield np.where(kept, entries, np.inf).astype(dtype)
+        for sources, entries, kept in self.batches():
+            yield np.where(kept, self._shown(sources, entries), np.inf).astype(self.float_type)
+
+    @property
+    def float_type(self) -> np.dtype[Any]:
+        """The type of :meth:`floats`, little-endian."""
+        matrix = self.rows.result.matrix
+        return np.dtype(FLOAT_VIEW[(matrix if self.also is None else matrix.also[self.also]).dtype.name])
 
     def least_bytes(self, kind: str) -> int:
         """Return how large a file of a kind becomes at least; 0 where that depends on the entries."""
         cells = len(self.rows.sources) * self.rows.width
         if kind == ".npy":
-            return cells * np.dtype(FLOAT_VIEW[self.rows.result.matrix.dtype.name]).itemsize
+            return cells * self.float_type.itemsize
         if kind == ".geojson" and not self.filtered:
             return cells * LEAST_FEATURE
         return cells * LEAST_LINE if kind == ".csv" and not self.filtered else 0
+
+
+def column_name(quantity: str) -> str:
+    """Return the name of the column of a quantity in a long table, whose other columns have names of their own."""
+    return f"also {quantity}" if quantity in ("source", "target", "distance") else quantity
 
 
 def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
@@ -192,7 +218,7 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
 
 def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
     """Write a NumPy array, shape (sources, targets), which has no other form; arguments as in ``write_csv``."""
-    dtype = np.dtype(FLOAT_VIEW[part.rows.result.matrix.dtype.name])
+    dtype = part.float_type
     shape = (len(part.rows.sources), part.rows.width)
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})

@@ -96,18 +96,21 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Some pairs: for each the row of its source and of its target among the ends, and the distance."""
+    """Some pairs: for each the row of its source and of its target among the ends, the distance, and the sums along its
+    path, a column for each quantity.
+    """
 
     sources: Ends
     targets: Ends
     rows: Indices
     columns: Indices
     distances: pl.Series
+    also: tuple[pl.Series, ...] = ()
 
     def table(self) -> pl.DataFrame:
         """Return a long table."""
         ends = self.sources.columns("source", self.rows) + self.targets.columns("target", self.columns)
-        return pl.DataFrame([*ends, self.distances.rename("distance")])
+        return pl.DataFrame([*ends, self.distances.rename("distance"), *self.also])
 
     def corners(self, features: Features) -> tuple[Floats, Floats]:
         """Return x and y of the corners of each feature, shape (pairs, 2) for lines, (pairs, 1) for points."""

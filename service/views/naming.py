@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.graph.graph import search_text
+from storage.graph.inputs import search_text
 
 Labels = npt.NDArray[np.generic]
 

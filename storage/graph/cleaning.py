@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvalidGraph, NegativeCycle
+from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[np.generic]
@@ -30,6 +30,7 @@ CACHED = 1 << 14
 
 #: A whole number in its only accepted spelling: no leading zeros, no plus sign, no minus zero.
 _LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
+_QUANTITY = re.compile(r"[^\W_][\w .+%-]{0,79}|_[^\W_][\w .+%-]{0,78}")
 
 
 def is_label(text: str) -> bool:
@@ -44,11 +45,13 @@ class ArcList:
     Attributes:
         tails, heads: int32 or int64, shape (entries,).
         weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
+        quantities: further numbers of each arc by name, int32, int64 or float64, shape (entries,) each.
     """
 
     tails: AnyArray
     heads: AnyArray
     weights: AnyArray | None
+    quantities: dict[str, AnyArray] = field(default_factory=dict)
 
 
 def chunks(length: int) -> Iterator[slice]:
@@ -216,6 +219,7 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
         arcs.tails = arcs.tails[keep]
         arcs.heads = arcs.heads[keep]
         arcs.weights = None if arcs.weights is None else arcs.weights[keep]
+        arcs.quantities = {name: values[keep] for name, values in arcs.quantities.items()}
         if infinite and arcs.weights is not None:
             arcs.weights = canonical_weights(arcs.weights)
     return loops, infinite
@@ -228,6 +232,68 @@ def mirror(arcs: ArcList) -> None:
     arcs.tails = tails
     if arcs.weights is not None:
         arcs.weights = np.concatenate([arcs.weights, arcs.weights])
+    arcs.quantities = {name: np.concatenate([values, values]) for name, values in arcs.quantities.items()}
+
+
+def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, dict[str, AnyArray], int]:
+    """Sort arcs that have quantities into rows and by head, and merge parallel arcs; empties ``arcs``.
+
+    Of parallel arcs the one of the smallest weight stays, with its own quantities; of those with the same weight the
+    one whose first quantity is smallest, then the second, and so on.
+
+    Args:
+        arcs: the arcs, whose ends are vertex indices.
+        n: number of vertices.
+
+    Returns:
+        ``indptr`` (shape (n + 1,)), heads, weights and quantities (shape (arcs,) each), and how many arcs were merged.
+    """
+    weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
+    order = np.lexsort((*reversed(arcs.quantities.values()), weights, arcs.heads, arcs.tails))
+    tails, heads = arcs.tails[order], arcs.heads[order].astype(np.int32, copy=False)
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
+    order, indptr = order[first], np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(tails[first], minlength=n), out=indptr[1:])
+    quantities = {name: values[order] for name, values in arcs.quantities.items()}
+    arcs.tails = arcs.heads = np.zeros(0, np.int32)
+    arcs.weights, arcs.quantities = None, {}
+    return indptr, heads[first], weights[order], quantities, int(len(first) - np.count_nonzero(first))
+
+
+def check_quantity_name(name: str) -> None:
+    """Refuse a name that cannot be that of an array of a store, which is a folder.  Raises InvalidRequest."""
+    if not _QUANTITY.fullmatch(name) or name.endswith((" ", ".")):
+        raise InvalidRequest(
+            f"quantity {name[:80]!r} cannot name an array of a store: at most 80 letters, digits, blanks, _ - . + %, "
+            "and the first is a letter, a digit or _; rename the column",
+            field="also",
+        )
+
+
+def quantity_values(name: str, values: npt.ArrayLike) -> AnyArray:
+    """Return the numbers of a quantity as int64 where all are whole, else as float64.
+
+    Args:
+        name: the name of the quantity, for messages.
+        values: numbers, shape (entries,).
+
+    Raises:
+        InvalidGraph: an entry is no number, is infinite, or is whole and beyond 2**53.
+        InvalidRequest: the name cannot be that of an array.
+    """
+    array = np.asarray(values)
+    check_quantity_name(name)
+    if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size):
+        raise InvalidGraph(f"quantity {name!r} must be a list of numbers, not {array.dtype}", field=name)
+    wrong = np.flatnonzero(~np.isfinite(array.astype(np.float64)))
+    if len(wrong):
+        message = f"{array[wrong[0]]} of arc {wrong[0] + 1} cannot be summed along a path"
+        raise InvalidGraph(f"quantity {name!r}: {message}", field=name)
+    try:
+        return smallest_type(array if array.dtype.kind in "iu" else array.astype(np.float64))
+    except InvalidGraph as error:
+        raise InvalidGraph(f"quantity {name!r}: {error}", field=name) from None
 
 
 def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:

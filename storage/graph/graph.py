@@ -9,13 +9,15 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
+from storage.errors import ApspError, Conflict, InvalidGraph, InvalidRequest, NotFound, StorageFailed
 from storage.files.atomic import Staging, failure, sync_tree
 from storage.geography.coordinates import Coordinates, add_to_digest, load_arrays, save_arrays
 from storage.graph.cleaning import (
@@ -24,14 +26,16 @@ from storage.graph.cleaning import (
     canonical_weights,
     chunks,
     compress,
+    compress_all,
     drop_loops,
     index_by_label,
     is_label,
     mirror,
+    quantity_values,
     shift_to_index,
     smallest_type,
 )
-from storage.graph.inputs import label_array, whole_array
+from storage.graph.inputs import label_array, search_text, whole_array
 
 #: names that one that is unknown is compared with
 _COMPARED = 2_000
@@ -59,6 +63,8 @@ class Graph:
         terminals: how many vertices, the first ones, are terminals: paths may begin or end there, but not pass through.
         coordinates: where the vertices are; None if that is not known.
         unit: what the weights measure, such as ``min``; None if that is not known.
+        quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each;
+            they decide no path, and are summed along the shortest ones where that is asked for.
     """
 
     indptr: IntArray
@@ -70,6 +76,7 @@ class Graph:
     terminals: int = 0
     coordinates: Coordinates | None = None
     unit: str | None = None
+    quantities: Mapping[str, AnyArray] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -117,6 +124,13 @@ class Counts:
     infinite_arcs: int
 
 
+class ArcOptions(TypedDict, total=False):
+    """Further options of :func:`build_graph`, which describes them."""
+
+    mirrored: bool
+    quantities: Mapping[str, npt.ArrayLike] | None
+
+
 def build_graph(
     tails: npt.ArrayLike,
     heads: npt.ArrayLike,
@@ -125,7 +139,7 @@ def build_graph(
     labels: npt.ArrayLike | None = None,
     n: int | None = None,
     directed: bool,
-    mirrored: bool = False,
+    **further: Unpack[ArcOptions],
 ) -> tuple[Graph, Counts]:
     """Clean a list of arcs into a graph.
 
@@ -141,6 +155,8 @@ def build_graph(
         n: number of vertices, labelled 0 .. n - 1; if ``labels`` are given, too, it must be their number.
         directed: False mirrors every entry.
         mirrored: the entries of an undirected graph hold both arcs of each edge already.
+        quantities: further numbers of every entry by name, shape (entries,) each.  Of parallel arcs of the same weight
+            the one is kept whose first quantity is smallest, then the second, and so on.
 
     Returns:
         The graph, and counts of what was dropped or merged.
@@ -157,12 +173,17 @@ def build_graph(
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
+    given = further.get("quantities") or {}
+    arcs.quantities = {name: quantity_values(name, values) for name, values in given.items()}
+    for name, values in arcs.quantities.items():
+        if len(values) != len(arcs.tails):
+            raise InvalidGraph(f"quantity {name!r} has {len(values)} entries for {len(arcs.tails)} arcs", field=name)
     names = None if labels is None else label_array(labels)
     if n is not None and names is not None and len(names) != n:
         raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
     if names is None and n is not None:
         names = np.arange(n, dtype=np.int64)
-    return build_from(arcs, labels=names, directed=directed, mirrored=mirrored)
+    return build_from(arcs, labels=names, directed=directed, mirrored=further.get("mirrored", False))
 
 
 def build_from(
@@ -193,9 +214,13 @@ def build_from(
     self_loops, infinite = drop_loops(arcs, labels)
     if not directed and not mirrored:
         mirror(arcs)
-    indptr, out_heads, out_weights, merged = compress(arcs, len(labels))
+    quantities: dict[str, AnyArray] = {}
+    if arcs.quantities:
+        indptr, out_heads, out_weights, quantities, merged = compress_all(arcs, len(labels))
+    else:
+        indptr, out_heads, out_weights, merged = compress(arcs, len(labels))
     out_weights = smallest_type(out_weights)
-    graph = Graph(indptr, out_heads, out_weights, labels, directed, weighted)
+    graph = Graph(indptr, out_heads, out_weights, labels, directed, weighted, quantities=quantities)
     return graph, Counts(self_loops, merged if directed or mirrored else merged // 2, infinite)
 
 
@@ -203,24 +228,23 @@ def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
     Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
-    Coordinates and unit count where there are any.
+    Coordinates and unit count where there are any, and quantities, in their order.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
-    head: dict[str, object] = {
-        "n": graph.n,
-        "arcs": graph.arcs,
-        "directed": graph.directed,
-        "integral": graph.integral,
-        "text": text,
-    }
+    head: dict[str, object] = {"n": graph.n, "arcs": graph.arcs, "directed": graph.directed}
+    head |= {"integral": graph.integral, "text": text}
     if graph.terminals:
         head["terminals"] = graph.terminals
     if graph.unit is not None:
         head["unit"] = graph.unit
+    if graph.quantities:
+        head["quantities"] = list(graph.quantities)
     digest.update(json.dumps(head, sort_keys=True).encode())
     weight_type = "<i8" if graph.integral else "<f8"
-    for array, kind in ((graph.indptr, "<i8"), (graph.heads, "<i4"), (graph.weights, weight_type)):
+    arrays: list[tuple[AnyArray, str]] = [(graph.indptr, "<i8"), (graph.heads, "<i4"), (graph.weights, weight_type)]
+    arrays += [(values, "<i8" if values.dtype.kind == "i" else "<f8") for values in graph.quantities.values()]
+    for array, kind in arrays:
         for part in chunks(len(array)):
             digest.update(np.ascontiguousarray(array[part], dtype=kind).data)
     for part in chunks(graph.n):
@@ -266,21 +290,6 @@ def _similar(labels: AnyArray, name: str) -> str | None:
     return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
 
 
-def search_text(labels: AnyArray, name: str) -> int:
-    """Return the position of the first of ascending names that is not below ``name``.
-
-    ``numpy.searchsorted`` fails on some arrays of ``StringDType`` with a MemoryError.
-    """
-    low, high = 0, len(labels)
-    while low < high:
-        middle = (low + high) // 2
-        if str(labels[middle]) < name:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
     """Write the graph as npy files and JSON; the folder appears complete and durable or not at all.
 
@@ -291,9 +300,12 @@ def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
 
     Raises:
         Conflict: the folder exists.
+        InvalidRequest: the graph has quantities, which these files have no place for.
         StorageFailed: it cannot be written.
     """
     target = Path(folder)
+    if graph.quantities:
+        raise InvalidRequest("a graph with quantities cannot be kept for a service; leave them out", field="also")
     if target.exists():
         raise Conflict(f"{target} exists already")
     try:

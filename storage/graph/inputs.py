@@ -1,4 +1,4 @@
-"""Turns the arrays and lists that callers give for tails, heads and labels into arrays of one kind."""
+"""Turns the arrays and lists that callers give for tails, heads and labels into arrays of one kind; finds names."""
 
 from __future__ import annotations
 
@@ -69,3 +69,18 @@ def label_array(labels: npt.ArrayLike) -> AnyArray:
     if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
         raise InvalidGraph("labels must ascend strictly", field="labels")
     return array
+
+
+def search_text(labels: AnyArray, name: str) -> int:
+    """Return the position of the first of ascending names that is not below ``name``.
+
+    ``numpy.searchsorted`` fails on some arrays of ``StringDType`` with a MemoryError.
+    """
+    low, high = 0, len(labels)
+    while low < high:
+        middle = (low + high) // 2
+        if str(labels[middle]) < name:
+            low = middle + 1
+        else:
+            high = middle
+    return low

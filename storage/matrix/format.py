@@ -27,9 +27,13 @@ from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 #: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
 #: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals, through
 #: which an earlier reader would lead routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
-#: Version 5 is a table of measures or of near pairs, which has no matrix either.
-FORMAT_VERSION: Final = 5
+#: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
+#: tiles an earlier reader would neither check nor copy.
+FORMAT_VERSION: Final = 6
 DISTANCES: Final = "distances"
+#: The group of the further arrays, and the attribute of the store that has their types.
+ALSO: Final = "also"
+_ALSO_VERSION: Final = 6
 #: The array that a prepared graph always has (``storage.prepared``), and its version.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
@@ -118,6 +122,23 @@ def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
     )
 
 
+def quantity_document(grid: TileGrid, name: str, attributes: Mapping[str, Any]) -> bytes:
+    """Return the metadata of a further array.
+
+    Args:
+        grid: shape and tiles of the matrix.
+        name: name of the quantity.
+        attributes: those of the store; compression, and type and unreachable of the quantity are read.
+    """
+    about = attributes[ALSO][name]
+    document = json.loads(distances_document(grid, {**attributes, **about, "unit": name}))
+    document["attributes"] = {
+        "long_name": f"{name}, summed along the shortest path",
+        "unreachable": plain(about["unreachable"]),
+    }
+    return json.dumps(document, indent=2, allow_nan=False).encode()
+
+
 def software() -> str:
     """Return name and version of this program, for the attributes of a store."""
     try:
@@ -168,14 +189,16 @@ def seal_document(
         attributes: those of the root.
         known: size in bytes and CRC-32C of files that need not be read again, by their names in the folder.
     """
-    known, tiles = known or {}, folder / DISTANCES / "c"
+    known, further = known or {}, list(plain(attributes.get(ALSO) or {}))
+    tiles = {folder / DISTANCES / "c", *(folder / ALSO / name / "c" for name in further)}
     files = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_relative_to(tiles):
+        if path.is_file() and tiles.isdisjoint(path.parents):
             name = path.relative_to(folder).as_posix()
             files[name] = list(known[name] if name in known else file_checksum(path))
     document = group_document(attributes, consolidated(folder))
     version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
+    version = _ALSO_VERSION if further else version
     version = _PREPARED_VERSION if (folder / TABLES).is_dir() else _TABLE_VERSION if TABLE in files else version
     document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from storage.files import atomic
 from storage.geography.coordinates import GROUP, described, named_arrays
 from storage.graph.graph import Graph, graph_digest
 from storage.matrix.format import (
+    ALSO,
     COMPRESSIONS,
     DISTANCES,
     ROOT_DOCUMENT,
@@ -27,6 +28,8 @@ from storage.matrix.format import (
     distances_document,
     fill_value,
     group_document,
+    plain,
+    quantity_document,
     read_seal,
     software,
 )
@@ -35,8 +38,10 @@ from storage.matrix.side_arrays import side_array
 
 #: Attributes that the store itself sets, and callers must not.
 _OWN: Final = frozenset(
-    {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
+    {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal", "also"}
 )
+#: The group of the numbers of arcs that further arrays sum.
+QUANTITIES: Final = "quantities"
 #: Vertex indices of the rows and of the columns; None for all vertices, in order.
 Sides = tuple[IntArray | None, IntArray | None]
 #: Defaults of attributes that every store has; the caller's values replace them.
@@ -54,6 +59,7 @@ class MatrixSpec:
         targets: vertex indices of the columns, shape (columns,), likewise.
         attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
         compression: ``none`` or ``zstd``.
+        also: type and value for *no path* of each further array, by the name of its quantity, which the graph has.
     """
 
     dtype: npt.DTypeLike
@@ -62,6 +68,7 @@ class MatrixSpec:
     targets: IntArray | None = None
     attributes: Mapping[str, object] | None = None
     compression: str = "none"
+    also: Mapping[str, tuple[str, float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,13 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
     }
     if graph.terminals:
         common["terminals"] = graph.terminals
+    if spec.also:
+        if lost := sorted(set(spec.also) - set(graph.quantities)):
+            raise InvalidRequest(f"the graph has no quantity {', '.join(lost)}", field="also")
+        common[ALSO] = {
+            name: {"type": kind, "unreachable": plain(value if kind == "float64" else int(value))}
+            for name, (kind, value) in spec.also.items()
+        }
     return Frame(target, graph, (rows, columns), common, overwrite)
 
 
@@ -141,6 +155,11 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
     """
     (folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
     atomic.write_file(folder / DISTANCES / ROOT_DOCUMENT, [distances_document(grid, common)])
+    for name in further(common):
+        (folder / ALSO / name / "c").mkdir(parents=True, exist_ok=True)
+        atomic.write_file(folder / ALSO / name / ROOT_DOCUMENT, [quantity_document(grid, name, common)])
+    if further(common):
+        consolidate(folder / ALSO, {})
     for name, vertices in zip(("source", "target"), sides, strict=True):
         side_array(folder / name, graph.labels if vertices is None else graph.labels[vertices], (name,))
     side_array(folder / "vertex", graph.labels, ("vertex",))
@@ -156,6 +175,10 @@ def write_graph(folder: Path, graph: Graph) -> None:
     side_array(arcs / "indptr", graph.indptr, ("boundary",))
     side_array(arcs / "heads", graph.heads, ("arc",))
     side_array(arcs / "weights", graph.weights, ("arc",))
+    for name, values in graph.quantities.items():
+        side_array(arcs / QUANTITIES / name, values, ("arc",))
+    if graph.quantities:
+        consolidate(arcs / QUANTITIES, {"names": list(graph.quantities)})
     terminals = {"terminals": graph.terminals} if graph.terminals else {}
     unit = {"unit": graph.unit} if graph.unit is not None else {}
     consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals, **unit})
@@ -163,6 +186,12 @@ def write_graph(folder: Path, graph: Graph) -> None:
         for name, values in named_arrays(graph.coordinates):
             side_array(folder / GROUP / name, values, ("vertex",))
         consolidate(folder / GROUP, described(graph.coordinates))
+
+
+def further(common: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """Return type and ``unreachable`` of each further array, from the attributes of a store."""
+    found: dict[str, dict[str, Any]] = plain(common.get(ALSO) or {})
+    return found
 
 
 def consolidate(folder: Path, attributes: Mapping[str, object]) -> None:

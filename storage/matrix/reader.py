@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from storage.errors import InvalidRequest, NotFound, StorageFailed
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
+from storage.errors import NotFound, StorageFailed
+from storage.matrix.format import ALSO, DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
 from storage.matrix.sealed import SealedFolder, SealedResult
 from storage.matrix.tiles import StoreFolder, TileReader
 from storage.matrix.writer import MatrixWriter, create_matrix
+from storage.quantities.reading import QuantityMatrix, check_all, entries_of, rows_of
 from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
 
@@ -32,10 +33,11 @@ __all__ = [
 
 Result = TypeVar("Result", bound=SealedFolder)
 
-_VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20
 #: The names of tiles, with their place in the grid.
 TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
+
+_FURTHER_KEY: Final = re.compile(rf"{ALSO}/([^/]+)/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
 
 
 def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
@@ -161,41 +163,38 @@ class Matrix(SealedResult):
             self._side("manifest/bytes").astype(np.int64, copy=False),
             compressed=attributes["compression"] == "zstd",
         )
+        self.also = MappingProxyType({name: self._open_quantity(name) for name in attributes.get(ALSO) or {}})
+
+    def _open_quantity(self, name: str) -> QuantityMatrix:
+        """Return a further array.  Raises StorageFailed if it is damaged, or lies in an object store."""
+        if not isinstance(self._folder, StoreFolder):
+            raise StorageFailed(f"{self.path} has a further array {name!r}, which is read from folders only")
+        marks = [self._side(f"manifest/{ALSO}.{name}.{mark}") for mark in ("crc32c", "bytes")]
+        tiles = TileReader(
+            self._folder,
+            self.grid,
+            np.dtype(str(self.attributes[ALSO][name]["type"])).newbyteorder("<"),
+            marks[0].astype(np.uint32, copy=False),
+            marks[1].astype(np.int64, copy=False),
+            compressed=self.attributes["compression"] == "zstd",
+            name=f"{ALSO}/{name}",
+        )
+        return QuantityMatrix(self, name, self._folder, tiles)
 
     @property
     def bytes(self) -> int:
         """Bytes of all files except the root document."""
-        return self._tiles.total_bytes + sum(size for size, _ in self._files.values())
+        further = sum(quantity.bytes for quantity in self.also.values())
+        return self._tiles.total_bytes + further + sum(size for size, _ in self._files.values())
 
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
         """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
-        positions = self.source_positions(sources)
-        out = np.empty((len(positions), self.shape[1]), self._stored)
-        bands = positions // self.grid.tile[0]
-        for i in np.unique(bands).tolist():
-            wanted = np.flatnonzero(bands == i)
-            if self._tiles.far:
-                self._tiles.prepare([(i, j) for j in range(self.grid.counts[1])])
-            for j in range(self.grid.counts[1]):
-                self._tiles.copy_rows(i, j, positions[wanted] - i * self.grid.tile[0], wanted, out)
-        return out.astype(self.dtype, copy=False)
+        return rows_of(self._tiles, self.grid, self._stored, self.source_positions(sources))
 
     def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
         """Return the distances of pairs (vertex indices), shape (k,); pairs in one tile are read together."""
-        positions, columns = self.source_positions(sources), self.target_positions(targets)
-        if positions.shape != columns.shape:
-            raise InvalidRequest(f"{len(positions)} sources do not pair with {len(columns)} targets", field="targets")
-        out = np.empty(len(columns), self._stored)
-        height, width = self.grid.tile
-        tiles = (positions // height) * self.grid.counts[1] + columns // width
-        order = np.argsort(tiles, kind="stable")
-        first = np.flatnonzero(np.diff(tiles[order], prepend=-1))
-        if self._tiles.far:
-            self._tiles.prepare([divmod(tile, self.grid.counts[1]) for tile in tiles[order][first].tolist()])
-        for group in np.split(order, first[1:]) if len(order) else []:
-            i, j = divmod(int(tiles[group[0]]), self.grid.counts[1])
-            out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)
-        return out.astype(self.dtype, copy=False)
+        places = self.source_positions(sources), self.target_positions(targets)
+        return entries_of(self._tiles, self.grid, self._stored, *places)
 
     def columns(self, targets: Sequence[int] | IntArray) -> Array:
         """Return the distances from all sources to several targets, as the base class does; reads whole tiles."""
@@ -206,10 +205,9 @@ class Matrix(SealedResult):
     def check(self) -> None:
         """Read every tile and file again and compare them with manifest and seal.  Raises StorageFailed."""
         self.check_files("")
-        down, across = self.grid.counts
-        with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
-            for _ in pool.map(lambda k: self.check_tile(*divmod(k, across)), range(down * across)):
-                pass
+        check_all(self._tiles, self.grid)
+        for quantity in self.also.values():
+            quantity.check()
 
     def peek(self, source: int, target: int) -> np.generic | None:
         """Return the distance of one pair (vertex indices) if it can be read without waiting.
@@ -243,4 +241,9 @@ class Matrix(SealedResult):
         tile = TILE_KEY.fullmatch(key)
         if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
             return self._tiles.size(int(tile[1]), int(tile[2]))
+        further = _FURTHER_KEY.fullmatch(key)
+        if further is not None and further[1] in self.also:
+            i, j = int(further[2]), int(further[3])
+            if i < self.grid.counts[0] and j < self.grid.counts[1]:
+                return self.also[further[1]].size(i, j)
         return super()._sealed_size(key)

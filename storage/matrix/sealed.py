@@ -11,8 +11,8 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
-from typing import Any, Self
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    from storage.quantities.reading import QuantityMatrix
 
 
 class SealedFolder:
@@ -151,6 +154,7 @@ class SealedResult(SealedFolder, ABC):
         grid: the tile grid.
         labels: the names of all vertices; n: how many there are.
         sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
+        also: the sums of further quantities along the shortest paths, by name; empty where none was asked for.
     """
 
     dtype: np.dtype[Any]
@@ -162,6 +166,7 @@ class SealedResult(SealedFolder, ABC):
     n: int
     sources: IntArray
     targets: IntArray
+    also: Mapping[str, QuantityMatrix] = MappingProxyType({})
 
     @abstractmethod
     def _read_metadata(self) -> None:
@@ -303,8 +308,10 @@ class SealedResult(SealedFolder, ABC):
         if not self.current():
             raise StorageFailed(f"{self.path} was replaced while open; open it again")
         kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
+        further = self._arrays.get("graph/quantities", {"attributes": {"names": []}})["attributes"]["names"]
+        quantities = {name: self._side(f"graph/quantities/{name}") for name in further}
         placed, unit = self.coordinates, facts.get("unit")
-        return Graph(indptr, heads, weights, self.labels, *kind, placed, unit)  # type: ignore[arg-type]
+        return Graph(indptr, heads, weights, self.labels, *kind, placed, unit, quantities)  # type: ignore[arg-type]
 
     @cached_property
     def _rows_of(self) -> IntArray | None:

@@ -132,8 +132,12 @@ class TileReader:
         sizes: npt.NDArray[np.int64],
         *,
         compressed: bool,
+        name: str = DISTANCES,
     ) -> None:
-        """``dtype`` is little-endian; ``checksums`` and ``sizes`` (bytes) have one entry per tile."""
+        """``dtype`` is little-endian; ``checksums`` and ``sizes`` (bytes) have one entry per tile; ``name`` is that of
+        the array.
+        """
+        self._name = name
         if not checksums.shape == sizes.shape == grid.counts:
             raise StorageFailed(f"{folder.path} is damaged: its manifest does not fit a matrix of {grid.shape}")
         self._folder, self._grid, self._dtype, self._compressed = folder, grid, dtype, compressed
@@ -275,7 +279,7 @@ class TileReader:
 
     def _open_tile(self, i: int, j: int) -> int:
         try:
-            return self._folder.open(f"{DISTANCES}/c/{i}/{j}")
+            return self._folder.open(f"{self._name}/c/{i}/{j}")
         except FileNotFoundError as error:
             raise self._damaged(i, j, "it is missing") from error
         except OSError as error:
@@ -284,5 +288,5 @@ class TileReader:
     def _damaged(self, i: int, j: int, why: str) -> StorageFailed:
         rows, columns = self._grid.slices(i, j)
         where = f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
-        name = f"{DISTANCES}/c/{i}/{j}"
+        name = f"{self._name}/c/{i}/{j}"
         return StorageFailed(f"{self._folder.path} is damaged: tile ({i}, {j}), {where}, file {name}: {why}")

@@ -81,6 +81,10 @@ def open_working(
     frame = frame_of(path, graph, spec, overwrite=overwrite)
     if address is None:
         return begin(frame, place, WorkingMatrix)
+    if spec.also:
+        raise InvalidRequest(
+            f"further arrays ({', '.join(spec.also)}) are written into folders only, not to {address}", field="also"
+        )
     from storage.remote.addresses import check_address
     from storage.remote.objects import Objects
     from storage.remote.writer import RemoteMatrix
@@ -143,6 +147,8 @@ class WorkingMatrix(MatrixWriter):
         folder = self._place.folder
         with self._record_lock:
             try:
+                for quantity in self.also.values():
+                    quantity.settle()
                 self._sync_new(0)
                 self._file_pool.settle()
                 if not self._committed:  # a process that resumes writes all files except the tiles again

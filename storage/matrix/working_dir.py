@@ -24,7 +24,7 @@ from typing import Any, Final
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic
 from storage.files.locks import lock_folder
-from storage.matrix.format import DISTANCES, plain
+from storage.matrix.format import ALSO, DISTANCES, plain
 from storage.matrix.stamps import fault_of, put_stamp, seal_of, stamp_file, stamp_in
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,10 @@ class WorkingDir(atomic.Staging):
             # Done before the seal is removed, because a folder without a stamp is recognised by its seal.
             self.save(document["record"])
         _clear(self._base, keep=(self.folder.name, RECORD))
-        _clear(self.folder, keep=(DISTANCES,))
+        _clear(self.folder, keep=(DISTANCES, ALSO))
+        further = self.folder / ALSO
+        for place in [path for path in further.iterdir() if path.is_dir()] if further.is_dir() else []:
+            _clear(place, keep=("c",))
         _clear(self.folder / DISTANCES, keep=("c",))
 
     def _remove(self) -> None:

@@ -26,9 +26,10 @@ from storage.matrix.format import (
     fill_value,
     seal_document,
 )
-from storage.matrix.frame import Frame, MatrixSpec, check_target, consolidate, frame_of, write_frame
+from storage.matrix.frame import Frame, MatrixSpec, check_target, consolidate, frame_of, further, write_frame
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid, layout
 from storage.matrix.side_arrays import side_array
+from storage.quantities.writing import QuantityTiles
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
 
@@ -85,6 +86,9 @@ class MatrixWriter:
     """A store in the making.  ``write`` may be called from many threads at once, for different tiles.
 
     As a context manager it aborts unless ``seal`` was called.
+
+    Attributes:
+        also: the tiles of the further arrays, by the names of their quantities.
     """
 
     def __init__(
@@ -103,6 +107,10 @@ class MatrixWriter:
         self._local = threading.local()
         self._past = False  # whether tiles are written past the page cache
         self._compressed = attributes["compression"] == "zstd"
+        self.also = {
+            name: QuantityTiles(staging.folder, name, grid, about, compressed=self._compressed)
+            for name, about in further(attributes).items()
+        }
         self._state = threading.Condition()
         self._open, self._accepting, self._busy = True, True, 0
 
@@ -265,4 +273,6 @@ class MatrixWriter:
         shutil.rmtree(folder, ignore_errors=True)
         side_array(folder / "crc32c", self._checksums, ("tile_row", "tile_column"))
         side_array(folder / "bytes", self._sizes, ("tile_row", "tile_column"))
+        for quantity in self.also.values():
+            quantity.finish()
         consolidate(folder, {})

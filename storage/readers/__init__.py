@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol, Unpack, cast
 
 import numpy as np
 
-from storage.errors import ApspError, InvalidGraph, InvalidRequest
+from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import Coordinates, check_system
 from storage.geography.nodes import read_nodes
+from storage.graph.cleaning import check_quantity_name, quantity_values
 from storage.graph.graph import Graph, Receipt, build_from
 from storage.options import FileReadingOptions, ReadingOptions, lists_options
 from storage.readers.detect import detect
@@ -85,15 +86,17 @@ _MODULES: Final = {
     "rcpsp-max": "instances.rcpsp_max",
 }
 
+#: Formats whose edges have columns or attributes with names.
+_WITH_NAMES: Final = (
+    "edges", "parquet", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp",
+)  # fmt: skip
 #: Options that have a meaning only for some formats; readers of other formats refuse them instead of ignoring them.
 _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "source": ("--from", ("edges", "parquet")),
     "target": ("--to", ("edges", "parquet")),
     "labels": ("--labels", ("gml", "graphml", "gexf", "pajek", "json")),
-    "length_of": (
-        "--length-of",
-        ("edges", "parquet", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp"),
-    ),
+    "length_of": ("--length-of", _WITH_NAMES),
+    "also": ("--also", _WITH_NAMES),
     "centroids_through": ("--centroids-through", ("tntp",)),
     "mode": ("--mode", ("osm",)),
 }
@@ -112,6 +115,7 @@ def read_graph(
     path: str | Path,
     *,
     limits: ReadLimits = ReadLimits(),  # noqa: B008 - frozen
+    also: Sequence[str] = (),
     **reading: Unpack[FileReadingOptions],
 ) -> tuple[Graph, Receipt]:
     """Read, check and clean a graph file, plain or compressed with gzip or zstd.
@@ -131,6 +135,8 @@ def read_graph(
         nodes: a table with the coordinates of the vertices and other columns (``docs/coordinates.md``).
         mode: how people travel through an OpenStreetMap extract: ``walking``, ``cycling`` or ``driving``.
         limits: limits on the size of the content and on declared counts.
+        also: columns or attributes of further numbers of each arc, named as for ``weight``, which become
+            ``Graph.quantities``.  The file is read once more for each.
 
     Returns:
         The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.
@@ -143,7 +149,7 @@ def read_graph(
         LimitExceeded: the graph is larger than ``limits`` allow; raised before anything of that size is allocated.
         StorageFailed: there is no room for a temporary file.
     """
-    with _parsed(path, limits, reading) as (parsed, name, file):
+    with _parsed(path, limits, reading, tuple(also)) as (parsed, name, file):
         directed = reading.get("directed")
         graph, receipt = _build(parsed, name, file, parsed.directed if directed is None else directed)
     return with_places(graph, receipt, parsed, reading)
@@ -198,7 +204,9 @@ def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileRea
 
 
 @contextlib.contextmanager
-def _parsed(path: str | Path, limits: ReadLimits, reading: ReadingOptions) -> Iterator[tuple[Parsed, str, Source]]:
+def _parsed(
+    path: str | Path, limits: ReadLimits, reading: ReadingOptions, also: tuple[str, ...] = ()
+) -> Iterator[tuple[Parsed, str, Source]]:
     """Context manager: the arcs of a file, its format, and the file."""
     form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
     unweighted = reading.get("unweighted", False)
@@ -212,14 +220,43 @@ def _parsed(path: str | Path, limits: ReadLimits, reading: ReadingOptions) -> It
     check_system(reading.get("coordinates"))
     formula = None if length_of is None else parse_formula(length_of)
     given = {name: value for name, value in reading.items() if name not in ("format", "length_of", "nodes", "unit")}
-    options = ReadOptions(limits=limits, length_of=formula, told=form is not None, **cast(Any, given))
+    options = ReadOptions(limits=limits, length_of=formula, told=form is not None, also=also, **cast(Any, given))
+    for column in also:
+        check_quantity_name(column)
+        if also.count(column) > 1:
+            raise InvalidRequest(f"--also names {column!r} twice", field="also")
     with regular_file(Path(path), limits) as regular, _net(form):
         file = Source(regular, limits)
         name = form or _told(file, options)
         _check_meaning(name, options)
         # Imported by name, so that the start of the API process need not wait for polars and SciPy.
         reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
-        yield reader.read(file, options), name, file
+        parsed = reader.read(file, options)
+        if also:
+            _read_quantities(reader, Path(regular), options, parsed)
+        yield parsed, name, file
+
+
+def _read_quantities(reader: _Reader, path: Path, options: ReadOptions, parsed: Parsed) -> None:
+    """Read the columns of ``options.also``, each as if it were the weight, and add them to the arcs of ``parsed``."""
+    arcs = parsed.arcs
+    for column in options.also:
+        as_weight = replace(options, weight=column, unweighted=False, length_of=None, also=())
+        try:
+            found = reader.read(Source(path, options.limits), as_weight).arcs
+        except InvalidGraph as error:
+            message = str(error).removeprefix(f"line {error.line}: ")
+            raise InvalidGraph(f"--also {column}: {message}", line=error.line, field=error.field) from None
+        except LimitExceeded:
+            raise
+        except InvalidRequest as error:
+            raise InvalidRequest(f"--also {column}: {error}", field="also") from None
+        same = np.array_equal(found.tails, arcs.tails) and np.array_equal(found.heads, arcs.heads)
+        if not same or found.weights is None:
+            raise InvalidGraph(f"--also {column}: its rows are other arcs than those of the weight", field="also")
+        arcs.quantities[column] = quantity_values(column, found.weights)
+    parsed.notes = [note.replace("not read: ", "not the weight: ", 1) for note in parsed.notes]
+    parsed.notes.append(f"summed along the paths: {', '.join(options.also)}")
 
 
 @contextlib.contextmanager

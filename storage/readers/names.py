@@ -9,7 +9,7 @@ import numpy as np
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray, is_label
-from storage.graph.graph import search_text
+from storage.graph.inputs import search_text
 from storage.readers.fields import shown
 from storage.readers.parsed import Parsed, ReadOptions
 

@@ -13,7 +13,10 @@ from storage.readers.limits import ReadLimits
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of ``read_graph``; None means as the format says.  ``told``: the caller has named the format."""
+    """The options of ``read_graph``; None means as the format says.  ``told``: the caller has named the format.
+
+    ``also`` are the columns of quantities.
+    """
 
     directed: bool | None = None
     weight: str | None = None
@@ -27,6 +30,7 @@ class ReadOptions:
     mode: str | None = None
     told: bool = False
     coordinates: str | None = None
+    also: tuple[str, ...] = ()
 
     @property
     def column(self) -> str | None:

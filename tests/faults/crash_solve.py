@@ -32,25 +32,33 @@ from storage.matrix.working import find_checkpoint
 from tests.faults.crash_store import in_child
 
 N = 600
-WAYS = ("store", "store undirected", "host", "host undirected", "search")
+WAYS = ("store", "store undirected", "host", "host undirected", "search", "search also")
 
 
 def sample(directed: bool) -> Graph:
     rng = np.random.default_rng(5)
     tails, heads = rng.integers(0, N, (2, 4 * N))
-    return build_graph(tails, heads, rng.integers(0, 1000, 4 * N), n=N, directed=directed)[0]
+    weights = rng.integers(0, 1000, 4 * N)
+    quantities = {"toll": rng.integers(0, 99, 4 * N), "far": rng.random(4 * N)}
+    return build_graph(tails, heads, weights, n=N, directed=directed, quantities=quantities)[0]
 
 
-def plan_of(graph: Graph, tier: str, height: int, width: int) -> Plan:
+def plan_of(graph: Graph, way: str, height: int, width: int) -> Plan:
+    tier = way.partition(" ")[0]
     if tier == "search":
-        return make_plan(graph, Options(algorithm="dijkstra", dtype="int32"))
+        return make_plan(graph, Options(algorithm="dijkstra", dtype="int32", also=also_of(way)))
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32"))
     streaming = Tiling(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
     return replace(plan, tier=tier, streaming=streaming)
 
 
+def also_of(way: str) -> tuple[str, ...]:
+    return ("toll", "far") if way.endswith("also") else ()
+
+
 def solve(graph: Graph, plan: Plan, path: Path) -> None:
-    solve_to_store(graph, Options(dtype="int32"), path, plan=plan, resume=True)
+    also = ("toll", "far") if any(phase.name == "sum" for phase in plan.phases) else ()
+    solve_to_store(graph, Options(dtype="int32", also=also), path, plan=plan, resume=True)
 
 
 def killed(work, after: float) -> bool:
@@ -74,7 +82,7 @@ def killed(work, after: float) -> bool:
 def rows_of(path: Path) -> np.ndarray | None:
     try:
         with open_matrix(path) as matrix:
-            return matrix.rows(range(N))
+            return np.stack([matrix.rows(range(N)), *(found.rows(range(N)) for found in matrix.also.values())])
     except NotFound:
         return None
 
@@ -82,7 +90,7 @@ def rows_of(path: Path) -> np.ndarray | None:
 def ways_on(graph: Graph, way: str) -> list[Plan]:
     """The plan of ``way`` first; then others that may go on: more threads, the other tier, other stripes."""
     tier = way.partition(" ")[0]
-    first = plan_of(graph, tier, 64, 128)
+    first = plan_of(graph, way, 64, 128)
     if tier == "search":
         return [first, replace(first, threads=3)]
     other = "host" if tier == "store" else "store"

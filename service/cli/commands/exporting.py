@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,9 +20,13 @@ from service.jobs.results import ResultReader
 from service.units import format_bytes
 from service.views.exports import WRITERS, ExportedPart
 from service.views.features import Ends, Features, check_features
+from service.views.omx import check_omx, write_omx
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
+
+#: End of the name of an Open Matrix file.
+OMX: Final = ".omx"
 
 
 class ExportArgs(NamedTuple):
@@ -33,6 +38,7 @@ class ExportArgs(NamedTuple):
         nearest: the number of nearest targets of each source; None for all.
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
+        also: the quantity whose sums are written in place of distances; None for distances.
         features: what a feature is; None for a table, or what fits the number of sources.
         snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
@@ -45,6 +51,7 @@ class ExportArgs(NamedTuple):
     wide: bool
     features: Features | None
     snap_limit: float | None
+    also: str | None = None
 
 
 def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
@@ -73,6 +80,7 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         result.check_within(args.within, "--within")
     if 0 in result.matrix.shape:
         raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
+    _check_sums(kind, args, result.matrix.also)
     part = _part(result, args, kind)
     needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
     if needed > free:
@@ -91,12 +99,31 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
 
 def _kind(out: Path) -> str:
     kind = out.suffix.lower()
-    if kind == ".omx":
-        message = "-o: apsp writes no OMX; write .npy, or .csv with --wide"
-        raise InvalidRequest(message, field="-o")
-    if kind not in WRITERS:
-        raise InvalidRequest(f"-o: {out.name} should end in {', '.join(WRITERS)}", field="-o")
+    if kind == OMX:
+        check_omx()
+    elif kind not in WRITERS:
+        raise InvalidRequest(f"-o: {out.name} should end in {', '.join((*WRITERS, OMX))}", field="-o")
     return kind
+
+
+def _check_sums(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
+    """Refuse what an OMX file has no place for, and a quantity that the store has not."""
+    given = {
+        "--within": args.within, "--nearest": args.nearest, "--itself": args.itself, "--wide": args.wide,
+        "--features": args.features, "--also": args.also,
+    }  # fmt: skip
+    told = [name for name, value in given.items() if value not in (None, False)]
+    if kind == OMX and told:
+        message = f"{told[0]}: an OMX file holds whole matrices, and all of them; leave it out"
+        raise InvalidRequest(message, field=told[0])
+    if args.also is None:
+        return
+    if args.also not in there:
+        has = ", ".join(there) or "none"
+        raise InvalidRequest(f"--also: the store has no {args.also!r}; it has {has}", field="--also")
+    if kind != ".npy" and not args.wide:
+        message = "--also: a table with a line for each entry has every quantity anyway; it is for --wide and .npy"
+        raise InvalidRequest(message, field="--also")
 
 
 def _check_form(kind: str, args: ExportArgs) -> None:
@@ -136,7 +163,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
         check_features(ends["sources"], ends["targets"], kind)
     selection = Selection(result, sources, targets)
     return ExportedPart(
-        selection, args.within, args.nearest, itself, ends.get("sources"), ends.get("targets"), features
+        selection, args.within, args.nearest, itself, ends.get("sources"), ends.get("targets"), features, args.also
     )
 
 
@@ -146,7 +173,10 @@ def _write(part: ExportedPart, out: Path, kind: str, *, wide: bool) -> None:
     try:
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
             monitor.begin("export", len(part.rows.sources), "rows")
-            WRITERS[kind](part, beside, monitor.step, wide)
+            if kind == OMX:
+                write_omx(part.rows, beside, monitor.step)
+            else:
+                WRITERS[kind](part, beside, monitor.step, wide)
         beside.replace(out)
     except OSError as error:
         raise failure("write", out, error) from error

@@ -14,6 +14,7 @@ from service.cli.commands.showing import (
     check_question,
     count_of,
     limit_of,
+    show_also,
     show_distance,
     show_path,
     show_row,
@@ -31,7 +32,7 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
-        question: distance, path, row, nearest, within or summary.
+        question: distance, path, row, nearest, within, also or summary.
         vertices: names of the vertices that the question takes, and its number.
         points: tables of points, whose ids and names may stand for vertices.
         as_json: whether to print one JSON object instead of text.
@@ -48,10 +49,12 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
     result = ResultReader(open_result(store_folder(store)))
     unit = result.matrix.unit
     if points:
-        count_of_names = 2 if question in ("distance", "path") else 1
+        count_of_names = 2 if question in ("distance", "path", "also") else 1
         vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
     if question == "distance":
         show_distance(result.distance(*vertices), as_json, unit)
+    elif question == "also":
+        show_also(result.also(*vertices), as_json)
     elif question == "path":
         show_path(result.path(*vertices), as_json, unit)
     elif question == "nearest":

@@ -14,7 +14,7 @@ from storage.errors import InvalidRequest
 #: What can be asked, with the vertices and the number that it takes.
 QUESTIONS: Final = {
     "distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "nearest": ("U", "K"), "within": ("U", "DISTANCE"),
-    "summary": (),
+    "also": ("U", "V"), "summary": (),
 }  # fmt: skip
 
 
@@ -53,6 +53,15 @@ def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None
         emit_json({**answer, **_unit(unit)})
     else:
         emit(_text(answer["distance"]) + (f" {unit}" if unit and answer["distance"] is not None else ""))
+
+
+def show_also(answer: dict[str, Any], as_json: bool) -> None:
+    """Print the distance of a pair and the sums along its path, a line each."""
+    if as_json:
+        emit_json(answer)
+    else:
+        rows = [("distance", answer["distance"]), *answer["also"].items()]
+        emit([f"{name}\t{_text(value)}" for name, value in rows])
 
 
 def _unit(unit: str | None) -> dict[str, str]:

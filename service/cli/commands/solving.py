@@ -19,7 +19,7 @@ from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
-from service.options import BulkOptions, LocalOptions, SolveOptions
+from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions, split_names
 from service.units import format_bytes, format_seconds, parse_size
 from service.views.graph_summary import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
@@ -37,17 +37,29 @@ class GraphArgs:
     graph: Path
     reading: FileReadingOptions
     snap_limit: float | None = None
+    also: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, graph: Path, given: GraphOptions) -> GraphArgs:
-        """Return the arguments from the options of a command."""
+    def of(cls, graph: Path, given: GraphOptions, options: AlsoOptions | None = None) -> GraphArgs:
+        """Return the arguments from the options of a command.
+
+        Args:
+            graph: the file.
+            given: how it is read.
+            options: the options of a solve, which may name columns that are summed along the paths.
+
+        Raises:
+            InvalidRequest: the columns cannot be understood.
+        """
         reading: Any = {name: value for name, value in given.items() if name != "snap_limit"}
-        return cls(graph, reading, given.get("snap_limit"))
+        text = None if options is None else options.get("also")
+        also = () if text is None else tuple(split_names([text], "--also"))
+        return cls(graph, reading, given.get("snap_limit"), also)
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
-    return read_graph(args.graph, **args.reading)
+    return read_graph(args.graph, also=args.also, **args.reading)
 
 
 def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: float | None = None) -> Options:
@@ -59,6 +71,7 @@ def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: floa
         snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
     values: dict[str, Any] = {**given, **budgets_of(given)}
+    values["also"] = tuple(graph.quantities)
     if values.get("sources") == values.get("targets") == "-":
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     for field in ("sources", "targets"):

@@ -24,6 +24,7 @@ CHOICES = ["auto", *ALGORITHMS]
 
 def test_the_engine_takes_what_is_declared_with_the_same_defaults() -> None:
     found = {field.name: field.default for field in fields(Options)}
+    assert found.pop("also") == ()  # quantities of the graph, which the command line names as columns of its file
     assert found == {name: option.default for name, (_, option) in declared(LocalOptions).items()}
 
 
@@ -70,6 +71,7 @@ def test_the_api_takes_the_options_of_a_job() -> None:
         {"algorithm": "astar"}, {"dtype": "int8"}, {"memory": "4GiB"}, {"memory": 0}, {"max_hops": 0}, {"threads": 1.0},
         {"max_hops": 2**63}, {"cutoff": -1}, {"cutoff": float("inf")}, {"cutoff": "1"}, {"priority": 101},
         {"priority": True}, {"sources": []}, {"sources": "1,2"}, {"targets": [1.5]}, {"scheduler": "tcp://elsewhere"},
+        {"also": ["toll"]},
     ],
 )  # fmt: skip
 def test_the_api_refuses(wrong: dict[str, Any]) -> None:
@@ -102,4 +104,4 @@ def test_readers_get_what_is_declared() -> None:
     from storage.options import ReadingOptions
 
     found = {field.name for field in fields(ReadOptions)}
-    assert found == {"limits", "told", *declared(ReadingOptions)} - {"format", "unit"}
+    assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format", "unit"}

@@ -94,7 +94,9 @@ def test_questions_about_what_is_near(stores, store, words, lines, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["export", "solved", "-o", "x.omx"], "no OMX"),
+        (["export", "solved", "-o", "x.omx", "--wide"], "holds whole matrices"),
+        (["export", "solved", "-o", "x.omx", "--within", "2"], "holds whole matrices"),
+        (["export", "solved", "-o", "x.npy", "--also", "toll"], "the store has no 'toll'; it has none"),
         (["export", "solved", "-o", "x.xlsx"], ".parquet"),
         (["export", "solved", "-o", "nowhere/x.csv"], "nowhere does not exist"),
         (["export", "solved", "-o", "x.csv", "--sources", "a,q"], "no vertex 'q'"),

@@ -1,0 +1,123 @@
+"""Plans and checks sums of quantities along the shortest paths: what they take, and what they exclude."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from engine.execution.survey import survey
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Phase, Plan
+from engine.model.problem import Options
+from engine.rows.sums import adds_whole, exactness, sum_types
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+from storage.matrix.grid import TILE_ROWS, layout
+
+#: Seconds for each vertex and arc of a tree, one thread; and for each entry that is summed (decision 145).
+TREE_SECONDS: Final = 1.5e-8
+SUM_SECONDS: Final = 2.0e-8
+
+
+def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
+    """Return the bytes of the tiles of all sums on the disk, uncompressed.
+
+    Args:
+        graph: the graph, with the quantities.
+        options: their ``also`` names the quantities; sources and targets are the shape.
+        dtype: type of the distances, which decides the tiles.
+    """
+    grid = layout(_shape(graph, options), WORK_TYPES[dtype].itemsize)
+    return sum(grid.total_bytes(kind.itemsize) for kind in sum_types(graph, options.also).values())
+
+
+def sum_memory(graph: Graph, options: Options, threads: int) -> int:
+    """Return the bytes of memory that the sums take: copies of the quantities and of the weights, and for each thread
+    a tree, a band of rows in whole units, and their sums twice, as they are found and as tiles.
+
+    Args:
+        graph: the graph, with the quantities.
+        options: their ``also`` names the quantities.
+        threads: number of threads.
+    """
+    sizes = sum(kind.itemsize for kind in sum_types(graph, options.also).values())
+    columns = _shape(graph, options)[1]
+    band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
+    return graph.arcs * (sizes + 8) + threads * (graph.n * (16 + sizes) + band)
+
+
+def _shape(graph: Graph, options: Options) -> tuple[int, int]:
+    rows, columns = (graph.n if side is None else len(side) for side in (options.sources, options.targets))
+    return rows, columns
+
+
+def searched_options(graph: Graph, options: Options) -> Options:
+    """Return the options of the solve that makes the rows from which the sums are taken: to all vertices, on
+    processors, in a type and by an algorithm from which the paths follow.
+
+    Args:
+        graph: the graph, with the quantities.
+        options: what was asked.
+
+    Raises:
+        InvalidRequest: sums along paths and another option exclude each other; the message says why.
+        DoesNotFit: the sums alone take more memory than there is.
+    """
+    sum_types(graph, options.also)
+    found = exactness(graph)
+    for wrong, field, why in (
+        (len(set(options.also)) < len(options.also), "also", "a quantity is named twice"),
+        (options.device == "cuda", "device", "sums along paths are made by processors, and device cuda was asked for"),
+        (options.executor != "local", "executor", f"this process sums along paths, not executor {options.executor}"),
+        (options.max_hops is not None, "max_hops", "sums along paths of at most K arcs are not made: the rows of "
+         "such paths do not say which paths they are"),
+        (options.cutoff is not None and bool((graph.weights < 0).any()), "cutoff",
+         "with negative arcs a path within the cutoff may pass through vertices beyond it, so nothing is summed"),
+        (options.dtype == "float32" or (not graph.integral and options.dtype not in ("auto", "float64")), "dtype",
+         f"sums along paths need distances without rounding, and dtype {options.dtype} was asked for"),
+        (options.dtype == "float64" and graph.integral and not adds_whole(graph), "dtype",
+         "sums along paths need distances without rounding, and float64 would round these: leave out the dtype"),
+        (found.rounded and options.algorithm not in ("auto", "dijkstra"), "algorithm",
+         f"the weights are no multiples of a decimal unit, so only dijkstra finds distances that tell the paths, and "
+         f"{options.algorithm} was asked for"),
+    ):  # fmt: skip
+        if wrong:
+            raise InvalidRequest(why, field=field)
+    machine = survey(memory=options.memory, threads=options.threads)
+    needed = sum_memory(graph, options, machine.threads)
+    if needed >= machine.memory:
+        raise DoesNotFit(
+            f"sums of {len(options.also)} quantities along the paths need {needed} bytes of memory, and "
+            f"{machine.memory} may be used; ask for fewer quantities or threads",
+            resource="memory",
+            needed=needed,
+            available=machine.memory,
+        )
+    kind = options.dtype if graph.integral else "float64"
+    algorithm = "dijkstra" if found.rounded else options.algorithm
+    left = machine.memory - needed
+    return replace(options, targets=None, device="cpu", dtype=kind, algorithm=algorithm, memory=left)
+
+
+def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
+    """Return the plan of the rows with what the sums take besides, and with the shape of the result.
+
+    Args:
+        plan: from the options of :func:`searched_options`.
+        graph: the graph, with the quantities.
+        options: what was asked.
+    """
+    shape = _shape(graph, options)
+    rows, columns = shape
+    work = rows * ((graph.n + graph.arcs) * TREE_SECONDS + len(options.also) * columns * SUM_SECONDS)
+    phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype))
+    more = f"; then {', '.join(options.also)} along the paths, about {phase.seconds:.3g} s"
+    return replace(
+        plan,
+        shape=shape,
+        memory=plan.memory + sum_memory(graph, options, plan.threads),
+        seconds=plan.seconds + phase.seconds,
+        phases=(*plan.phases, phase),
+        reason=plan.reason + more,
+        device_reason="the CPU, which alone sums along paths",
+    )

@@ -1,0 +1,130 @@
+"""The kernels that find the tree of shortest paths of a row of distances, and sum quantities of arcs along it.
+
+An arc (u, v) is *tight* in the row of a source if d(u) + weight = d(v).  A walk from the source along tight arcs is as
+long as a shortest path to each of its vertices, so a breadth-first walk finds the fewest arcs of a shortest path, also
+where arcs of length zero make cycles.  Of the vertices before v with one arc less, the first one is its predecessor.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.graph.kernels import njit
+
+
+@njit(nogil=True, cache=True)
+def _tree(row, source, unreachable, limits, arcs, tree):  # type: ignore[no-untyped-def]
+    """Fill the tree of one row; return the number of its vertices, or -1 - v where the row is wrong at vertex v."""
+    limited, terminals = limits
+    indptr, heads, weights = arcs
+    hops, before, via, queue = tree
+    hops[:] = -1
+    hops[source] = 0
+    queue[0] = source
+    first, last = 0, 1
+    while first < last:
+        u = queue[first]
+        first += 1
+        if u < terminals and u != source:
+            continue
+        base, step = row[u], hops[u] + np.int32(1)
+        for e in range(indptr[u], indptr[u + 1]):
+            v = heads[e]
+            length, found = base + weights[e], row[v]
+            if found == unreachable:
+                if not limited:
+                    return -1 - v
+            elif length < found:
+                return -1 - v
+            elif length == found and v != source:
+                if hops[v] < 0:
+                    hops[v], before[v], via[v] = step, u, e
+                    queue[last] = v
+                    last += 1
+                elif hops[v] == step and u < before[v]:
+                    before[v], via[v] = u, e
+    reached = 0
+    for v in range(len(row)):
+        reached += row[v] != unreachable
+    if reached != last:
+        for v in range(len(row)):
+            if row[v] != unreachable and hops[v] < 0:
+                return -1 - v
+    return last
+
+
+@njit(nogil=True, cache=True)
+def _add_up(last, queue, before, via, quantities, sums):  # type: ignore[no-untyped-def]
+    """Sum quantities, shape (arcs, k), along the tree, into ``sums``, shape (n, k)."""
+    source = queue[0]
+    for k in range(quantities.shape[1]):
+        sums[source, k] = 0
+    for i in range(1, last):
+        v = queue[i]
+        u, e = before[v], via[v]
+        for k in range(quantities.shape[1]):
+            sums[v, k] = sums[u, k] + quantities[e, k]
+
+
+@njit(nogil=True, cache=True)
+def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
+    """Write the sums of the vertices ``columns`` to ``out``, shape (columns, k) transposed; ``columns`` empty: all."""
+    for k in range(sums.shape[1]):
+        if len(columns) == 0:
+            for v in range(len(hops)):
+                out[k, v] = sums[v, k] if hops[v] >= 0 else unreachable
+        else:
+            for j in range(len(columns)):
+                v = columns[j]
+                out[k, j] = sums[v, k] if hops[v] >= 0 else unreachable
+
+
+@njit(nogil=True, cache=True)
+def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # type: ignore[no-untyped-def]
+    """Sum quantities along the shortest paths of some rows.
+
+    Args:
+        rows: shape (rows, n): distances, whose sums with weights are exact, or those of searches that add from the
+            source.
+        sources: int64, shape (rows,): the source of each row.
+        unreachable: the value for *no path*, of the type of ``rows``.
+        limits: whether distances beyond a cutoff are unreachable, and how many vertices, the first ones, no path
+            passes through.
+        arcs: indptr, heads and weights.
+        quantities: int32, shape (arcs, k): those of which int32 holds all sums; float64, shape (arcs, l): the others.
+        wanted: int64, the vertices of the columns, empty for all; the values for *no path*, int32 and float64; and what
+            receives the sums: int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
+
+    Returns:
+        Row and vertex of the first entry that is not a shortest distance; -1 and -1 if all are.
+    """
+    wholes, fractions = quantities
+    columns, none, nothing, out, others = wanted
+    n = rows.shape[1]
+    hops, before = np.empty(n, np.int32), np.empty(n, np.int32)
+    via, queue = np.empty(n, np.int32), np.empty(n, np.int32)
+    tree = hops, before, via, queue
+    own, other = np.empty((n, wholes.shape[1]), np.int32), np.empty((n, fractions.shape[1]), np.float64)
+    for i in range(len(rows)):
+        last = _tree(rows[i], sources[i], unreachable, limits, arcs, tree)
+        if last < 0:
+            return i, -1 - last
+        _add_up(last, queue, before, via, wholes, own)
+        _add_up(last, queue, before, via, fractions, other)
+        _put(own, hops, columns, none, out[i])
+        _put(other, hops, columns, nothing, others[i])
+    return -1, -1
+
+
+@njit(nogil=True, cache=True)
+def in_units(rows, per, out):  # type: ignore[no-untyped-def]
+    """Write distances as whole multiples of a unit: ``per`` of them make 1; *unreachable*, +inf, becomes -1.
+
+    Args:
+        rows: float64, shape (rows, n).
+        per: a whole number.
+        out: int64, of the same shape.
+    """
+    for i in range(len(rows)):
+        for j in range(rows.shape[1]):
+            out[i, j] = np.int64(np.rint(rows[i, j] * per)) if rows[i, j] < np.inf else np.int64(-1)

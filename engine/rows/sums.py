@@ -1,0 +1,222 @@
+"""Sums of further quantities along the shortest paths, taken from finished rows of distances.
+
+The tree of shortest paths of a source follows from its row and the graph (``engine.rows._sums``), so whatever algorithm
+has found the row, the sums are the same.  That needs sums of weights without rounding.  Whole numbers have that, and so
+have fractions that are whole multiples of a small unit, such as 0.001, because distances are rounded back to it.  For
+other fractions, rows have to be those of searches that add one arc after the other, beginning at the source: each entry
+is then the least rounded sum of any path, and an arc is tight if its rounded sum is the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.selection import Rectangle
+from engine.model.decimals import DECIMALS
+from engine.model.dtypes import REACH, WORK_TYPES, WorkType
+from engine.model.rows import Array, QuantitySink, Sink
+from storage.errors import InvalidRequest, SolveFailed
+from storage.graph.graph import Graph
+
+Indices = npt.NDArray[np.int64]
+
+#: Sums of whole numbers up to this are exact in float64.
+_EXACT: Final = 2.0**53
+#: Distances in units are found again from float64 if the longest path, times the number of its arcs, is at most this:
+#: every addition of an algorithm is off by at most 2^-52 of the sum, and an eighth of a unit is left over.
+_FOUND_AGAIN: Final = 2.0**49
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """How tight arcs are recognised in a graph.
+
+    Attributes:
+        per: how many units make 1, where weights are fractions and multiples of a unit; 0 where they are compared as
+            they are.
+        rounded: whether sums of weights are rounded so far that only searches from the source give rows that can be
+            used.
+    """
+
+    per: int = 0
+    rounded: bool = False
+
+
+def exactness(graph: Graph) -> Exactness:
+    """Return how tight arcs are recognised.
+
+    Raises:
+        InvalidRequest: some arcs are negative fractions.
+    """
+    weights = graph.weights
+    if graph.integral or graph.arcs == 0:
+        return Exactness()
+    if weights.min() < 0:
+        raise InvalidRequest(
+            "along paths of negative fractions nothing can be summed: their lengths are rounded; write the weights as "
+            "whole numbers",
+            field="also",
+        )
+    longest = _longest(graph, weights)
+    for per in (*(10**power for power in range(DECIMALS + 1)), *(2**power for power in range(1, 31))):
+        far = longest * per * graph.n > _FOUND_AGAIN
+        # searches add multiples of a decimal unit within int32 without any rounding (``engine.model.decimals``)
+        if far and longest * per > WORK_TYPES["int32"].largest:
+            continue
+        if np.array_equal(np.rint(weights * per) / per, weights):
+            return Exactness(per, rounded=far)
+    return Exactness(rounded=True)
+
+
+def adds_whole(graph: Graph) -> bool:
+    """Return whether sums of whole weights are exact in float64, with room for those on the way to negative ones."""
+    return REACH * _longest(graph, graph.weights) <= _EXACT
+
+
+def _longest(graph: Graph, values: Array) -> float:
+    """Return a bound on the absolute sum of values of arcs along any path: the largest one out of each vertex."""
+    starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
+    if len(starts) == 0:
+        return 0.0
+    return float(np.maximum.reduceat(np.abs(values.astype(np.float64)), starts).sum())
+
+
+def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
+    """Return the type of the sums of each quantity: int32 where it holds all of them, else float64.
+
+    Raises:
+        InvalidRequest: the graph has no such quantity, or its sums may leave the exact range of float64.
+    """
+    found = {}
+    for name in names:
+        if name not in graph.quantities:
+            there = ", ".join(graph.quantities) or "none"
+            raise InvalidRequest(f"the graph has no quantity {name!r}; it has {there}", field="also")
+        values = graph.quantities[name]
+        whole, bound = values.dtype.kind == "i", _longest(graph, values)
+        if not bound <= (_EXACT if whole else 1e300):
+            raise InvalidRequest(f"sums of {name!r} may reach {bound:g}, which float64 does not hold", field="also")
+        found[name] = WORK_TYPES["int32" if whole and bound <= WORK_TYPES["int32"].largest else "float64"]
+    return found
+
+
+class PathSums:
+    """What is summed in one graph, and what the kernels take.  Several threads may call :meth:`of`.
+
+    Args:
+        graph: the graph, with the quantities.
+        names: the quantities.
+        kind: the working type of the distances.
+        limited: whether there is a cutoff.
+        targets: vertex indices of the columns; None for all vertices.
+    """
+
+    def __init__(
+        self, graph: Graph, names: Sequence[str], kind: WorkType, *, limited: bool, targets: Indices | None
+    ) -> None:
+        self._graph, self._kind, self._limited = graph, kind, limited
+        self._exactness = exactness(graph)
+        self._columns = np.empty(0, np.int64) if targets is None else targets
+        self._width = graph.n if targets is None else len(targets)
+        types = sum_types(graph, names)
+        self._wholes = [name for name, kind in types.items() if kind.integer]
+        self._fractions = [name for name, kind in types.items() if not kind.integer]
+        per, weights = self._exactness.per, graph.weights
+        if per:
+            weights = np.rint(weights * per).astype(np.int64)
+        elif kind.dtype == np.float64:
+            weights = weights.astype(np.float64)
+        self._arcs = graph.indptr, graph.heads, weights
+        self._own = self._stacked(self._wholes, np.int32)
+        self._others = self._stacked(self._fractions, np.float64)
+
+    def _stacked(self, names: list[str], dtype: npt.DTypeLike) -> Array:
+        stacked: Array = np.empty((self._graph.arcs, len(names)), dtype)
+        for k, name in enumerate(names):
+            stacked[:, k] = self._graph.quantities[name]
+        return stacked
+
+    def of(self, sources: Indices, rows: Array) -> dict[str, Array]:
+        """Return the sums of each quantity from some sources, shape (rows, columns).
+
+        Args:
+            sources: vertex indices, shape (rows,).
+            rows: of the working type, shape (rows, n): their distances to all vertices.
+
+        Raises:
+            SolveFailed: a row does not hold the shortest distances of the graph, so nothing can be summed; this shows
+                a defect.
+        """
+        from engine.rows._sums import in_units, sum_along  # planning imports this module, and needs no kernel of it
+
+        kinds = WORK_TYPES["int32"], WORK_TYPES["float64"]
+        out = tuple(
+            np.empty((len(rows), len(names), self._width), kind.dtype)
+            for names, kind in zip((self._wholes, self._fractions), kinds, strict=True)
+        )
+        lengths, none = np.ascontiguousarray(rows), self._kind.sentinel()
+        if self._exactness.per:
+            lengths, none = np.empty(rows.shape, np.int64), np.int64(-1)
+            in_units(np.ascontiguousarray(rows), float(self._exactness.per), lengths)
+        limits = self._limited, self._graph.terminals
+        wanted = self._columns, kinds[0].sentinel(), kinds[1].sentinel(), *out
+        quantities = self._own, self._others
+        first, vertex = sum_along(lengths, sources, none, limits, self._arcs, quantities, wanted)
+        if first >= 0:
+            names = self._graph.labels[sources[first]], self._graph.labels[vertex]
+            raise SolveFailed(
+                f"the entry from {names[0]} to {names[1]} is not the shortest distance; nothing is summed"
+            )
+        sums: dict[str, Array] = {name: out[0][:, k] for k, name in enumerate(self._wholes)}
+        return sums | {name: out[1][:, k] for k, name in enumerate(self._fractions)}
+
+
+class SumSink:
+    """A sink that takes rows of all distances, writes the sums of quantities, and passes on the columns of the targets.
+
+    Rows are passed on after their sums are written, so whoever counts rows below counts no row without sums.  Several
+    threads may write different rows.
+
+    Args:
+        sink: takes the rows, narrowed to the targets.
+        sums: what is summed.
+        wanted: rows and columns of the result.
+        quantities: takes the sums, by name.
+        first: the row of the result that is row 0 here.
+    """
+
+    def __init__(
+        self, sink: Sink, sums: PathSums, wanted: Rectangle, quantities: Mapping[str, QuantitySink], first: int = 0
+    ) -> None:
+        self._sink, self._sums, self._wanted = sink, sums, wanted
+        self._quantities, self._first = quantities, first
+        self._sources = wanted.rows
+        self.tile = (sink.tile[0], max(1, wanted.n))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Sum along the paths of whole rows, and pass the rows on.
+
+        Args:
+            row: number of the first row of ``block``, at the edge of a tile.
+            column: 0.
+            block: shape (rows, n).
+
+        Raises:
+            ValueError: the rows are not whole.
+            SolveFailed: as :meth:`PathSums.of`.
+            StorageFailed: the sums cannot be written.
+        """
+        if column != 0 or block.shape[1] != self._wanted.n:
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        for start in range(0, len(block), self.tile[0]):
+            part = block[start : start + self.tile[0]]
+            sources = self._sources[row + start : row + start + len(part)]
+            for name, sums in self._sums.of(sources, part).items():
+                self._quantities[name].write(self._first + row + start, sums)
+        targets = self._wanted.targets
+        self._sink.write(row, 0, block if targets is None else np.ascontiguousarray(block[:, targets]))

@@ -1,0 +1,139 @@
+"""Reads one array of tiles of a sealed store: the distances, or the sums of a quantity along the shortest paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from storage.errors import InvalidRequest
+from storage.matrix.format import ALSO, Array, IntArray
+from storage.matrix.grid import TileGrid
+from storage.matrix.tiles import StoreFolder, TileReader
+
+if TYPE_CHECKING:
+    from storage.matrix.reader import Matrix
+
+_VERIFY_THREADS: Final = 4
+
+
+def rows_of(tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions: IntArray) -> Array:
+    """Return rows, in the order given.
+
+    Args:
+        tiles: reads the tiles.
+        grid: their grid.
+        stored: type of the entries, little-endian.
+        positions: numbers of the rows, shape (k,).
+
+    Returns:
+        shape (k, columns), in the machine's order of bytes.
+
+    Raises:
+        StorageFailed: a tile is missing or damaged.
+    """
+    out = np.empty((len(positions), grid.shape[1]), stored)
+    bands = positions // grid.tile[0]
+    for i in np.unique(bands).tolist():
+        wanted = np.flatnonzero(bands == i)
+        if tiles.far:
+            tiles.prepare([(i, j) for j in range(grid.counts[1])])
+        for j in range(grid.counts[1]):
+            tiles.copy_rows(i, j, positions[wanted] - i * grid.tile[0], wanted, out)
+    return out.astype(stored.newbyteorder("="), copy=False)
+
+
+def entries_of(
+    tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions: IntArray, columns: IntArray
+) -> Array:
+    """Return entries by their rows and columns, shape (k,); those in one tile are read together.
+
+    Args:
+        tiles, grid, stored: as in :func:`rows_of`.
+        positions, columns: rows and columns, shape (k,).
+
+    Raises:
+        InvalidRequest: the two are not equally long.
+        StorageFailed: a tile is missing or damaged.
+    """
+    if positions.shape != columns.shape:
+        raise InvalidRequest(f"{len(positions)} sources do not pair with {len(columns)} targets", field="targets")
+    out = np.empty(len(columns), stored)
+    height, width = grid.tile
+    numbers = (positions // height) * grid.counts[1] + columns // width
+    order = np.argsort(numbers, kind="stable")
+    first = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    if tiles.far:
+        tiles.prepare([divmod(tile, grid.counts[1]) for tile in numbers[order][first].tolist()])
+    for group in np.split(order, first[1:]) if len(order) else []:
+        i, j = divmod(int(numbers[group[0]]), grid.counts[1])
+        out[group] = tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)
+    return out.astype(stored.newbyteorder("="), copy=False)
+
+
+def check_all(tiles: TileReader, grid: TileGrid) -> None:
+    """Compare every tile with the manifest.  Raises StorageFailed."""
+    down, across = grid.counts
+    with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
+        for _ in pool.map(lambda k: tiles.whole(*divmod(k, across)), range(down * across)):
+            pass
+
+
+class QuantityMatrix:
+    """The sums of one quantity along the shortest paths of a store; safe to use from many threads.
+
+    Rows and columns are those of the distances.  Entries are ``unreachable`` exactly where the distance is.
+
+    Attributes:
+        name: name of the quantity.
+        dtype: int32 or float64.
+        unreachable: the value for *no path*: +inf for floats, the sentinel for integers.
+        shape: rows (sources) and columns (targets).
+    """
+
+    def __init__(self, matrix: Matrix, name: str, folder: StoreFolder, tiles: TileReader) -> None:
+        """Use ``Matrix.also``."""
+        about = matrix.attributes[ALSO][name]
+        self.name, self._matrix, self._tiles = name, matrix, tiles
+        self._folder = folder
+        self.dtype: np.dtype[Any] = np.dtype(str(about["type"]))
+        self._stored = self.dtype.newbyteorder("<")
+        self.unreachable: Any = self.dtype.type(float(about["unreachable"]))
+        self.shape = matrix.shape
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all tiles."""
+        return self._tiles.total_bytes
+
+    def size(self, i: int, j: int) -> int:
+        """Return the bytes of the file of tile (i, j)."""
+        return self._tiles.size(i, j)
+
+    def rows(self, sources: Sequence[int] | IntArray) -> Array:
+        """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns).
+
+        Raises NotFound if one is no source.
+        """
+        return rows_of(self._tiles, self._matrix.grid, self._stored, self._matrix.source_positions(sources))
+
+    def row(self, source: int) -> Array:
+        """Return the sums from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
+        row: Array = self.rows([source])[0]
+        return row
+
+    def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
+        """Return the sums of pairs (vertex indices), shape (k,).  Raises NotFound if one is no source or target."""
+        matrix = self._matrix
+        places = matrix.source_positions(sources), matrix.target_positions(targets)
+        return entries_of(self._tiles, matrix.grid, self._stored, *places)
+
+    def block(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
+        """Return the sums from each source to each target (vertex indices), shape (sources, targets)."""
+        return np.ascontiguousarray(self.rows(sources)[:, self._matrix.target_positions(targets)])
+
+    def check(self) -> None:
+        """Read every tile again and compare it with the manifest.  Raises StorageFailed."""
+        check_all(self._tiles, self._matrix.grid)

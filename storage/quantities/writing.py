@@ -1,0 +1,129 @@
+"""Writes the tiles of one further array of a store in the making; what a commit counts is durable before it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest, StorageFailed
+from storage.files import atomic
+from storage.matrix.format import ALSO, Array, compress, crc32c, decompress, fill_value
+from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
+from storage.matrix.side_arrays import side_array
+
+#: Most new tiles that wait for a commit; the thread that writes one more makes them durable.
+_PENDING: Final = 128
+
+
+class QuantityTiles:
+    """The tiles of one quantity.  Many threads may write different tiles.
+
+    Args:
+        store: the folder of the store in the making.
+        name: name of the quantity.
+        grid: the tiles, those of the distances.
+        about: ``type`` and ``unreachable`` of the entries.
+        compressed: whether tiles are compressed.
+    """
+
+    def __init__(self, store: Path, name: str, grid: TileGrid, about: dict[str, Any], *, compressed: bool) -> None:
+        self.name, self._grid, self._compressed = name, grid, compressed
+        self.dtype: np.dtype[np.generic] = np.dtype(str(about["type"])).newbyteorder("<")
+        self.unreachable = self.dtype.type(float(about["unreachable"]))
+        self._fill = fill_value(np.dtype(str(about["type"])), 0)
+        self._store, self._folder = store, store / ALSO / name / "c"
+        self._checksums = np.zeros(grid.counts, np.uint32)
+        self._sizes = np.zeros(grid.counts, np.int64)
+        self._lock = threading.Lock()
+        self._unsynced: list[Path] = []
+        for draft in self._folder.glob("*/*~"):  # of a process that ended while it wrote
+            draft.unlink(missing_ok=True)
+
+    def write(self, row: int, block: Array) -> None:
+        """Write whole rows; a tile may be written again, and then holds the last block.
+
+        Args:
+            row: the first row, at the edge of a tile.
+            block: shape (rows, columns of the matrix), of the type of the quantity.
+
+        Raises:
+            InvalidRequest: the block is of another type or shape, or cuts a tile.
+            StorageFailed: the file system refused.
+        """
+        if block.ndim != 2 or block.dtype != self.dtype or block.shape[1] != self._grid.shape[1]:
+            asked = f"{block.dtype.name} of shape {block.shape}"
+            raise InvalidRequest(
+                f"quantity {self.name!r} takes whole rows of {self.dtype.name}, not {asked}", field="block"
+            )
+        tile = np.full(self._grid.tile, self._fill, self.dtype)
+        for i, j in self._grid.covered(row, 0, *block.shape):
+            rows, columns = self._grid.slices(i, j)
+            part = block[rows.start - row : rows.stop - row, columns]
+            if part.shape != tile.shape:
+                tile[:] = self._fill
+            tile[: part.shape[0], : part.shape[1]] = part
+            self._write_tile(i, j, compress(tile) if self._compressed else tile.tobytes())
+
+    def _write_tile(self, i: int, j: int, data: bytes) -> None:
+        checksum, path = crc32c(data), self._folder / str(i) / str(j)
+        draft = path.with_name(f"{j}~")
+        try:
+            atomic.write_file(draft, [data, checksum.to_bytes(CHECKSUM_BYTES, "little")], flush=True)
+            draft.replace(path)
+        except OSError as error:
+            raise atomic.failure("write tile", path, error, len(data)) from error
+        self._checksums[i, j], self._sizes[i, j] = checksum, len(data) + CHECKSUM_BYTES
+        with self._lock:
+            self._unsynced.append(path)
+            full = len(self._unsynced) > _PENDING
+        if full:
+            self.settle()
+
+    def settle(self) -> None:
+        """Make all tiles that were written durable, with the folders that name them.  Raises StorageFailed."""
+        with self._lock:
+            files, self._unsynced = self._unsynced, []
+            try:
+                for path in files:
+                    atomic.settle_file(path)
+                folders = {path.parent for path in files}
+                for folder in [*folders, self._folder, self._folder.parent, self._folder.parent.parent]:
+                    atomic.sync_path(folder)
+            except OSError as error:
+                self._unsynced = files + self._unsynced
+                raise atomic.failure("make tiles durable in", self._folder, error) from error
+
+    def finish(self) -> None:
+        """Check that every tile is there, and write the manifest: sizes and checksums.
+
+        Tiles that an earlier process wrote are read and compared with their own checksums.
+
+        Raises:
+            StorageFailed: a tile is missing or damaged, or the file system refused.
+        """
+        for i, j in np.argwhere(self._sizes == 0).tolist():
+            self._take_up(i, j)
+        manifest = self._store / "manifest"
+        side_array(manifest / f"{ALSO}.{self.name}.crc32c", self._checksums, ("tile_row", "tile_column"))
+        side_array(manifest / f"{ALSO}.{self.name}.bytes", self._sizes, ("tile_row", "tile_column"))
+
+    def _take_up(self, i: int, j: int) -> None:
+        path = self._folder / str(i) / str(j)
+        try:
+            data: npt.NDArray[np.uint8] = atomic.load_file(path)
+        except FileNotFoundError:
+            raise StorageFailed(f"tile ({i}, {j}) of quantity {self.name!r}, file {path}, was never written") from None
+        except OSError as error:
+            raise atomic.failure("read tile", path, error) from error
+        body = data[:-CHECKSUM_BYTES]
+        whole = self._compressed or len(data) == self._grid.tile_bytes(self.dtype.itemsize)
+        checksum = crc32c(body) if len(data) > CHECKSUM_BYTES else -1
+        if not whole or checksum != int.from_bytes(data[-CHECKSUM_BYTES:].tobytes(), "little"):
+            raise StorageFailed(f"tile ({i}, {j}) of quantity {self.name!r}, file {path}, is damaged")
+        if self._compressed:
+            decompress(body, self.dtype)
+        self._checksums[i, j], self._sizes[i, j] = checksum, len(data)

@@ -1,0 +1,94 @@
+"""``--also`` on the command line: solve, plan, query, export; what other commands and a service say to it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.api.verify import verify_rows
+from service.cli.main import run
+from storage.errors import StorageFailed
+from storage.matrix.format import crc32c
+from storage.matrix.reader import open_matrix
+
+ROADS = "from,to,minutes,metres,distance\na,b,4,3000,1\nb,d,4,3500,2\na,c,3,4000,3\nc,d,5,3900,4\nd,e,1,1,5\n"
+READ = ["--from", "from", "--to", "to", "--weight", "minutes"]
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "roads.csv").write_text(ROADS)
+    assert run(["solve", "roads.csv", *READ, "--also", "metres,distance", "-o", "s.zarr"]) == 0
+    assert "metres, distance along the paths" in capsys.readouterr().err
+    return tmp_path / "s.zarr"
+
+
+def test_query(store, capsys):
+    assert run(["query", "s.zarr", "also", "a", "d"]) == 0
+    assert capsys.readouterr().out == "distance\t8\nmetres\t6500\ndistance\t3\n"
+    assert run(["query", "s.zarr", "also", "d", "a", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["also"] == {"metres": None, "distance": None}
+    assert not answer["reachable"]
+
+
+def test_tables_and_arrays(store, capsys):
+    assert run(["export", "s.zarr", "-o", "t.csv", "--sources", "a", "--targets", "d,a"]) == 0
+    assert (
+        store.parent / "t.csv"
+    ).read_text() == "source,target,distance,metres,also distance\na,d,8,6500,3\na,a,0,0,0\n"
+    assert run(["export", "s.zarr", "-o", "t.csv", "--within", "4", "--sources", "a"]) == 0
+    assert (store.parent / "t.csv").read_text().splitlines()[1:] == ["a,a,0,0,0", "a,b,4,3000,1", "a,c,3,4000,3"]
+    assert run(["export", "s.zarr", "-o", "w.csv", "--wide", "--also", "metres", "--sources", "d"]) == 0
+    assert (store.parent / "w.csv").read_text() == "source,a,b,c,d,e\nd,,,,0,1\n"
+    assert run(["export", "s.zarr", "-o", "t.npy", "--also", "metres", "--sources", "d,a"]) == 0
+    assert np.load(store.parent / "t.npy").tolist() == [[np.inf] * 3 + [0, 1], [0, 3000, 4000, 6500, 6501]]
+
+
+def test_a_wrong_sum_is_found(store, capsys):
+    assert run(["verify", "s.zarr"]) == 0
+    tile = store / "also" / "metres" / "c" / "0" / "0"
+    data = np.frombuffer(tile.read_bytes()[:-4], np.int32).copy()
+    data[3] += 1
+    tile.write_bytes(data.tobytes() + crc32c(data).to_bytes(4, "little"))
+    capsys.readouterr()
+    assert run(["verify", "s.zarr"]) == 1
+    assert "its checksum" in capsys.readouterr().err
+    with open_matrix(store) as matrix:
+        matrix.also["metres"]._tiles._checksums[0, 0] = crc32c(data)
+        with pytest.raises(StorageFailed, match="metres from a to d is 6501, and a new sum along the path is 6500"):
+            verify_rows(matrix, "all")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["solve", "roads.csv", *READ, "--also", "nope", "-o", "x.zarr"], "--also nope: there is no column 'nope'"),
+        (["solve", "roads.csv", *READ, "--also", "metres,metres", "-o", "x.zarr"], "names 'metres' twice"),
+        (["solve", "roads.csv", *READ, "--also", "metres", "-o", "x.zarr", "--max-hops", "2"], "at most K arcs"),
+        (["plan", "roads.csv", *READ, "--also", "metres", "--device", "cuda"], "made by processors"),
+        (
+            ["solve", "hole.csv", *READ, "--also", "metres", "-o", "x.zarr"],
+            "line 2: --also metres: the weight is",
+        ),
+        (
+            ["solve", "g.gr", "--also", "metres", "-o", "x.zarr"],
+            "--also has no meaning for dimacs files",
+        ),
+        (["query", "plain.zarr", "also", "a", "b"], "distances only; apsp solve --also"),
+        (["export", "s.zarr", "-o", "t.csv", "--also", "metres"], "has every quantity anyway"),
+        (["near", "roads.csv", *READ, "--cutoff", "3", "-o", "n.csv", "--also", "metres"], "--also"),
+    ],
+)
+def test_what_is_refused(store, capsys, words, told):
+    (store.parent / "hole.csv").write_text("from,to,minutes,metres\na,b,4,\nb,c,1,5\n")
+    (store.parent / "g.gr").write_text("p sp 2 1\na 1 2 3\n")
+    if "plain.zarr" in words:
+        assert run(["solve", "roads.csv", *READ, "-o", "plain.zarr"]) == 0
+    capsys.readouterr()
+    assert run(words) == 2
+    assert told in capsys.readouterr().err
+    assert not (store.parent / "x.zarr").exists()

@@ -1,4 +1,4 @@
-"""Tables with a row for each vertex: written as Parquet or CSV, and read as numbers by vertex."""
+"""Tables with a row for each vertex or arc: written as Parquet or CSV, and read as numbers by vertex."""
 
 from __future__ import annotations
 
@@ -42,6 +42,20 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
             series = pl.Series(name, column)
             made.append(series.fill_nan(None) if column.dtype.kind == "f" else series)
     return pl.DataFrame(made)
+
+
+def arc_frame_of(labels: Array, tails: Indices, heads: Indices, columns: Mapping[str, Array]) -> pl.DataFrame:
+    """Return a table with a row for each arc: ``source`` and ``target``, then other columns.
+
+    Args:
+        labels: of all vertices, shape (n,).
+        tails, heads: the vertex indices of each row, shape (rows,).
+        columns: the other columns by name, each of shape (rows,).
+    """
+    import polars as pl
+
+    ends = [_labelled("source", labels, tails), _labelled("target", labels, heads)]
+    return pl.DataFrame([*ends, *(pl.Series(name, column) for name, column in columns.items())])
 
 
 def _labelled(name: str, labels: Array, vertices: Indices) -> pl.Series:

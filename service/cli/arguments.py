@@ -12,11 +12,14 @@ import typer
 
 from engine.model.algorithms import ALGORITHMS
 from service.options import (
+    AssignOptions,
+    BetweennessOptions,
     BulkOptions,
     Compression,
     JobOptions,
     LocalOptions,
     MeasureOptions,
+    PassageOptions,
     PrepareOptions,
     Size,
     SolveOptions,
@@ -96,6 +99,9 @@ _HEADINGS: Final = {
     PrepareOptions: "How it is solved",
     SolveOptions: "How it is solved",
     MeasureOptions: "What is measured",
+    BetweennessOptions: "What is counted",
+    AssignOptions: "What is assigned",
+    PassageOptions: "How it is solved",
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",

@@ -109,8 +109,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
     if graph.arcs <= DENSE * graph.n:
-        into, tails = transposed(indptr, heads)[:2] if graph.directed else (indptr, heads)
-        order = search_order(indptr, heads, into, tails)
+        into, sides = transposed(indptr, heads)[:2] if graph.directed else (indptr, heads)
+        order = search_order(indptr, heads, into, sides)
     if not zeros:
         return order
     tails = np.repeat(np.arange(graph.n), np.diff(indptr))

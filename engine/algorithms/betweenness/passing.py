@@ -158,9 +158,10 @@ class PassingSearches:
         sums, self._sums = self._sums, []
         total = sums[0]
         for other in sums[1:]:
-            for into, part in zip(total, other, strict=True):
-                into += part
-        return Passed(*total, self._arcs.lengths(self._lengths))
+            for mine, part in zip(total, other, strict=True):
+                np.add(mine, part, out=mine)
+        vertices, begins, ends, over = total
+        return Passed(vertices, begins, ends, over, self._arcs.lengths(self._lengths))
 
     @property
     def _kind(self) -> np.dtype[Any]:
@@ -183,7 +184,7 @@ class PassingSearches:
         return space, (np.empty(n, np.int32), place, np.empty(n, kind))
 
     @property
-    def _far(self) -> np.generic:
+    def _far(self) -> Any:
         return self._kind.type(FAR if self._kind.kind == "i" else math.inf)
 
     def _pass(self, rows: Indices, space: tuple[tuple[Any, ...], tuple[Any, ...]], out: tuple[Floats, ...]) -> int:

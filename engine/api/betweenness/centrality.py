@@ -161,17 +161,18 @@ class Centrality:
             if self._endpoints:
                 values += passage.by_vertex(passed.begins) + passage.by_vertex(passed.ends)
             found = np.arange(graph.n)
-            return BetweennessTable(graph.labels, found, None, values * self._scale(), plan, seconds)
+            return BetweennessTable(graph.labels, found, None, values * self.scale, plan, seconds)
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         values = passage.by_arc(passed.over)
         if not graph.directed:
             # arcs are sorted by tail and head, so the reverse of each is where a sort by head and tail puts it
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
-        return BetweennessTable(graph.labels, tails, heads, values * self._scale(), plan, seconds)
+        return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)
 
-    def _scale(self) -> float:
-        """Return NetworkX's factor: normalized, over all pairs that may count; else 1/2 where edges have no direction,
+    @property
+    def scale(self) -> float:
+        """NetworkX's factor: normalized, over all pairs that may count; else 1/2 where edges have no direction,
         as each pair is counted from both sides.
         """
         n = self._graph.n if self._arcs or self._endpoints else self._graph.n - 1
@@ -203,8 +204,8 @@ def betweenness(
         options: ``sources`` and ``targets``: only paths between these count, without any scaling up; ``memory`` and
             ``threads``.  Nothing else may be given.
         arcs: of arcs, not of vertices.
-        normalized: divide by the number of pairs, as NetworkX does; else pairs are counted, each once where edges have no
-            direction.
+        normalized: divide by the number of pairs, as NetworkX does; else pairs are counted, each once where edges have
+            no direction.
         endpoints: a path passes through its ends, too.
         monitor: is told of progress, and asked whether to stop.
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.numbering import PathArcs, number_arcs
 from engine.algorithms.betweenness.passing import Passed, PassingSearches, PassingTask, thread_bytes
 from engine.devices.cpu.team import Team
-from engine.execution.survey import survey
+from engine.execution.survey import KERNELS, survey
 from engine.graph.terminals import arrivals, opened
 from engine.model.problem import Machine, Options
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
@@ -139,7 +139,7 @@ class PassageRun:
         self._machine, self._threads = machine, max(1, min(machine.threads, self._rows))
         graph, each = passage.graph, thread_bytes(passage.size, len(passage.arcs.heads), task.ends, task.arcs)
         fixed = 48 * (passage.size + len(passage.arcs.heads)) + 40 * len(task.targets) + 16 * (graph.n + graph.arcs)
-        self.memory = fixed + each * self._threads
+        self.memory = machine.resident + KERNELS + fixed + each * self._threads
         if self.memory > machine.memory:
             raise _too_large(self.memory, machine, self._threads)
         self.plan: PathPlan | None = None

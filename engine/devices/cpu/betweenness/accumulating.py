@@ -2,8 +2,8 @@
 
 Vertices are taken from the farthest to the nearest.  With ``sigma`` shortest paths to a vertex u, what passes on from u
 over an arc to v is ``sigma[u] * coeff[v]`` if the arc is *tight*, which means that it lies on a shortest path, and
-``coeff[v]`` is what v sends on or keeps, for each path to it.  Each vertex collects from its own arcs out, so nothing is
-written out of order, except arcs' sums.
+``coeff[v]`` is what v sends on or keeps, for each path to it.  Each vertex collects from its own arcs out, and writes
+what belongs to itself alone.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-def]
     """Search from some sources, every arc counting 1, and add what passes.
 
     Args:
@@ -149,8 +149,8 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
         rows: int64: which sources.
         kept: float64, shape (n,): what each vertex keeps of every source; 0 where targets are listed.
         space: ``dist``, ``sigma``, ``coeff``, ``order`` and ``wanted``, which equals ``kept``, of this thread.
-        out: of this thread, what passes ``vertices``, what ``begins`` and ``ends`` at them, shape (n,) or for the latter
-            two empty; what passes ``over`` arcs, shape (arcs,) or empty; the distance of each listed target.
+        out: of this thread, what passes ``vertices``, what ``begins`` and ``ends`` at them, shape (n,) or for the
+            latter two empty; what passes ``over`` arcs, shape (arcs,) or empty; the distance of each listed target.
 
     Returns:
         ``DONE``, or why it has ended.
@@ -175,7 +175,7 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
 
 
 @njit(nogil=True, cache=True)
-def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
     """Do the same as :func:`pass_hops` for int32 weights that fit keys with the vertex.
 
     Args:
@@ -206,7 +206,7 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
 
 
 @njit(nogil=True, cache=True)
-def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
     """Do the same as :func:`pass_packed` for all other weights; ``heap_space`` is ``heap``, ``place`` and ``keys``."""
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out

@@ -6,8 +6,8 @@ over such arcs are counted, too.
 
 Counts are float64, because a grid has more shortest paths than int64 holds.  A search from ``source`` ends early once
 ``left`` of the vertices with ``wanted`` other than 0 are final; 0 for none.  All work arrays belong to one thread.
-Before a search ``dist`` is all ``far`` and ``place`` all -1.  Afterwards ``place`` is all -1 again, ``order`` begins with
-the final vertices, and of these alone ``dist`` is not ``far``.
+Before a search ``dist`` is all ``far`` and ``place`` all -1.  Afterwards ``place`` is all -1 again, ``order`` begins
+with the final vertices, and of these alone ``dist`` is not ``far``.
 """
 
 from __future__ import annotations

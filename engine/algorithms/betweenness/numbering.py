@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from engine.devices.cpu.arcs import DENSE, FAR, renumber, search_order
 from engine.graph._walks import strong_components
+from engine.graph.bound import distance_bound
 from engine.graph.ordering import fixed
 from engine.graph.transpose import transposed
 from engine.model.backend import Array
@@ -39,6 +40,7 @@ class PathArcs:
         rank: int32, shape (n,): the new number of each vertex.
         bits: bits of a key that hold the vertex; 0 where a key has no place for distance and vertex.
         unit, power: a length here, times ``unit`` and divided by ``power``, is one in the graph's own weights.
+        longest: no distance is larger; infinite where distances are no whole numbers.
     """
 
     indptr: Indices
@@ -49,6 +51,7 @@ class PathArcs:
     bits: int
     unit: float
     power: float
+    longest: float
 
     def lengths(self, steps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return lengths in the graph's own weights; decimals are divided, which rounds once."""
@@ -85,15 +88,18 @@ def number_arcs(graph: Graph, *, decimal: bool) -> PathArcs:
     rank[order] = np.arange(graph.n, dtype=np.int32)
     indptr, heads, moved = renumber(fixed(graph.indptr), fixed(graph.heads), order, rank)
     if least == largest and least > 0:
-        return PathArcs(indptr, heads, np.zeros(0, np.int32), moved, rank, 0, float(least), 1.0)
+        return PathArcs(indptr, heads, np.zeros(0, np.int32), moved, rank, 0, float(least), 1.0, graph.n - 1)
     weights, power = graph.weights[moved], 1.0
     units = in_units(indptr, weights) if decimal and not graph.integral else None
     if units is not None:
         weights, power = units[0], float(round(1 / units[1]))
+    longest = math.inf
+    if weights.dtype.kind == "i":
+        longest = distance_bound(graph, None)[0] * power
     bits = _key_bits(graph.n, weights)
     if bits == 0 and weights.dtype == np.int32:
         weights = weights.astype(np.int64)
-    return PathArcs(indptr, heads, weights, moved, rank, bits, 1.0, power)
+    return PathArcs(indptr, heads, weights, moved, rank, bits, 1.0, power, longest)
 
 
 def _key_bits(n: int, weights: Array) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.betweenness.numbering import PathArcs
+from engine.algorithms.betweenness.rows import RowPasses
 from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.betweenness.accumulating import (
     ABSORBED,
@@ -33,6 +35,8 @@ Indices = npt.NDArray[np.int64]
 PIECE: Final = 64
 VISITED: Final = 5_000_000
 PIECES: Final = 32
+#: From so many sources on, searches side by side are worth it.
+FEW_ROWS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class PassingSearches:
         self._lengths = np.full(len(task.targets), math.inf)
         self._lock = threading.Lock()
         self._sums: list[tuple[Floats, ...]] = []
+        self._rows: RowPasses | None = None
 
     def run(self, team: Team, monitor: Monitor, rows: Indices | None = None) -> Passed:
         """Search from all sources with all threads.
@@ -123,21 +128,22 @@ class PassingSearches:
             SolveFailed: there are too many shortest paths for float64, or sums do not agree.
         """
         rows = np.arange(len(self._task.sources)) if rows is None else rows
-        visited = len(self._task.kept) + len(self._arcs.heads)
-        size = max(1, min(PIECE, VISITED // max(1, visited), -(-len(rows) // (PIECES * team.threads))))
+        size = self._piece(len(rows), team.threads)
         pieces = [rows[at : at + size] for at in range(0, len(rows), size)]
         waiting, stopped, done, told = iter(pieces), threading.Event(), 0, 0
+        by_rows = self._by_rows(len(rows))
 
         def work(worker: int) -> None:
             nonlocal done, told
-            space, sums = self._space(), self._task.sums(len(self._arcs.heads))
+            sums = self._task.sums(len(self._arcs.heads))
+            search = by_rows.worker(sums) if by_rows else self._worker(sums)
             try:
                 while not stopped.is_set():
                     with self._lock:
                         piece = next(waiting, None)
                     if piece is None:
                         break
-                    _check(self._pass(piece, space, (*sums, self._lengths)))
+                    _check(search(piece))
                     with self._lock:
                         done += len(piece)
                     if worker == 0:  # the calling thread alone talks to the monitor
@@ -152,6 +158,13 @@ class PassingSearches:
         team.run(work, most=len(pieces))
         monitor.step(done - told)
         return self._joined()
+
+    def _piece(self, rows: int, threads: int) -> int:
+        """Return how many sources a thread takes at once."""
+        n, arcs = len(self._task.kept), len(self._arcs.heads)
+        if (by_rows := self._by_rows(rows)) is not None:
+            return min(by_rows.height, max(1, -(-rows // threads)))
+        return max(1, min(PIECE, VISITED // max(1, n + arcs), -(-rows // (PIECES * threads))))
 
     def _joined(self) -> Passed:
         """Return the sums of all threads, added up."""
@@ -187,13 +200,28 @@ class PassingSearches:
     def _far(self) -> Any:
         return self._kind.type(FAR if self._kind.kind == "i" else math.inf)
 
-    def _pass(self, rows: Indices, space: tuple[tuple[Any, ...], tuple[Any, ...]], out: tuple[Floats, ...]) -> int:
+    def _worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
+        """Return the function by which a thread searches from some sources, and adds what passes to its sums."""
+        arcs, task, space, out = self._arcs, self._task, self._space(), (*sums, self._lengths)
+        listed = task.sources, task.own, task.first, task.targets, task.flows
+
+        def search(rows: Indices) -> int:
+            given = listed, rows, task.kept, space[0], out
+            if len(arcs.weights) == 0:
+                return int(pass_hops((arcs.indptr, arcs.heads), *given))
+            found = arcs.indptr, arcs.heads, arcs.weights, self._far
+            return int((pass_packed if arcs.bits else pass_wide)(found, *given, space[1]))
+
+        return search
+
+    def _by_rows(self, count: int) -> RowPasses | None:
+        """Return the way through rows of distances where it is faster; None where it is not, or rows are not exact."""
         arcs, task = self._arcs, self._task
-        given = (task.sources, task.own, task.first, task.targets, task.flows), rows, task.kept, space[0], out
-        if len(arcs.weights) == 0:
-            return int(pass_hops((arcs.indptr, arcs.heads), *given))
-        found = arcs.indptr, arcs.heads, arcs.weights, self._far
-        return int((pass_packed if arcs.bits else pass_wide)(found, *given, space[1]))
+        if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
+            return None
+        if self._rows is None:
+            self._rows = RowPasses(arcs, (task.sources, task.own), task.kept)
+        return self._rows
 
 
 def _check(verdict: int) -> None:

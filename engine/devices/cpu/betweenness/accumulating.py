@@ -131,7 +131,14 @@ def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyp
 
 
 @njit(nogil=True, cache=True)
-def _verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
+def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
+    """Return ``DONE``, or why sums cannot be trusted.
+
+    Args:
+        passed: what left the source.
+        arrived: what arrived.
+        most: the largest count of paths.
+    """
     if not most <= MOST_PATHS:
         return MANY_PATHS
     return DONE if abs(passed - arrived) <= TOLERANCE * arrived else UNEQUAL
@@ -168,9 +175,9 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
             begins[source] += arrived
         _finish(task, i, kept, wanted, dist, -1, lengths)
         forget(dist, -1, found)
-        verdict = _verdict(passed, arrived, most)
-        if verdict != DONE:
-            return verdict
+        said = verdict(passed, arrived, most)
+        if said != DONE:
+            return said
     return DONE
 
 
@@ -199,9 +206,9 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
             begins[source] += arrived
         _finish(task, i, kept, wanted, dist, arcs[3], lengths)
         forget(dist, arcs[3], found)
-        verdict = _verdict(passed, arrived, most)
-        if verdict != DONE:
-            return verdict
+        said = verdict(passed, arrived, most)
+        if said != DONE:
+            return said
     return DONE
 
 
@@ -224,7 +231,7 @@ def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[n
             begins[source] += arrived
         _finish(task, i, kept, wanted, dist, arcs[3], lengths)
         forget(dist, arcs[3], found)
-        verdict = _verdict(passed, arrived, most)
-        if verdict != DONE:
-            return verdict
+        said = verdict(passed, arrived, most)
+        if said != DONE:
+            return said
     return DONE

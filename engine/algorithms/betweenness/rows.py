@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,9 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.betweenness.levels import TAKEN, pass_levels
 from engine.devices.cpu.betweenness.tracing import DIGIT, pass_rows
+from engine.devices.cpu.betweenness.vectors import LANES
 from engine.devices.cpu.bfs_bits import BreadthFirst
 from engine.graph.transpose import transposed
 from engine.model.backend import Arcs, RowsWanted
@@ -71,12 +73,30 @@ class RowPasses:
             self._kept.copy(),
         )
 
+        out, lanes = (arcs.indptr, arcs.heads), self._lanes() if self._unit else ()
+
         def search(rows: Indices) -> int:
             found = block[: len(rows)]
             searches = backend.begin_search(arcs, self._sources[0][rows], found, RowsWanted(self._unit))
             while searches.waiting:
                 searches.take(0)
-            far = self._kind.sentinel()
-            return int(pass_rows(self._into, self._sources, rows, (found, far), self._kept, space, sums))
+            given = self._sources, rows, (found, self._kind.sentinel()), self._kept
+            if self._unit:
+                return int(pass_levels((self._into, out), *given, (space, *lanes), sums))
+            return int(pass_rows(self._into, *given, space, sums))
 
         return search
+
+    def _lanes(self) -> tuple[Any, ...]:
+        """Return the work space of a thread for sources side by side."""
+        n = len(self._kept)
+        vectors = (_aligned(n) for _ in range(3))
+        return np.empty((n, LANES), np.int32), *vectors, *(np.empty(k * n, np.int32) for k in (1, 1, TAKEN))
+
+
+def _aligned(n: int) -> Floats:
+    """Return zeros of shape (n, LANES), each row in a cache line of its own."""
+    memory = np.zeros(8 * n * LANES + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    found: Floats = memory[skip : skip + 8 * n * LANES].view(np.float64).reshape(n, LANES)
+    return found

@@ -167,7 +167,7 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
     for i in rows:
         source = task[0][i]
         left = _begin(task, i, wanted)
-        count = count_hops(arcs[0], arcs[1], source, wanted, left, dist, sigma, order)
+        count = count_hops(arcs, source, wanted, left, (dist, sigma, order))
         found = order[:count]
         passed, most = _collect_hops(arcs, found, (dist, sigma, coeff), wanted, vertices, over)
         arrived = _arrived(found, wanted, ends) - wanted[source]
@@ -192,11 +192,10 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
     """
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
-    heap, place, bits = heap_space
     for i in rows:
         source = task[0][i]
         left = _begin(task, i, wanted)
-        count = count_packed(arcs, source, wanted, left, (dist, sigma, order), heap, place, bits)
+        count = count_packed(arcs, source, wanted, left, (dist, sigma, order), heap_space)
         if count < 0:
             return ABSORBED
         found = order[:count]
@@ -217,11 +216,10 @@ def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[n
     """Do the same as :func:`pass_packed` for all other weights; ``heap_space`` is ``heap``, ``place`` and ``keys``."""
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
-    heap, place, keys = heap_space
     for i in rows:
         source = task[0][i]
         left = _begin(task, i, wanted)
-        count = count_wide(arcs, source, wanted, left, (dist, sigma, order), heap, place, keys)
+        count = count_wide(arcs, source, wanted, left, (dist, sigma, order), heap_space)
         if count < 0:
             return ABSORBED
         found = order[:count]

@@ -17,21 +17,22 @@ from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def count_hops(indptr, heads, source, wanted, left, dist, sigma, order):  # type: ignore[no-untyped-def]
+def count_hops(arcs, source, wanted, left, state):  # type: ignore[no-untyped-def]
     """Search breadth first, every arc counting 1.
 
     Args:
-        indptr, heads: CSR of the arcs.
+        arcs: CSR of the arcs: ``indptr`` and ``heads``.
         source: the vertex to start from.
         wanted: float64, shape (n,).
         left: as the module says.
-        dist: int32, shape (n,), all -1, which is ``far`` here.
-        sigma: float64, shape (n,); receives the number of shortest paths to each final vertex.
-        order: int32, shape (n,); receives the final vertices.
+        state: ``dist``, int32, shape (n,), all -1, which is ``far`` here; ``sigma``, float64, shape (n,), which
+            receives the number of shortest paths to each final vertex; ``order``, int32, shape (n,), for these.
 
     Returns:
         The number of final vertices.
     """
+    indptr, heads = arcs
+    dist, sigma, order = state
     dist[source] = 0
     sigma[source] = 1.0
     order[0] = source
@@ -60,22 +61,22 @@ def count_hops(indptr, heads, source, wanted, left, dist, sigma, order):  # type
 
 
 @njit(nogil=True, cache=True)
-def count_packed(arcs, source, wanted, left, state, heap, place, bits):  # type: ignore[no-untyped-def]
+def count_packed(arcs, source, wanted, left, state, heap_space):  # type: ignore[no-untyped-def]
     """Search by Dijkstra's algorithm with keys ``distance << bits | vertex``.
 
     Args:
         arcs: CSR of the arcs, weights int32 and at least 0, and ``far``, int64.
         source, wanted, left: as in :func:`count_hops`.
         state: ``dist``, int64, ``sigma`` and ``order`` as in :func:`count_hops`.
-        heap: int64, shape (n,), work space.
-        place: int32, shape (n,), all -1.
-        bits: bits of a key that hold the vertex.
+        heap_space: ``heap``, int64, shape (n,); ``place``, int32, shape (n,), all -1; ``bits`` of a key that hold the
+            vertex.
 
     Returns:
         The number of final vertices; -1 if a path led back to a final vertex at its distance.
     """
     indptr, heads, weights, far = arcs
     dist, sigma, order = state
+    heap, place, bits = heap_space
     mask = (1 << bits) - 1
     dist[source] = 0
     sigma[source] = 1.0
@@ -165,21 +166,21 @@ def _sink_ordered(keys, heap, place, size, key, vertex):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True)
-def count_wide(arcs, source, wanted, left, state, heap, place, keys):  # type: ignore[no-untyped-def]
+def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[no-untyped-def]
     """Search by Dijkstra's algorithm with distances and vertices in two arrays.
 
     Args:
         arcs: CSR of the arcs, weights, int64 or float64 and at least 0, and ``far`` of that type.
-        source, wanted, left, place: as in :func:`count_packed`.
+        source, wanted, left: as in :func:`count_packed`.
         state: ``dist`` of the type of the weights, ``sigma`` and ``order`` as in :func:`count_hops`.
-        heap: int32, shape (n,), work space.
-        keys: of the type of the weights, shape (n,), work space.
+        heap_space: ``heap``, int32; ``place`` as in :func:`count_packed`; ``keys`` of the type of the weights.
 
     Returns:
         The number of final vertices; -1 if a path led back to a final vertex at its distance.
     """
     indptr, heads, weights, far = arcs
     dist, sigma, order = state
+    heap, place, keys = heap_space
     dist[source] = 0
     sigma[source] = 1.0
     keys[0] = 0

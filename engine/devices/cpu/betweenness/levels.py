@@ -97,8 +97,8 @@ def _count(into, hops, levels, paths, here, there):  # type: ignore[no-untyped-d
                 paths[v, k] = here[v, k] = 1.0
     for level in range(1, len(ends) - 1):
         for v in listed[ends[level] : ends[level + 1]]:
-            place = (np.int64(v), np.int64(level))
-            found = count_vertex(indptr[v], indptr[v + 1], tails, here, there, paths, hops, place)
+            place = (np.int64(v), np.int64(level), indptr[v], indptr[v + 1])
+            found = count_vertex(place, tails, (here, there, paths), hops)
             most = max(most, found)
         _clear(here, listed[ends[level - 1] : ends[level]])
         here, there = there, here
@@ -124,12 +124,11 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
     vertices, over, passed = out
     for level in range(len(ends) - 2, -1, -1):
         for v in listed[ends[level] : ends[level + 1]]:
-            place, keeps = (np.int64(v), np.int64(level)), wanted[v]
-            first, last = indptr[v], indptr[v + 1]
+            place = (np.int64(v), np.int64(level), indptr[v], indptr[v + 1])
             if len(over):
-                total = hand_back_vertex(first, last, heads, here, there, paths, hops, place, keeps, over)
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, wanted[v], over)
             else:
-                total = hand_back_vertex(first, last, heads, here, there, paths, hops, place, keeps, None)
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, wanted[v], None)
             if level > 0:
                 vertices[v] += total
         if level == 0:

@@ -23,18 +23,32 @@ _ALIGN: Final = 8
 
 
 class _Arrays:
-    """The data pointers of the arguments of an intrinsic, by their position."""
+    """The data pointers of the arguments of an intrinsic, by their position; the third is a tuple of rows."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         self._given, self._types, self._context, self._builder = args, signature.args, context, builder
 
     def data(self, k: int) -> Any:
         """Return the data pointer of an array."""
-        return self._context.make_array(self._types[k])(self._context, self._builder, self._given[k]).data
+        return self._pointer(self._types[k], self._given[k])
 
-    def row(self, k: int, v: Any, kind: Any = _ROW) -> Any:
-        """Return the pointer to row ``v`` of an array of rows."""
-        return self._builder.gep(self._builder.bitcast(self.data(k), kind.as_pointer()), [v])
+    def _pointer(self, kind: Any, value: Any) -> Any:
+        return self._context.make_array(kind)(self._context, self._builder, value).data
+
+    def rows(self, which: int, v: Any) -> Any:
+        """Return the pointer to row ``v`` of an array of the tuple."""
+        value = self._builder.extract_value(self._given[2], which)
+        pointer = self._pointer(self._types[2].dtype, value)
+        return self._builder.gep(self._builder.bitcast(pointer, _ROW.as_pointer()), [v])
+
+    def hops(self, v: Any) -> Any:
+        """Return the pointer to the hops to vertex ``v``, which are the fourth argument."""
+        kind = ir.VectorType(_I32, LANES)
+        return self._builder.gep(self._builder.bitcast(self.data(3), kind.as_pointer()), [v])
+
+    def place(self) -> Any:
+        """Return vertex, level, first arc, and last arc and 1, which are the first argument."""
+        return [self._builder.extract_value(self._given[0], k) for k in range(4)]
 
 
 def _spread(builder: Any, value: Any) -> Any:
@@ -100,30 +114,27 @@ def _sum_rows(builder: Any, arcs: tuple[Any, Any, Any], rows: Any, own: Any = No
 
 
 @intrinsic
-def count_vertex(typing, first, last, tails, here, there, paths, hops, place):  # type: ignore[no-untyped-def]
+def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-def]
     """Count the shortest paths to a vertex in the lanes in which it is at a level; return the largest count.
 
     Args:
         typing: numba's typing context.
-        first, last: the arcs into the vertex, from ``first`` up to ``last``, int64.
+        place: the vertex, the level, and its arcs in, from the first up to the last one and 1; int64.
         tails: int32, shape (arcs,).
-        here: float64, shape (n, LANES): the counts of the level before, 0 in all other lanes.
-        there: float64, shape (n, LANES); receives the counts of this level, 0 in all other lanes.
-        paths: float64, shape (n, LANES); receives the counts of this level; other lanes stay.
+        rows: three of float64, shape (n, LANES): the counts of the level before, 0 in all other lanes; one that
+            receives the counts of this level, 0 in all other lanes; one that receives them, too, and keeps the rest.
         hops: int32, shape (n, LANES).
-        place: vertex and level, int64.
     """
-    signature = types.float64(first, last, tails, here, there, paths, hops, place)
+    signature = types.float64(place, tails, rows, hops)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = _Arrays(context, builder, signature, args)
-        v, level = (builder.extract_value(args[7], k) for k in (0, 1))
-        zero = ir.Constant(_I64, 0)
-        total = _sum_rows(builder, (args[0], args[1], arrays.data(2)), arrays.row(3, zero))
-        now = _at_level(builder, arrays.row(6, v, ir.VectorType(_I32, LANES)), level)
-        kept = arrays.row(5, v)
+        v, level, first, last = arrays.place()
+        total = _sum_rows(builder, (first, last, arrays.data(1)), arrays.rows(0, ir.Constant(_I64, 0)))
+        now = _at_level(builder, arrays.hops(v), level)
+        kept = arrays.rows(2, v)
         found = builder.select(now, total, ir.Constant(_ROW, [0.0] * LANES))
-        builder.store(found, arrays.row(4, v), align=_ALIGN)
+        builder.store(found, arrays.rows(1, v), align=_ALIGN)
         builder.store(builder.select(now, total, builder.load(kept, align=_ALIGN)), kept, align=_ALIGN)
         return _reduce(builder, "fmax", found)
 
@@ -131,37 +142,32 @@ def count_vertex(typing, first, last, tails, here, there, paths, hops, place):  
 
 
 @intrinsic
-def hand_back_vertex(typing, first, last, heads, here, there, paths, hops, place, keeps, over):  # type: ignore[no-untyped-def]
+def hand_back_vertex(typing, place, heads, rows, hops, keeps, over):  # type: ignore[no-untyped-def]
     """Collect what passes on from a vertex in the lanes in which it is at a level; return the sum of that.
 
     Args:
         typing: numba's typing context.
-        first, last: the arcs out of the vertex, from ``first`` up to ``last``, int64.
+        place: the vertex, the level, and its arcs out, from the first up to the last one and 1; int64.
         heads: int32, shape (arcs,).
-        here: float64, shape (n, LANES): what the level after sends back for each path, 0 in all other lanes.
-        there: float64, shape (n, LANES); receives what this vertex sends back, 0 in all other lanes.
-        paths: float64, shape (n, LANES): the counts.
+        rows: three of float64, shape (n, LANES): what the level after sends back for each path, 0 in all other lanes;
+            one that receives what this vertex sends back, 0 in all other lanes; the counts.
         hops: int32, shape (n, LANES).
-        place: vertex and level, int64.
         keeps: what the vertex keeps, float64.
         over: float64, shape (arcs,); what passes over each arc is added.  None where that is not wanted.
     """
-    signature = types.float64(first, last, heads, here, there, paths, hops, place, keeps, over)
+    signature = types.float64(place, heads, rows, hops, keeps, over)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        v, level = (builder.extract_value(args[7], k) for k in (0, 1))
-        zero, nothing = ir.Constant(_I64, 0), ir.Constant(_ROW, [0.0] * LANES)
-        now = _at_level(builder, arrays.row(6, v, ir.VectorType(_I32, LANES)), level)
-        count = builder.load(arrays.row(5, v), align=_ALIGN)
+        arrays, nothing = _Arrays(context, builder, signature, args), ir.Constant(_ROW, [0.0] * LANES)
+        v, level, first, last = arrays.place()
+        now = _at_level(builder, arrays.hops(v), level)
+        count = builder.load(arrays.rows(2, v), align=_ALIGN)
         own = builder.select(now, count, nothing)
-        arcs = args[0], args[1], arrays.data(2)
-        wanted = isinstance(signature.args[9], types.Array)
-        more = (own, arrays.data(9)) if wanted else ()
-        total = _sum_rows(builder, arcs, arrays.row(3, zero), *more)
+        more = (own, arrays.data(5)) if isinstance(signature.args[5], types.Array) else ()
+        total = _sum_rows(builder, (first, last, arrays.data(1)), arrays.rows(0, ir.Constant(_I64, 0)), *more)
         through = builder.fmul(own, total)
-        share = builder.fdiv(builder.fadd(_spread(builder, args[8]), through), count)
-        builder.store(builder.select(now, share, nothing), arrays.row(4, v), align=_ALIGN)
+        share = builder.fdiv(builder.fadd(_spread(builder, args[4]), through), count)
+        builder.store(builder.select(now, share, nothing), arrays.rows(1, v), align=_ALIGN)
         return _reduce(builder, "fadd", through)
 
     return signature, codegen

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from engine.model.progress import Monitor as Monitor
     from service.client import AsyncClient as AsyncClient
     from service.client import Client as Client
+    from storage.geography.coordinates import Coordinates as Coordinates
+    from storage.geography.snapping import nearest_vertices as nearest_vertices
     from storage.graph.demand_table import Demands as Demands
     from storage.graph.demand_table import read_demands as read_demands
     from storage.graph.graph import Graph as Graph
@@ -67,6 +69,7 @@ __all__ = [
     "AsyncClient",
     "BetweennessTable",
     "Client",
+    "Coordinates",
     "Demands",
     "Graph",
     "Matrix",
@@ -87,6 +90,7 @@ __all__ = [
     "errors",
     "measure",
     "near_pairs",
+    "nearest_vertices",
     "open",
     "plan",
     "prepare",
@@ -107,6 +111,7 @@ _HOMES = {
     "AsyncClient": "service.client",
     "BetweennessTable": "engine.api.betweenness.centrality",
     "Client": "service.client",
+    "Coordinates": "storage.geography.coordinates",
     "Demands": "storage.graph.demand_table",
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
@@ -124,6 +129,7 @@ _HOMES = {
     "PreparedMatrix": "engine.api.prepared_matrix",
     "measure": "engine.api.measuring",
     "near_pairs": "engine.api.near",
+    "nearest_vertices": "storage.geography.snapping",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_demands": "storage.graph.demand_table",

@@ -178,8 +178,9 @@ class MeasureOptions(TypedDict, total=False):
 
 
 class PassageOptions(TypedDict, total=False):
-    """What ``apsp betweenness`` and ``apsp assign`` use of the machine."""
+    """What ``apsp betweenness`` and ``apsp assign`` use of the machine, and whether they replace a file."""
 
+    overwrite: Annotated[bool, Option("Replace FILE once the new one is done.", flags=("--overwrite",), default=False)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 

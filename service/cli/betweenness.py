@@ -15,7 +15,6 @@ Table = Annotated[
     Path | None,
     typer.Option("-o", "--out", metavar="FILE", help="The table: .parquet or .csv; else CSV is printed."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace FILE once the new one is done.")]
 
 
 @with_options
@@ -25,7 +24,6 @@ def betweenness(
     counted: BetweennessOptions,
     machine: PassageOptions,
     out: Table = None,
-    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Count the shortest paths that pass through each vertex or arc: betweenness centrality, exact."""
@@ -33,7 +31,7 @@ def betweenness(
     from service.cli.commands import solving
     from service.cli.commands.betweenness import centrality, output
 
-    wanted = output.PassageArgs(solving.GraphArgs(graph, reading), machine, out, overwrite, as_json)
+    wanted = output.PassageArgs(solving.GraphArgs(graph, reading), machine, out, machine["overwrite"], as_json)
     centrality.betweenness(wanted, counted)
 
 
@@ -50,7 +48,6 @@ def assign(
     assigned: AssignOptions,
     machine: PassageOptions,
     out: Table = None,
-    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Put demands between vertices on shortest paths: the flow on each arc or vertex."""
@@ -59,5 +56,5 @@ def assign(
     from service.cli.commands import solving
     from service.cli.commands.betweenness import assigning, output
 
-    wanted = output.PassageArgs(solving.GraphArgs(graph, reading), machine, out, overwrite, as_json)
+    wanted = output.PassageArgs(solving.GraphArgs(graph, reading), machine, out, machine["overwrite"], as_json)
     assigning.assign(wanted, demands, assigned)

@@ -9,7 +9,7 @@ import typer
 
 from service.cli.arguments import GraphFile, Json, must_open, with_options
 from service.options import AssignOptions, BetweennessOptions, PassageOptions
-from storage.options import ReadingOptions
+from storage.options import FileReadingOptions
 
 Table = Annotated[
     Path | None,
@@ -20,7 +20,7 @@ Table = Annotated[
 @with_options
 def betweenness(
     graph: GraphFile,
-    reading: ReadingOptions,
+    reading: FileReadingOptions,
     counted: BetweennessOptions,
     machine: PassageOptions,
     out: Table = None,
@@ -44,7 +44,7 @@ def assign(
             "--demands", metavar="FILE", help="CSV or Parquet: origin, destination, flow.", show_default=False
         ),
     ],
-    reading: ReadingOptions,
+    reading: FileReadingOptions,
     assigned: AssignOptions,
     machine: PassageOptions,
     out: Table = None,

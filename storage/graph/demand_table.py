@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest, NotFound
-from storage.graph.vertex_table import Array, Indices, check_header, numbers_of, open_frame, place_in, vertices_of
+from storage.graph.vertex_table import Array, Indices, check_header, frame_in, numbers_in, place_in, vertices_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> De
         InvalidRequest: the file is no such table or has no header, or a flow is no finite number of at least 0.
     """
     path = Path(path)
-    frame = open_frame(path, "demands")
+    frame = frame_in(path, "demands")
     names = frame.columns
     if path.suffix.lower() == ".csv":
         check_header(path, names, labels, "demands")
@@ -56,7 +56,7 @@ def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> De
         )
     if flow is not None and flow not in names[2:]:
         raise NotFound(f"{path} has no column {flow!r} after the second; there are {', '.join(names[2:])}")
-    flows = numbers_of(path, frame[flow or names[2]], "demands")
+    flows = numbers_in(path, frame[flow or names[2]], "demands")
     below = np.flatnonzero(flows < 0)
     if len(below):
         row = int(below[0])

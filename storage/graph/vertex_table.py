@@ -137,7 +137,7 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
         NotFound: the file, a column, or a vertex of the file does not exist.
         InvalidRequest: the file is no such table, has no header, names a vertex twice, or an entry is no finite number.
     """
-    frame = open_frame(path, "opportunities")
+    frame = frame_in(path)
     names = frame.columns
     if path.suffix.lower() == ".csv":
         check_header(path, names, labels, "opportunities")
@@ -151,11 +151,11 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
     found = {}
     for name in wanted:
         found[name] = np.zeros(len(labels))
-        found[name][vertices] = numbers_of(path, frame[name], "opportunities")
+        found[name][vertices] = numbers_in(path, frame[name])
     return found
 
 
-def open_frame(path: Path, field: str) -> pl.DataFrame:
+def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
     """Return the table of a file, whose columns are texts if it is CSV; errors name ``field``.
 
     Raises:
@@ -188,7 +188,7 @@ def check_header(path: Path, names: list[str], labels: Array, field: str) -> Non
         labels: of the vertices.
         field: the option that named the file.
     """
-    numbers = [name for name in names[1:] if _is_number(name)]
+    numbers = [name for name in names[1:] if is_number(name)]
     if not numbers:
         return
     try:
@@ -201,7 +201,8 @@ def check_header(path: Path, names: list[str], labels: Array, field: str) -> Non
     )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -245,7 +246,7 @@ def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
     return found
 
 
-def numbers_of(path: Path, column: pl.Series, field: str) -> npt.NDArray[np.float64]:
+def numbers_in(path: Path, column: pl.Series, field: str = "opportunities") -> npt.NDArray[np.float64]:
     """Return the numbers of a column; missing and other entries are refused by an error that names ``field``."""
     import polars as pl
 

@@ -12,7 +12,8 @@ Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` s
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
 the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to a
 cutoff, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to closeness, eccentricity, sums of
-opportunities and others, without the matrix.  ``warm`` compiles ahead what the first solve on a machine would wait
+opportunities and others, without the matrix.  ``betweenness`` counts the shortest paths through vertices and arcs,
+``assign`` puts demands on shortest paths.  ``warm`` compiles ahead what the first solve on a machine would wait
 for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
 ``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
 """
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
     from apsp import csgraph as csgraph
     from apsp import errors as errors
+    from engine.api.betweenness.assignment import Assignment as Assignment
+    from engine.api.betweenness.assignment import assign as assign
+    from engine.api.betweenness.centrality import BetweennessTable as BetweennessTable
+    from engine.api.betweenness.centrality import betweenness as betweenness
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
     from engine.api.measuring import MeasureTable as MeasureTable
@@ -47,6 +52,8 @@ if TYPE_CHECKING:
     from service.client import Client as Client
     from storage.geography.coordinates import Coordinates as Coordinates
     from storage.geography.snapping import nearest_vertices as nearest_vertices
+    from storage.graph.demand_table import Demands as Demands
+    from storage.graph.demand_table import read_demands as read_demands
     from storage.graph.graph import Graph as Graph
     from storage.graph.graph import build_graph as build_graph
     from storage.matrix.reader import Matrix as Matrix
@@ -58,9 +65,12 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Assignment",
     "AsyncClient",
+    "BetweennessTable",
     "Client",
     "Coordinates",
+    "Demands",
     "Graph",
     "Matrix",
     "MeasureTable",
@@ -73,6 +83,8 @@ __all__ = [
     "ReadLimits",
     "Router",
     "__version__",
+    "assign",
+    "betweenness",
     "build_graph",
     "csgraph",
     "errors",
@@ -82,6 +94,7 @@ __all__ = [
     "open",
     "plan",
     "prepare",
+    "read_demands",
     "read_graph",
     "reweight",
     "save_pairs",
@@ -94,9 +107,12 @@ __all__ = [
 
 #: Module of each name, and what it is called there where that is something else.
 _HOMES = {
+    "Assignment": "engine.api.betweenness.assignment",
     "AsyncClient": "service.client",
+    "BetweennessTable": "engine.api.betweenness.centrality",
     "Client": "service.client",
     "Coordinates": "storage.geography.coordinates",
+    "Demands": "storage.graph.demand_table",
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
     "MeasureTable": "engine.api.measuring",
@@ -107,6 +123,8 @@ _HOMES = {
     "Plan": "engine.model.plan",
     "ReadLimits": "storage.readers",
     "Router": "engine.api.routes",
+    "assign": "engine.api.betweenness.assignment",
+    "betweenness": "engine.api.betweenness.centrality",
     "build_graph": "storage.graph.graph",
     "PreparedMatrix": "engine.api.prepared_matrix",
     "measure": "engine.api.measuring",
@@ -114,6 +132,7 @@ _HOMES = {
     "nearest_vertices": "storage.geography.snapping",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
+    "read_demands": "storage.graph.demand_table",
     "read_graph": "storage.readers",
     "reweight": "engine.api.prepared",
     "save_pairs": "storage.pairs.saving",

@@ -181,6 +181,21 @@ def _near() -> None:
             near_pairs(make_graph(kind, directed=directed), Options(cutoff=100, threads=1), nearest=3)
 
 
+def _betweenness() -> None:
+    from engine.api.betweenness.assignment import assign
+    from engine.api.betweenness.centrality import betweenness
+    from engine.model.problem import Options
+    from storage.graph.demand_table import Demands
+
+    few, trips = tuple(range(9)), Demands(np.arange(5), np.arange(5) + 9, np.ones(5))
+    for kind in ("unit", "whole", "heavy", "decimals", "fractions"):
+        graph = make_graph(kind)
+        for arcs in (True, False):
+            for sources in (None, few):  # by rows of distances, and by one search a source
+                betweenness(graph, Options(sources=sources, threads=1), arcs=arcs)
+        assign(graph, trips, Options(threads=1))
+
+
 def uses() -> dict[str, Callable[[], None]]:
     """Return what needs kernels, and a function that needs them all."""
     found: dict[str, Callable[[], None]] = {"plan": _planning}
@@ -199,7 +214,7 @@ def uses() -> dict[str, Callable[[], None]]:
             found[f"sums {dtype}"] = partial(_sums, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
-    return {**found, "doors": _doors, "near": _near}
+    return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness}
 
 
 def record(use: str) -> None:

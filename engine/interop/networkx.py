@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 # Importing these modules registers their functions.
-from engine.interop import networkx_facts, networkx_pairs, networkx_sources
+from engine.interop import networkx_betweenness, networkx_facts, networkx_pairs, networkx_sources
 from engine.interop.networkx_backend import CALLS, NetworkXBackend
 
-__all__ = ["BACKEND", "CALLS", "networkx_facts", "networkx_pairs", "networkx_sources"]
+__all__ = ["BACKEND", "CALLS", "networkx_betweenness", "networkx_facts", "networkx_pairs", "networkx_sources"]
 
 BACKEND: Final = NetworkXBackend()

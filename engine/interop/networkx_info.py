@@ -45,6 +45,9 @@ FUNCTIONS: Final[dict[str, str]] = {
     "harmonic_diameter": "sp",
     "closeness_centrality": "u",
     "harmonic_centrality": "nbunch, sources",
+    "betweenness_centrality": "",
+    "edge_betweenness_centrality": "",
+    "betweenness_centrality_subset": "",
 }
 
 

@@ -13,6 +13,8 @@ import typer
 from engine.model.algorithms import ALGORITHMS
 from service.options import (
     AlsoOptions,
+    AssignOptions,
+    BetweennessOptions,
     BulkOptions,
     Compression,
     JobOptions,
@@ -20,6 +22,7 @@ from service.options import (
     MeasureOptions,
     Numbers,
     Opportunities,
+    PassageOptions,
     PrepareOptions,
     Size,
     SolveOptions,
@@ -152,6 +155,9 @@ _HEADINGS: Final = {
     PrepareOptions: "How it is solved",
     SolveOptions: "How it is solved",
     MeasureOptions: "What is measured",
+    BetweennessOptions: "What is counted",
+    AssignOptions: "What is assigned",
+    PassageOptions: "How it is solved",
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",

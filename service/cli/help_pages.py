@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 #: Commands in the order in which they are shown, below the heading of their group.
 GROUPS: Final = {
     "Look and plan": ("inspect", "plan"),
-    "Solve here": ("solve", "solve-many", "prepare", "reweight", "near", "measure", "warm"),
+    "Solve here": ("solve", "solve-many", "prepare", "reweight", "near", "measure", "betweenness", "assign", "warm"),
     "Use a result": ("query", "export", "plot", "verify"),
     "Ask a service": (
         "submit", "wait", "status", "log", "fetch", "jobs", "graphs", "cancel", "resume", "delete",
@@ -55,6 +55,11 @@ EXAMPLES: Final = {
         "apsp measure roads.csv --within 15,30 --opportunities jobs.csv -o access.parquet",
         "apsp measure proteins.csv --direction in --measures closeness,harmonic",
     ),
+    "betweenness": (
+        "apsp betweenness roads.csv -o between.parquet",
+        "apsp betweenness network.csv --undirected --unweighted --of arcs --raw",
+    ),
+    "assign": ("apsp assign roads.csv --demands trips.csv -o flows.csv",),
     "warm": ("apsp warm",),
     "query": (
         "apsp query roads.zarr distance 17 42",

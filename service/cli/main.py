@@ -29,6 +29,7 @@ from service.cli.arguments import (
     must_open,
     with_options,
 )
+from service.cli.betweenness import assign, betweenness
 from service.cli.help_pages import GroupedCommands, command, plainer
 from service.cli.measure import measure
 from service.options import AlsoOptions, BulkOptions, NearOptions
@@ -102,6 +103,8 @@ command(app)(prepared.reweight)
 
 
 command(app)(measure)
+command(app)(betweenness)
+command(app)(assign)
 
 
 @command(app)

@@ -1,4 +1,4 @@
-"""Tables with a row for each vertex: written as Parquet or CSV, and read as numbers by vertex."""
+"""Tables with a row for each vertex or arc: written as Parquet or CSV, and read as numbers by vertex."""
 
 from __future__ import annotations
 
@@ -42,6 +42,20 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
             series = pl.Series(name, column)
             made.append(series.fill_nan(None) if column.dtype.kind == "f" else series)
     return pl.DataFrame(made)
+
+
+def arc_frame_of(labels: Array, tails: Indices, heads: Indices, columns: Mapping[str, Array]) -> pl.DataFrame:
+    """Return a table with a row for each arc: ``source`` and ``target``, then other columns.
+
+    Args:
+        labels: of all vertices, shape (n,).
+        tails, heads: the vertex indices of each row, shape (rows,).
+        columns: the other columns by name, each of shape (rows,).
+    """
+    import polars as pl
+
+    ends = [_labelled("source", labels, tails), _labelled("target", labels, heads)]
+    return pl.DataFrame([*ends, *(pl.Series(name, column) for name, column in columns.items())])
 
 
 def _labelled(name: str, labels: Array, vertices: Indices) -> pl.Series:
@@ -126,7 +140,7 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
     frame = frame_in(path)
     names = frame.columns
     if path.suffix.lower() == ".csv":
-        _check_header(path, names, labels)
+        check_header(path, names, labels, "opportunities")
     wanted = names[1:] if columns is None else list(columns)
     if not wanted:
         raise InvalidRequest(f"{path} has no column of numbers after {names[0]!r}", field="opportunities")
@@ -141,20 +155,17 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
     return found
 
 
-def frame_in(path: Path) -> pl.DataFrame:
-    """Return the table of a file; the columns of CSV are texts.
-
-    Args:
-        path: ends in ``.csv`` or ``.parquet``.
+def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
+    """Return the table of a file, whose columns are texts if it is CSV; errors name ``field``.
 
     Raises:
         NotFound: the file cannot be opened.
-        InvalidRequest: it is no table, or ends otherwise.
+        InvalidRequest: it is no such table.
     """
     import polars as pl
 
     if path.suffix.lower() not in ENDINGS:
-        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field="opportunities")
+        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field=field)
     try:
         with path.open("rb"):
             pass
@@ -165,11 +176,18 @@ def frame_in(path: Path) -> pl.DataFrame:
         raise NotFound(f"cannot open {path}: {error.strerror or error}") from error
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]
-        raise InvalidRequest(f"{path} cannot be read as a table: {reason}", field="opportunities") from error
+        raise InvalidRequest(f"{path} cannot be read as a table: {reason}", field=field) from error
 
 
-def _check_header(path: Path, names: list[str], labels: Array) -> None:
-    """Refuse a file whose first line is a row: it would be left out."""
+def check_header(path: Path, names: list[str], labels: Array, field: str) -> None:
+    """Refuse a CSV file whose first line is a row, because that row would be left out.
+
+    Args:
+        path: the file.
+        names: its columns.
+        labels: of the vertices.
+        field: the option that named the file.
+    """
     numbers = [name for name in names[1:] if is_number(name)]
     if not numbers:
         return
@@ -179,7 +197,7 @@ def _check_header(path: Path, names: list[str], labels: Array) -> None:
         return
     raise InvalidRequest(
         f"{path}, line 1: {names[0]!r} is a vertex and {numbers[0]!r} a number; the first line must name the columns",
-        field="opportunities",
+        field=field,
     )
 
 
@@ -192,45 +210,44 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _place(path: Path, row: int) -> str:
+def place_in(path: Path, row: int) -> str:
     """Return where a row of a table stands: the first line of CSV is the header."""
     return f"{path}, line {row + 2}" if path.suffix.lower() == ".csv" else f"{path}, row {row + 1}"
 
 
-def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the vertex index that each entry of a column names."""
+def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
+    """Return the vertex index that each entry of a column names; an unknown name is refused with its line."""
     import polars as pl
 
     found = np.empty(len(column), np.int64)
-    known = None if labels.dtype.kind in "iu" else {str(label): i for i, label in enumerate(labels)}
+    known: dict[str, int] = {}
+    if labels.dtype.kind not in "iu":
+        known = {str(label): i for i, label in enumerate(labels)}
     for row, name in enumerate(column.cast(pl.String()).to_list()):
         text = (name or "").strip()
-        if known is not None and text in known:
-            found[row] = known[text]
-            continue
-        try:
-            found[row] = index_of(labels, text)
-        except NotFound as error:
-            raise NotFound(f"{_place(path, row)}: {error}") from None
+        if text not in known:
+            try:
+                known[text] = index_of(labels, text)
+            except NotFound as error:
+                raise NotFound(f"{place_in(path, row)}: {error}") from None
+        found[row] = known[text]
+    return found
+
+
+def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
+    """Return the vertex index that each entry of a column names; none may be named twice."""
+    found = vertices_of(path, column, labels)
     order = np.argsort(found, kind="stable")
     twice = np.flatnonzero(np.diff(found[order]) == 0)
     if len(twice):
         row = int(order[twice[0] + 1])
-        message = f"{_place(path, row)}: vertex {column[row]} was named before; each may have one row"
+        message = f"{place_in(path, row)}: vertex {column[row]} was named before; each may have one row"
         raise InvalidRequest(message, field="opportunities")
     return found
 
 
-def numbers_in(path: Path, column: pl.Series) -> npt.NDArray[np.float64]:
-    """Return the numbers of a column; missing and other entries are refused.
-
-    Args:
-        path: the file, for messages.
-        column: the column.
-
-    Raises:
-        InvalidRequest: an entry is no finite number; with its line.
-    """
+def numbers_in(path: Path, column: pl.Series, field: str = "opportunities") -> npt.NDArray[np.float64]:
+    """Return the numbers of a column; missing and other entries are refused by an error that names ``field``."""
     import polars as pl
 
     text = column.dtype == pl.String()
@@ -240,8 +257,8 @@ def numbers_in(path: Path, column: pl.Series) -> npt.NDArray[np.float64]:
     if len(wrong):
         row = int(wrong[0])
         raise InvalidRequest(
-            f"{_place(path, row)}: column {column.name!r} is {column[row]!r}, which is no finite number; "
-            "name the columns to sum where others hold texts",
-            field="opportunities",
+            f"{place_in(path, row)}: column {column.name!r} is {column[row]!r}, which is no finite number; "
+            "name the columns that hold numbers where others hold texts",
+            field=field,
         )
     return np.asarray(values, np.float64)

@@ -19,6 +19,8 @@ SUITES = (
     "tests/test_efficiency.py",
     "centrality/tests/test_closeness_centrality.py",
     "centrality/tests/test_harmonic_centrality.py",
+    "centrality/tests/test_betweenness_centrality.py",
+    "centrality/tests/test_betweenness_centrality_subset.py",
 )
 
 

@@ -304,7 +304,7 @@ def test_a_users_program_type_checks_with_what_is_installed(tmp_path):
         [python, "-c", "import apsp.errors; print(apsp.__file__, apsp.errors.__file__, *apsp.__all__)"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert home.startswith(f"{site}/apsp/__init__.py {site}/apsp/errors.py AsyncClient"), home
+    assert home.startswith(f"{site}/apsp/__init__.py {site}/apsp/errors.py Assignment"), home
     words = [sys.executable, "-m", "mypy", "--config-file=", "--python-executable", str(python)]
     assert_typed(checked([*words, "--cache-dir", str(tmp_path / "cache")], tmp_path / "user.py", cwd=tmp_path))
 

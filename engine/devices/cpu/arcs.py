@@ -117,12 +117,12 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
     order = None if len(heads) > DENSE * n else search_order(indptr, heads, into, tails)
     if order is not None:
         rank[order] = np.arange(n, dtype=np.int32)
-        indptr, heads, moved = _renumber(indptr, heads, order, rank)
+        indptr, heads, moved = renumber(indptr, heads, order, rank)
         weights = weights[moved]
         if places is None:
             into, tails = indptr, heads
         else:
-            into, tails, moved_in = _renumber(into, tails, order, rank)
+            into, tails, moved_in = renumber(into, tails, order, rank)
     back = None
     if places is not None and weights.min(initial=0) != weights.max(initial=0):
         back = places
@@ -153,8 +153,14 @@ def _mirrored(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32], places: I
 
 
 @njit(nogil=True, cache=True)
-def _renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
-    """Return the CSR in which vertex ``order[i]`` has number i, and the old index of each arc."""
+def renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
+    """Return the CSR in which vertex ``order[i]`` has number i, and the old index of each arc.
+
+    Args:
+        indptr, heads: the CSR.
+        order: int32, shape (n,): the vertices in their new order.
+        rank: int32, shape (n,): the new number of each vertex.
+    """
     moved = np.empty(len(heads), np.int64)
     ends = np.zeros(len(indptr), np.int64)
     filled = 0

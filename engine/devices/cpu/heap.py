@@ -19,7 +19,7 @@ from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def _rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
+def rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
     """Move the hole at ``i`` up until ``key`` fits, and put ``key`` there."""
     while i > 0:
         parent = (i - 1) >> 2
@@ -34,7 +34,7 @@ def _rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
+def sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
     """Move the hole at the root down until ``key`` fits, and put ``key`` there."""
     i = 0
     while True:
@@ -108,7 +108,7 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         place[u] = -1
         size -= 1
         if size > 0:
-            _sink(heap, place, size, heap[size], mask)
+            sink(heap, place, size, heap[size], mask)
         length = top >> bits
         for e in range(indptr[u], indptr[u + 1]):
             v = heads[e]
@@ -121,7 +121,7 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
                     size += 1
                     seen[count] = v
                     count += 1
-                _rise(heap, place, i, (new << bits) | v, mask)
+                rise(heap, place, i, (new << bits) | v, mask)
     return count
 
 

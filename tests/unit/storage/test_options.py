@@ -40,7 +40,7 @@ def test_a_function_shows_each_option_with_its_default():
 
 def test_reading_takes_what_is_declared_and_nothing_else(tmp_path):
     (tmp_path / "g.csv").write_text("a,b,w\n1,2,3\n")
-    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", *declared(FileReadingOptions)}
+    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", "also", *declared(FileReadingOptions)}
     defaults = {name: option.default for name, (_, option) in declared(FileReadingOptions).items()}
     assert read_graph(tmp_path / "g.csv", **defaults)[0].m == read_graph(tmp_path / "g.csv")[0].m == 1
     with pytest.raises(TypeError, match="wieght"):

@@ -48,7 +48,7 @@ def service(client: TestClient) -> Service:
 
 def test_the_reader_has_these_options() -> None:
     assert {"format", "directed", "weight", "unweighted", "source", "target", "labels", "length_of"} < OPTIONS
-    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", "nodes", *OPTIONS}
+    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", "also", "nodes", *OPTIONS}
 
 
 @pytest.mark.parametrize(

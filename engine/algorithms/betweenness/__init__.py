@@ -1,0 +1,1 @@
+"""Betweenness and the assignment of demands: one search from each source, shared among threads."""

@@ -1,0 +1,242 @@
+"""Runs searches from all sources on threads, each with sums of its own, and adds these up once at the end."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.betweenness.numbering import PathArcs
+from engine.algorithms.betweenness.rows import RowPasses
+from engine.devices.cpu.arcs import FAR
+from engine.devices.cpu.betweenness.accumulating import (
+    ABSORBED,
+    DONE,
+    MANY_PATHS,
+    MOST_PATHS,
+    pass_hops,
+    pass_packed,
+    pass_wide,
+)
+from engine.devices.cpu.team import Team
+from engine.model.progress import Monitor
+from storage.errors import InvalidRequest, SolveFailed
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Sources that a thread takes at once, at most; vertices and arcs that it visits then, about; and into how many pieces
+#: the sources of each thread are cut at least.
+PIECE: Final = 64
+VISITED: Final = 5_000_000
+PIECES: Final = 32
+#: From so many sources on, searches side by side are worth it.
+FEW_ROWS: Final = 32
+
+
+@dataclass(frozen=True)
+class PassingTask:
+    """From where to where, by the numbers of ``PathArcs``.
+
+    Attributes:
+        sources: int64, shape (sources,).
+        own: int64, shape (sources,): the vertex that keeps nothing of each source, -1 for none.
+        kept: float64, shape (n,): what each vertex keeps of every source; all 0 where targets are listed.
+        first: int64, shape (sources + 1,): where the listed targets of each source begin; empty without a list.
+        targets: int32: the listed targets.
+        flows: float64: what each of them keeps, more than 0.
+        ends: whether to count what begins and ends at vertices.
+        arcs: whether to count what passes over arcs.
+    """
+
+    sources: Indices
+    own: Indices
+    kept: Floats
+    first: Indices
+    targets: npt.NDArray[np.int32]
+    flows: Floats
+    ends: bool
+    arcs: bool
+
+    def sums(self, arcs: int) -> tuple[Floats, ...]:
+        """Return empty sums of one thread: through vertices, beginning, ending, over arcs."""
+        n = len(self.kept)
+        few = n if self.ends else 0
+        return np.zeros(n), np.zeros(few), np.zeros(few), np.zeros(arcs if self.arcs else 0)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What passed, by the numbers of ``PathArcs``.
+
+    Attributes:
+        vertices: through each vertex, without what begins or ends there.
+        begins, ends: at each vertex; empty where they were not asked for.
+        over: over each arc; empty where it was not asked for.
+        lengths: the distance of each listed target in the graph's own weights, +inf where there is no path.
+    """
+
+    vertices: Floats
+    begins: Floats
+    ends: Floats
+    over: Floats
+    lengths: Floats
+
+
+def thread_bytes(n: int, arcs: int, task_ends: bool, task_arcs: bool) -> int:
+    """Return about how many bytes a thread takes.
+
+    Args:
+        n: vertices.
+        arcs: arcs.
+        task_ends, task_arcs: as ``ends`` and ``arcs`` of :class:`PassingTask`.
+    """
+    return n * (64 + 16 * task_ends) + 8 * arcs * task_arcs
+
+
+class PassingSearches:
+    """The searches of one task.
+
+    Args:
+        arcs: the arcs.
+        task: from where to where.
+    """
+
+    def __init__(self, arcs: PathArcs, task: PassingTask) -> None:
+        self._arcs, self._task = arcs, task
+        self._lengths = np.full(len(task.targets), math.inf)
+        self._lock = threading.Lock()
+        self._sums: list[tuple[Floats, ...]] = []
+        self._rows: RowPasses | None = None
+
+    def run(self, team: Team, monitor: Monitor, rows: Indices | None = None) -> Passed:
+        """Search from all sources with all threads.
+
+        Args:
+            team: the threads.
+            monitor: receives the progress in rows.
+            rows: which sources; None for all.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            InvalidRequest: some weights are so small beside others that sums of floats lose them.
+            SolveFailed: there are too many shortest paths for float64, or sums do not agree.
+        """
+        rows = np.arange(len(self._task.sources)) if rows is None else rows
+        size = self._piece(len(rows), team.threads)
+        pieces = [rows[at : at + size] for at in range(0, len(rows), size)]
+        waiting, stopped, done, told = iter(pieces), threading.Event(), 0, 0
+        by_rows = self._by_rows(len(rows))
+
+        def work(worker: int) -> None:
+            nonlocal done, told
+            sums = self._task.sums(len(self._arcs.heads))
+            search = by_rows.worker(sums) if by_rows else self._worker(sums)
+            try:
+                while not stopped.is_set():
+                    with self._lock:
+                        piece = next(waiting, None)
+                    if piece is None:
+                        break
+                    _check(search(piece))
+                    with self._lock:
+                        done += len(piece)
+                    if worker == 0:  # the calling thread alone talks to the monitor
+                        told, since = done, told
+                        monitor.step(told - since)
+            except BaseException:
+                stopped.set()
+                raise
+            with self._lock:
+                self._sums.append(sums)
+
+        team.run(work, most=len(pieces))
+        monitor.step(done - told)
+        return self._joined()
+
+    def _piece(self, rows: int, threads: int) -> int:
+        """Return how many sources a thread takes at once."""
+        n, arcs = len(self._task.kept), len(self._arcs.heads)
+        if (by_rows := self._by_rows(rows)) is not None:
+            return min(by_rows.height, max(1, -(-rows // threads)))
+        return max(1, min(PIECE, VISITED // max(1, n + arcs), -(-rows // (PIECES * threads))))
+
+    def _joined(self) -> Passed:
+        """Return the sums of all threads, added up."""
+        sums, self._sums = self._sums, []
+        total = sums[0]
+        for other in sums[1:]:
+            for mine, part in zip(total, other, strict=True):
+                np.add(mine, part, out=mine)
+        vertices, begins, ends, over = total
+        return Passed(vertices, begins, ends, over, self._arcs.lengths(self._lengths))
+
+    @property
+    def _kind(self) -> np.dtype[Any]:
+        weights = self._arcs.weights
+        if len(weights) == 0:
+            return np.dtype(np.int32)
+        return np.dtype(np.float64 if weights.dtype.kind == "f" else np.int64)
+
+    def _space(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the work space of a thread: that of every search, and that of a heap."""
+        n, kind, bits = len(self._task.kept), self._kind, self._arcs.bits
+        hops = len(self._arcs.weights) == 0
+        far = -1 if hops else self._far
+        space = np.full(n, far, kind), np.zeros(n), np.zeros(n), np.empty(n, np.int32), self._task.kept.copy()
+        if hops:
+            return space, ()
+        place = np.full(n, -1, np.int32)
+        if bits:
+            return space, (np.empty(n, np.int64), place, bits)
+        return space, (np.empty(n, np.int32), place, np.empty(n, kind))
+
+    @property
+    def _far(self) -> Any:
+        return self._kind.type(FAR if self._kind.kind == "i" else math.inf)
+
+    def _worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
+        """Return the function by which a thread searches from some sources, and adds what passes to its sums."""
+        arcs, task, space, out = self._arcs, self._task, self._space(), (*sums, self._lengths)
+        listed = task.sources, task.own, task.first, task.targets, task.flows
+
+        def search(rows: Indices) -> int:
+            given = listed, rows, task.kept, space[0], out
+            if len(arcs.weights) == 0:
+                return int(pass_hops((arcs.indptr, arcs.heads), *given))
+            found = arcs.indptr, arcs.heads, arcs.weights, self._far
+            return int((pass_packed if arcs.bits else pass_wide)(found, *given, space[1]))
+
+        return search
+
+    def _by_rows(self, count: int) -> RowPasses | None:
+        """Return the way through rows of distances where it is faster; None where it is not, or rows are not exact."""
+        arcs, task = self._arcs, self._task
+        if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
+            return None
+        if self._rows is None:
+            self._rows = RowPasses(arcs, (task.sources, task.own), task.kept)
+        return self._rows
+
+
+def _check(verdict: int) -> None:
+    """Raise what a pass over sources has found."""
+    if verdict == DONE:
+        return
+    if verdict == MANY_PATHS:
+        raise SolveFailed(
+            f"there are more than {MOST_PATHS:g} shortest paths between two vertices, which float64 cannot count; "
+            "give arcs weights that differ"
+        )
+    if verdict == ABSORBED:
+        raise InvalidRequest(
+            "some weights are so small that float64 loses them in the length of a path, so shortest paths cannot be "
+            "counted; give whole numbers, or weights that differ less",
+            field="weight",
+        )
+    raise SolveFailed("what left a source and what arrived from it differ: the sums cannot be trusted")

@@ -1,0 +1,278 @@
+"""All-or-nothing assignment: demands between vertices put on shortest paths, and the flow on every arc and vertex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.betweenness.passing import PassingTask
+from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from storage.errors import InvalidRequest, SolveFailed
+from storage.graph.demand_table import Demands
+from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import polars
+
+Array = npt.NDArray[np.generic]
+
+#: Largest relative difference between sums that must agree; rounding makes far less.
+TOLERANCE: Final = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The flow on every arc and vertex.
+
+    Attributes:
+        graph: the graph.
+        demands: what was asked for.
+        lengths: float64, shape (demands,): the length of the shortest path of each demand, +inf where there is none;
+            NaN for a demand of 0, which is not searched for.
+        flow: float64, shape (arcs,): on each arc, in the order of ``graph.heads``.
+        begins, ends, through: float64, shape (n,): flow that begins at each vertex, ends there, or passes on through
+            it.  Demands from a vertex to itself are on no arc, and not in these either.
+        plan: what was expected of the searches.
+        seconds: wall seconds of each phase.
+    """
+
+    graph: Graph
+    demands: Demands
+    lengths: Floats
+    flow: Floats
+    begins: Floats
+    ends: Floats
+    through: Floats
+    plan: PathPlan
+    seconds: dict[str, float]
+
+    @property
+    def assigned(self) -> float:
+        """The flow that is on arcs."""
+        return float(self.demands.flows[np.isfinite(self.lengths) & ~self._inside].sum())
+
+    @property
+    def inside(self) -> float:
+        """The flow from vertices to themselves, which is on no arc."""
+        return float(self.demands.flows[self._inside].sum())
+
+    @property
+    def unreachable(self) -> Indices:
+        """The positions of the demands for which there is no path."""
+        return np.flatnonzero(np.isinf(self.lengths))
+
+    @property
+    def lost(self) -> float:
+        """The flow for which there is no path."""
+        return float(self.demands.flows[self.unreachable].sum())
+
+    @property
+    def cost(self) -> float:
+        """The sum of flow times length over all assigned demands."""
+        there = np.isfinite(self.lengths)
+        return float((self.demands.flows[there] * self.lengths[there]).sum())
+
+    @property
+    def _inside(self) -> npt.NDArray[np.bool_]:
+        return np.equal(self.demands.origins, self.demands.destinations)
+
+    def arc_table(self) -> polars.DataFrame:
+        """Return a table with a row for each arc, both of an edge: ``source``, ``target``, ``weight``, ``flow``."""
+        from storage.graph.vertex_table import arc_frame_of
+
+        graph = self.graph
+        columns: dict[str, Array] = {"weight": graph.weights, "flow": self.flow}
+        return arc_frame_of(graph.labels, _tails(graph), graph.heads.astype(np.int64), columns)
+
+    def vertex_table(self) -> polars.DataFrame:
+        """Return a table with a row for each vertex: ``vertex``, ``begins``, ``ends``, ``through``."""
+        from storage.graph.vertex_table import frame_of
+
+        columns: dict[str, Array] = {"begins": self.begins, "ends": self.ends, "through": self.through}
+        return frame_of(self.graph.labels, np.arange(self.graph.n), columns, frozenset())
+
+    def unreachable_table(self) -> polars.DataFrame:
+        """Return a table of the demands for which there is no path: ``source``, ``target``, ``flow``."""
+        from storage.graph.vertex_table import arc_frame_of
+
+        some, demands = self.unreachable, self.demands
+        columns: dict[str, Array] = {"flow": demands.flows[some]}
+        return arc_frame_of(self.graph.labels, demands.origins[some], demands.destinations[some], columns)
+
+    def write(self, path: str | Path, *, vertices: bool = False, overwrite: bool = False) -> None:
+        """Write the table of arcs, or of vertices, as Parquet or CSV, by the ending of the path.
+
+        Args:
+            path: ends in ``.parquet`` or ``.csv``.
+            vertices: write the table of vertices.
+            overwrite: replace a file that is there.
+
+        Raises:
+            InvalidRequest: the path has another ending.
+            Conflict: there is a file.
+            StorageFailed: the disk refused.
+        """
+        from storage.graph.vertex_table import write_table
+
+        write_table(self.vertex_table() if vertices else self.arc_table(), Path(path), overwrite=overwrite)
+
+
+class Assigning:
+    """An assignment that is asked for: checked at once, planned by :meth:`make_plan`, done by :meth:`run`.
+
+    Args:
+        graph: the graph.
+        demands: what is to go from where to where.
+        options: ``memory`` and ``threads``; nothing else may be given.
+
+    Raises:
+        InvalidRequest: a demand or an option makes no sense, or the weights have no well-defined number of shortest
+            paths.
+        DoesNotFit: memory is too small.
+    """
+
+    def __init__(self, graph: Graph, demands: Demands, options: Options | None = None) -> None:
+        options = options or Options()
+        check_options(options)
+        for name in ("sources", "targets"):
+            if getattr(options, name) is not None:
+                raise InvalidRequest(f"the demands say from where to where, so {name} cannot be given", field=name)
+        demands = _checked(demands, graph.n)
+        self._graph, self._demands = graph, demands
+        passage = self._passage = Passage(graph)
+        # zero flow is left out: what keeps nothing is no target of a search
+        wanted = np.flatnonzero((demands.flows > 0) & (demands.origins != demands.destinations))
+        starts = passage.starts(demands.origins[wanted])
+        order = np.argsort(starts, kind="stable")
+        self._listed, starts = wanted[order], starts[order]
+        sources, first = np.unique(starts, return_index=True)
+        task = PassingTask(
+            sources.astype(np.int64),
+            np.full(len(sources), -1, np.int64),
+            np.zeros(passage.size),
+            np.append(first, len(starts)).astype(np.int64),
+            passage.arrivals(demands.destinations[self._listed]),
+            demands.flows[self._listed],
+            ends=True,
+            arcs=True,
+        )
+        self._run = PassageRun(passage, task, options)
+
+    def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
+        """Predict memory and time; ``monitor`` is told of compiling, and asked whether to stop."""
+        return self._run.make_plan(monitor)
+
+    def run(self, monitor: Monitor | None = None) -> Assignment:
+        """Assign the demands.
+
+        Args:
+            monitor: is told of progress, and asked whether to stop.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            InvalidRequest, SolveFailed: as :func:`assign`.
+        """
+        passed, plan, seconds = self._run.run(monitor)
+        demands, passage = self._demands, self._passage
+        lengths = np.where(demands.origins == demands.destinations, 0.0, np.nan)
+        lengths[self._listed] = passed.lengths
+        found = Assignment(
+            self._graph,
+            demands,
+            lengths,
+            passage.by_arc(passed.over),
+            begins=passage.by_vertex(passed.begins),
+            ends=passage.by_vertex(passed.ends),
+            through=passage.by_vertex(passed.vertices),
+            plan=plan,
+            seconds=seconds,
+        )
+        _check_sums(found)
+        return found
+
+
+def assign(
+    graph: Graph, demands: Demands, options: Options | None = None, *, monitor: Monitor | None = None
+) -> Assignment:
+    """Put every demand on its shortest paths, and find the flow on every arc and vertex (all-or-nothing assignment).
+
+    Where a demand has several shortest paths, each of them carries the same share: nothing depends on the names or the
+    order of vertices.  When two paths are equally long is as in ``engine.api.betweenness.centrality.betweenness``.
+    Weights do not depend on flow.  That the sums of what begins, passes and ends agree is checked.
+
+    Args:
+        graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.  No path passes through a terminal.
+        demands: what is to go from where to where, as from ``read_demands``.
+        options: ``memory`` and ``threads``; nothing else may be given.
+        monitor: is told of progress, and asked whether to stop.
+
+    Returns:
+        The flow, and which demands have no path.
+
+    Raises:
+        InvalidRequest: a demand or an option makes no sense; a weight is negative; arcs of weight zero form a cycle (an
+            edge of weight zero does); or float64 loses small weights beside large ones.
+        DoesNotFit: memory is too small.
+        SolveFailed: two vertices have more than 1e300 shortest paths, or sums do not agree.
+        Cancelled: the monitor asked to stop.
+    """
+    asked = Assigning(graph, demands, options)
+    asked.make_plan(monitor)
+    return asked.run(monitor)
+
+
+def _tails(graph: Graph) -> Indices:
+    return np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+
+
+def _checked(demands: Demands, n: int) -> Demands:
+    """Return the demands as arrays of the right types, or refuse them."""
+    origins, destinations = (np.asarray(side, np.int64) for side in (demands.origins, demands.destinations))
+    flows = np.asarray(demands.flows, np.float64)
+    if not origins.shape == destinations.shape == flows.shape == (len(flows),):
+        shapes = f"{origins.shape}, {destinations.shape} and {flows.shape}"
+        raise InvalidRequest(f"origins, destinations and flows must have one shape, found {shapes}", field="demands")
+    for name, side in (("origins", origins), ("destinations", destinations)):
+        wrong = np.flatnonzero((side < 0) | (side >= n))
+        if len(wrong):
+            row = int(wrong[0])
+            raise InvalidRequest(
+                f"{name} must be vertex indices from 0 to {n - 1}, and demand {row} has {side[row]}", field="demands"
+            )
+    wrong = np.flatnonzero(~(np.isfinite(flows) & (flows >= 0)))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidRequest(
+            f"a flow must be a finite number of at least 0, and demand {row} has {flows[row]}", field="demands"
+        )
+    return Demands(origins, destinations, flows)
+
+
+def _check_sums(found: Assignment) -> None:
+    """Compare what begins, passes and ends at each vertex, and flow times weight with flow times length.
+
+    Raises:
+        SolveFailed: they differ by more than rounding explains.
+    """
+    graph, n = found.graph, found.graph.n
+    leaving = np.bincount(_tails(graph), weights=found.flow, minlength=n)
+    arriving = np.bincount(graph.heads, weights=found.flow, minlength=n)
+    total, cost = found.assigned, float((found.flow * graph.weights).sum())
+    pairs = (
+        (leaving, found.begins + found.through, "leaves"),
+        (arriving, found.ends + found.through, "arrives at"),
+    )
+    for counted, wanted, verb in pairs:
+        wrong = np.flatnonzero(~(np.abs(counted - wanted) <= TOLERANCE * np.maximum(wanted, total / max(1, n))))
+        if len(wrong):
+            v = int(wrong[0])
+            raise SolveFailed(f"flow of {counted[v]} {verb} vertex {graph.labels[v]}, and it should be {wanted[v]}")
+    sums = ((found.begins.sum(), total), (found.ends.sum(), total), (cost, found.cost))
+    if not all(abs(counted - wanted) <= TOLERANCE * wanted for counted, wanted in sums):
+        raise SolveFailed(f"the sums of the assignment do not agree: {sums}")

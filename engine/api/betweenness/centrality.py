@@ -1,0 +1,224 @@
+"""Betweenness centrality of vertices and arcs, exact, as NetworkX defines it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.betweenness.passing import PassingTask
+from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
+from engine.graph.selection import Rectangle, check_vertices
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from storage.errors import InvalidRequest
+from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, eq=False)
+class BetweennessTable:
+    """The betweenness of every vertex, or of every arc (of an undirected graph: of every edge).
+
+    Attributes:
+        labels: of all vertices, shape (n,).
+        tails: vertex indices, int64: the vertex of each row, or the tail of its arc; ascending.
+        heads: vertex indices, int64: the head of each row's arc, above the tail in an undirected graph; None in a table
+            of vertices.
+        values: float64, of the same shape: the betweenness.
+        plan: what was expected of the searches.
+        seconds: wall seconds of each phase.
+    """
+
+    labels: Array
+    tails: Indices
+    heads: Indices | None
+    values: Floats
+    plan: PathPlan
+    seconds: dict[str, float]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table with the columns ``vertex``, or ``source`` and ``target``, and ``betweenness``."""
+        from storage.graph.vertex_table import arc_frame_of, frame_of
+
+        columns = {"betweenness": self.values}
+        if self.heads is None:
+            return frame_of(self.labels, self.tails, columns, frozenset())
+        return arc_frame_of(self.labels, self.tails, self.heads, columns)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the table as :meth:`to_polars` does, for Arrow; pyarrow has to be installed."""
+        return self.to_polars().to_arrow()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as :meth:`to_polars` does, for pandas; pandas and pyarrow have to be installed."""
+        return self.to_polars().to_pandas()
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
+
+        Args:
+            path: ends in ``.parquet`` or ``.csv``.
+            overwrite: replace a file that is there.
+
+        Raises:
+            InvalidRequest: the path has another ending.
+            Conflict: there is a file.
+            StorageFailed: the disk refused.
+        """
+        from storage.graph.vertex_table import write_table
+
+        write_table(self.to_polars(), Path(path), overwrite=overwrite)
+
+
+class Centrality:
+    """Betweenness that is asked for: checked at once, planned by :meth:`make_plan`, found by :meth:`run`.
+
+    Args:
+        graph: the graph.
+        options: ``sources`` and ``targets`` of the paths that count, ``memory`` and ``threads``; None for all.
+        arcs: of arcs, not of vertices.
+        normalized: as shares of all pairs, not as numbers of pairs.
+        endpoints: whether a path passes through its ends, too; of vertices only.
+        decimal: as in ``engine.algorithms.betweenness.numbering.number_arcs``.
+
+    Raises:
+        InvalidRequest: the options make no sense, or the weights have no well-defined number of shortest paths.
+        DoesNotFit: memory is too small.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        options: Options | None = None,
+        *,
+        arcs: bool = False,
+        normalized: bool = True,
+        endpoints: bool = False,
+        decimal: bool = True,
+    ) -> None:
+        options = options or Options()
+        check_options(options)
+        check_vertices("sources", options.sources, graph.labels)
+        check_vertices("targets", options.targets, graph.labels)
+        if arcs and endpoints:
+            raise InvalidRequest("endpoints belong to the betweenness of vertices, and arcs were asked for", field="of")
+        self._graph, self._arcs, self._normalized, self._endpoints = graph, arcs, normalized, endpoints
+        passage = self._passage = Passage(graph, decimal=decimal)
+        asked = Rectangle.of(options, graph.n)
+        kept = np.zeros(passage.size)
+        kept[passage.arrivals(asked.columns)] = 1.0
+        rows = np.sort(passage.starts(asked.rows))  # sources with numbers near each other reach much the same vertices
+        vertices = np.empty(passage.size, np.int64)
+        vertices[passage.arcs.rank] = np.arange(passage.size)
+        task = PassingTask(
+            rows,
+            passage.arrivals(vertices[rows]).astype(np.int64),
+            kept,
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int32),
+            np.zeros(0),
+            ends=endpoints,
+            arcs=arcs,
+        )
+        self._run = PassageRun(passage, task, options)
+
+    def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
+        """Predict memory and time; ``monitor`` is told of compiling, and asked whether to stop."""
+        return self._run.make_plan(monitor)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return self._graph.m if self._arcs else self._graph.n
+
+    def run(self, monitor: Monitor | None = None) -> BetweennessTable:
+        """Find the betweenness.
+
+        Args:
+            monitor: is told of progress, and asked whether to stop.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            InvalidRequest, SolveFailed: as :func:`betweenness`.
+        """
+        passed, plan, seconds = self._run.run(monitor)
+        graph, passage = self._graph, self._passage
+        if not self._arcs:
+            values = passage.by_vertex(passed.vertices)
+            if self._endpoints:
+                values += passage.by_vertex(passed.begins) + passage.by_vertex(passed.ends)
+            found = np.arange(graph.n)
+            return BetweennessTable(graph.labels, found, None, values * self.scale, plan, seconds)
+        tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
+        values = passage.by_arc(passed.over)
+        if not graph.directed:
+            # arcs are sorted by tail and head, so the reverse of each is where a sort by head and tail puts it
+            values = (values + values[np.lexsort((tails, heads))])[tails < heads]
+            tails, heads = tails[tails < heads], heads[tails < heads]
+        return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)
+
+    @property
+    def scale(self) -> float:
+        """NetworkX's factor: normalized, over all pairs that may count; else 1/2 where edges have no direction,
+        as each pair is counted from both sides.
+        """
+        n = self._graph.n if self._arcs or self._endpoints else self._graph.n - 1
+        if n < 2:
+            return 1.0
+        if self._normalized:
+            return 1 / (n * (n - 1))
+        return 1.0 if self._graph.directed else 0.5
+
+
+def betweenness(
+    graph: Graph,
+    options: Options | None = None,
+    *,
+    arcs: bool = False,
+    normalized: bool = True,
+    endpoints: bool = False,
+    monitor: Monitor | None = None,
+) -> BetweennessTable:
+    """Find the betweenness centrality of every vertex or arc: the share of shortest paths that pass through it.
+
+    For each pair of a source and a target, each of its shortest paths counts as 1 / (number of its shortest paths).
+    Counts of paths are float64, exact up to 2^53 and rounded beyond.  Paths are equally long where the sums of their
+    weights are: exactly so for whole weights, and for decimals of up to nine places whose sums fit 31 bits; other
+    floats are added in float64 from the source on, and paths of equal length may then differ in the last bit.
+
+    Args:
+        graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.
+        options: ``sources`` and ``targets``: only paths between these count, without any scaling up; ``memory`` and
+            ``threads``.  Nothing else may be given.
+        arcs: of arcs, not of vertices.
+        normalized: divide by the number of pairs, as NetworkX does; else pairs are counted, each once where edges have
+            no direction.
+        endpoints: a path passes through its ends, too.
+        monitor: is told of progress, and asked whether to stop.
+
+    Returns:
+        A row for each vertex, or for each arc (for each edge of an undirected graph).
+
+    Raises:
+        InvalidRequest: the options make no sense; a weight is negative; arcs of weight zero form a cycle (an edge of
+            weight zero does); or float64 loses small weights beside large ones.
+        DoesNotFit: memory is too small.
+        SolveFailed: two vertices have more than 1e300 shortest paths.
+        Cancelled: the monitor asked to stop.
+    """
+    asked = Centrality(graph, options, arcs=arcs, normalized=normalized, endpoints=endpoints)
+    asked.make_plan(monitor)
+    return asked.run(monitor)

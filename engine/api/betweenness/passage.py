@@ -1,0 +1,224 @@
+"""What betweenness and assignment have in common: the graph as searches take it, the plan, and its running."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.betweenness.numbering import PathArcs, number_arcs
+from engine.algorithms.betweenness.passing import Passed, PassingSearches, PassingTask, thread_bytes
+from engine.devices.cpu.team import Team
+from engine.execution.survey import KERNELS, survey
+from engine.graph.terminals import arrivals, opened
+from engine.model.problem import Machine, Options
+from engine.model.progress import Monitor, PhaseClock, told_of_compiling
+from engine.planning.refusal import gib
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Options of a solve that counting shortest paths does not have.
+_NOT_HERE: Final = (
+    "algorithm", "dtype", "device", "device_memory", "max_hops", "cutoff", "executor", "scheduler",
+)  # fmt: skip
+#: Up to so many visits of vertices and arcs no trial is made.
+LITTLE: Final = 20_000_000
+#: Sources of a trial, and seconds after which it ends.
+TRIED: Final = 16
+TRIAL: Final = 0.3
+
+
+@dataclass(frozen=True)
+class PathPlan:
+    """What counting shortest paths will take.
+
+    Attributes:
+        search: how shortest paths are found, in words.
+        sources: from how many vertices.
+        threads: processors used.
+        memory: projected peak of host memory, bytes.
+        seconds: predicted wall time; from a trial unless there is little to do.
+        tried: how many sources the trial searched from; 0 without one.
+    """
+
+    search: str
+    sources: int
+    threads: int
+    memory: int
+    seconds: float
+    tried: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON types."""
+        return asdict(self)
+
+
+class Passage:
+    """A graph whose shortest paths are counted; paths do not pass through terminals.
+
+    Args:
+        graph: the graph; no weight is negative.
+        decimal: as in ``engine.algorithms.betweenness.numbering.number_arcs``.
+
+    Raises:
+        InvalidRequest: the weights have no well-defined number of shortest paths.
+    """
+
+    def __init__(self, graph: Graph, *, decimal: bool = True) -> None:
+        self.graph = graph
+        self._opened = opened(graph)
+        self.arcs: PathArcs = number_arcs(self._opened, decimal=decimal)
+
+    @property
+    def size(self) -> int:
+        """The number of vertices that searches see: with terminals, these count twice."""
+        return self._opened.n
+
+    def starts(self, vertices: Indices) -> Indices:
+        """Return the numbers of vertices where paths begin."""
+        return self.arcs.rank[vertices].astype(np.int64)
+
+    def arrivals(self, vertices: Indices) -> npt.NDArray[np.int32]:
+        """Return the numbers of vertices where paths end."""
+        found: npt.NDArray[np.int32] = self.arcs.rank[arrivals(vertices, self.graph.n, self.graph.terminals)]
+        return found
+
+    def by_vertex(self, values: Floats) -> Floats:
+        """Return sums at vertices by the graph's own vertices."""
+        n, found = self.graph.n, values[self.arcs.rank]
+        found[: self.graph.terminals] += found[n:]
+        return found[:n]
+
+    def by_arc(self, values: Floats) -> Floats:
+        """Return sums over arcs by the graph's own arcs."""
+        graph, found = self.graph, np.empty(len(values))
+        found[self.arcs.moved] = values
+        if not graph.terminals:
+            return found
+        # the opened graph sorts the graph's arcs, and those from each terminal to its arrival, by tail and head
+        ends = np.arange(graph.terminals)
+        tails = np.concatenate([np.repeat(np.arange(graph.n), np.diff(graph.indptr)), ends])
+        heads = np.concatenate([arrivals(graph.heads.astype(np.int64), graph.n, graph.terminals), graph.n + ends])
+        placed = np.empty(len(values))
+        placed[np.lexsort((heads, tails))] = found
+        return placed[: graph.arcs]
+
+    def search(self) -> str:
+        """Return how shortest paths are found, in words."""
+        weights = self.arcs.weights
+        if len(weights) == 0:
+            return "breadth first, as all arcs weigh the same"
+        if weights.dtype.kind == "f":
+            return "Dijkstra in float64: two lengths are equal where their sums from the source are"
+        decimals = f", weights as multiples of {1 / self.arcs.power:g}" if self.arcs.power > 1 else ""
+        return f"Dijkstra in whole numbers{decimals}: lengths are exact"
+
+
+class PassageRun:
+    """Searches that are asked for: planned by :meth:`make_plan`, done by :meth:`run`.
+
+    Args:
+        passage: the graph.
+        task: from where to where.
+        options: memory and threads.
+
+    Raises:
+        DoesNotFit: memory is too small.
+    """
+
+    def __init__(self, passage: Passage, task: PassingTask, options: Options) -> None:
+        self._passage, self._searches = passage, PassingSearches(passage.arcs, task)
+        self._rows = len(task.sources)
+        machine = survey(memory=options.memory, threads=options.threads)
+        self._machine, self._threads = machine, max(1, min(machine.threads, self._rows))
+        graph, each = passage.graph, thread_bytes(passage.size, len(passage.arcs.heads), task.ends, task.arcs)
+        fixed = 48 * (passage.size + len(passage.arcs.heads)) + 40 * len(task.targets) + 16 * (graph.n + graph.arcs)
+        self.memory = machine.resident + KERNELS + fixed + each * self._threads
+        if self.memory > machine.memory:
+            raise _too_large(self.memory, machine, self._threads)
+        self.plan: PathPlan | None = None
+
+    def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
+        """Predict memory and time, the latter from a trial; ``monitor`` is told of compiling, and asked to stop."""
+        visits = (self._passage.size + len(self._passage.arcs.heads)) * self._rows
+        seconds, tried = visits / self._machine.search_rate, 0
+        if visits > LITTLE:
+            seconds, tried = self._try(monitor or Monitor())
+        self.plan = PathPlan(self._passage.search(), self._rows, self._threads, self.memory, seconds, tried)
+        return self.plan
+
+    def _try(self, monitor: Monitor) -> tuple[float, int]:
+        """Search from a few sources; return how long all will take, and how many there were."""
+        clock, team = PhaseClock(monitor), Team(1)
+        rows = np.unique(np.linspace(0, self._rows - 1, TRIED).astype(np.int64))
+        with told_of_compiling(clock):
+            self._searches.run(team, _Silent(monitor), rows[:1])  # the first one may load or compile kernels
+        began, tried = time.perf_counter(), 0
+        while tried < len(rows) and (tried == 0 or time.perf_counter() - began < TRIAL):
+            self._searches.run(team, _Silent(monitor), rows[tried : tried + 1])
+            tried += 1
+        clock.stop()
+        return (time.perf_counter() - began) / tried * self._rows / self._threads, tried
+
+    def run(self, monitor: Monitor | None = None) -> tuple[Passed, PathPlan, dict[str, float]]:
+        """Search from all sources.
+
+        Args:
+            monitor: is told of progress, and asked whether to stop.
+
+        Returns:
+            What passed, the plan, and the seconds of each phase.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            InvalidRequest, SolveFailed: as ``engine.algorithms.betweenness.passing.PassingSearches.run``.
+        """
+        plan = self.plan or self.make_plan(monitor)
+        clock, team = PhaseClock(monitor or Monitor()), Team(self._threads)
+        clock.begin("search", self._rows, "rows")
+        try:
+            with told_of_compiling(clock):
+                passed = self._searches.run(team, clock)
+        finally:
+            team.close()
+        clock.stop()
+        return passed, plan, clock.seconds
+
+
+class _Silent(Monitor):
+    """Tells nothing of a trial, but asks whether to stop."""
+
+    def __init__(self, inner: Monitor) -> None:
+        self.cancelled = inner.cancelled  # type: ignore[method-assign]
+
+
+def check_options(options: Options) -> None:
+    """Refuse options that counting shortest paths does not have.
+
+    Raises:
+        InvalidRequest: one is given; the error names it.
+    """
+    usual = Options()
+    for name in _NOT_HERE:
+        if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
+            raise InvalidRequest(
+                f"shortest paths are counted by the processors of this machine, all of them, so {name} cannot be given",
+                field=name,
+            )
+
+
+def _too_large(needed: int, machine: Machine, threads: int) -> DoesNotFit:
+    return DoesNotFit(
+        f"{needed} bytes ({gib(needed)}) are needed to count the shortest paths of this graph with {threads} "
+        f"thread{'s' if threads != 1 else ''}, and {machine.memory} ({gib(machine.memory)}) may be used; take fewer "
+        "threads, or give it more memory",
+        resource="memory",
+        needed=needed,
+        available=machine.memory,
+    )

@@ -1,0 +1,1 @@
+"""Brandes' accumulation on processors: counts of shortest paths, and what passes through vertices and arcs."""

@@ -1,0 +1,201 @@
+"""What passes through each vertex and arc from eight sources side by side, given their hops to all vertices.
+
+The counts of paths from eight sources to a vertex fill one vector.  All vertices that are L hops from some of the
+sources are taken together: their counts are the sums of the vectors of their neighbours, in which only lanes at L - 1
+hops are not 0.  So no arc needs a comparison, and every step is an addition of vectors.  What passes is handed back
+likewise, from the farthest level to the nearest (Brandes 2001).
+
+A vertex is taken once for each level between its least and its largest number of hops.  Where that is often, because
+the sources are far from each other, their rows are traced one by one (``engine.devices.cpu.betweenness.tracing``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.devices.cpu.betweenness.accumulating import DONE, verdict
+from engine.devices.cpu.betweenness.tracing import pass_rows
+from engine.devices.cpu.betweenness.vectors import LANES, count_vertex, hand_back_vertex
+from engine.graph.kernels import njit
+
+#: Rows are traced one by one if a vertex would be taken more often than this on average.
+TAKEN = 7
+
+
+@njit(nogil=True, cache=True)
+def _put_side_by_side(block, first, far, hops, least, most):  # type: ignore[no-untyped-def]
+    """Copy eight rows of hops into columns, and find the least and the most hops to each vertex.
+
+    Args:
+        block: shape (rows, n), integers.
+        first: the first row.
+        far: what means *unreachable* in them.
+        hops: int32, shape (n, LANES); receives -1 where there is no path.
+        least, most: int32, shape (n,); ``most`` receives -1 for a vertex that is not reached.
+
+    Returns:
+        How many times vertices have to be taken, and the most hops of all.
+    """
+    total, farthest = 0, np.int32(0)
+    for v in range(len(hops)):
+        low, high = np.int32(2**31 - 1), np.int32(-1)
+        for k in range(LANES):
+            x = np.int32(block[first + k, v])
+            x = np.int32(-1) if x == far else x
+            hops[v, k] = x
+            high = max(high, x)
+            low = min(low, np.int32(2**31 - 1) if x < 0 else x)
+        least[v], most[v] = low, high
+        if high >= 0:
+            total += high - low + 1
+            farthest = max(farthest, high)
+    return total, farthest
+
+
+@njit(nogil=True, cache=True)
+def _list_levels(least, most, ends, listed):  # type: ignore[no-untyped-def]
+    """List the vertices that are taken at each level: those of level L end at ``ends[L + 1]`` of ``listed``."""
+    ends[:] = 0
+    for v in range(len(least)):
+        for level in range(least[v], most[v] + 1):
+            ends[level + 2] += 1
+    for level in range(2, len(ends)):
+        ends[level] += ends[level - 1]
+    for v in range(len(least)):
+        for level in range(least[v], most[v] + 1):
+            listed[ends[level + 1]] = v
+            ends[level + 1] += 1
+
+
+@njit(nogil=True, cache=True)
+def _clear(vectors, some):  # type: ignore[no-untyped-def]
+    for v in some:
+        for k in range(LANES):
+            vectors[v, k] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _count(into, hops, levels, paths, here, there):  # type: ignore[no-untyped-def]
+    """Count the shortest paths from all eight sources.
+
+    Args:
+        into: where the arcs into each vertex begin, and their tails.
+        hops: int32, shape (n, LANES).
+        levels: what :func:`_list_levels` has found: ``ends`` and ``listed``.
+        paths: float64, shape (n, LANES); receives the counts, in lanes without a path anything.
+        here, there: float64, shape (n, LANES), all 0, and again so afterwards.
+
+    Returns:
+        The largest count.
+    """
+    indptr, tails = into
+    ends, listed = levels
+    most = 1.0
+    for v in listed[: ends[1]]:
+        for k in range(LANES):
+            if hops[v, k] == 0:
+                paths[v, k] = here[v, k] = 1.0
+    for level in range(1, len(ends) - 1):
+        for v in listed[ends[level] : ends[level + 1]]:
+            place = (np.int64(v), np.int64(level), indptr[v], indptr[v + 1])
+            found = count_vertex(place, tails, (here, there, paths), hops)
+            most = max(most, found)
+        _clear(here, listed[ends[level - 1] : ends[level]])
+        here, there = there, here
+    _clear(here, listed[ends[len(ends) - 2] : ends[len(ends) - 1]])
+    return most
+
+
+@njit(nogil=True, cache=True)
+def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[no-untyped-def]
+    """Add what passes through vertices and over arcs.
+
+    Args:
+        arcs: where the arcs out of each vertex begin, and their heads.
+        hops, levels, paths: as in :func:`_count`.
+        wanted: float64, shape (n,): what each vertex keeps.
+        spaces: two of float64, shape (n, LANES), all 0, and again so afterwards.
+        out: float64: what passes through each vertex is added; what passes over each arc is added, unless that is
+            empty; receives what leaves each source, shape (LANES,).
+    """
+    indptr, heads = arcs
+    ends, listed = levels
+    here, there = spaces
+    vertices, over, passed = out
+    for level in range(len(ends) - 2, -1, -1):
+        for v in listed[ends[level] : ends[level + 1]]:
+            place = (np.int64(v), np.int64(level), indptr[v], indptr[v + 1])
+            if len(over):
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, wanted[v], over)
+            else:
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, wanted[v], None)
+            if level > 0:
+                vertices[v] += total
+        if level == 0:
+            for v in listed[: ends[1]]:
+                for k in range(LANES):
+                    if hops[v, k] == 0:  # one path, so what it sends back is what it keeps and what leaves it
+                        passed[k] = there[v, k] - wanted[v]
+        _clear(here, listed[ends[level + 1] : ends[min(level + 2, len(ends) - 1)]])
+        here, there = there, here
+    _clear(here, listed[: ends[1]])
+
+
+@njit(nogil=True, cache=True)
+def _check(hops, most, passed, sources, wanted, begins, ends):  # type: ignore[no-untyped-def]
+    """Compare what left each source with what arrived, note both unless ``begins`` is empty, and return the verdict."""
+    arrived = np.zeros(LANES)
+    for v in range(len(hops)):
+        times = 0
+        for k in range(LANES):
+            arrived[k] += wanted[v] if hops[v, k] > 0 else 0.0
+            times += hops[v, k] > 0
+        if len(ends):
+            ends[v] += times * wanted[v]
+    for k in range(LANES):
+        if len(begins):
+            begins[sources[k]] += arrived[k]
+        said = verdict(passed[k], arrived[k], most)
+        if said != DONE:
+            return said
+    return DONE
+
+
+@njit(nogil=True, cache=True)
+def pass_levels(both, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
+    """Add what passes from some sources, whose rows of hops are known.
+
+    Args:
+        both: ``into`` of :func:`engine.devices.cpu.betweenness.tracing.pass_rows`, where all arcs count 1, and the
+            arcs out: where those of each vertex begin, and their heads.
+        task, rows, found, kept, out: as in :func:`engine.devices.cpu.betweenness.tracing.pass_rows`.
+        space: its space; ``hops``, int32, and three arrays of float64, the last two 0, all of shape (n, LANES); two
+            int32 of shape (n,), and one of shape (TAKEN * n,).
+
+    Returns:
+        ``DONE``, or why it has ended.
+    """
+    into, arcs = both
+    block, far = found
+    alone, hops, paths, here, there, least, most, listed = space
+    vertices, begins, ends, over = out
+    passed = np.zeros(LANES)
+    at = 0
+    while at < len(rows):
+        count = min(LANES, len(rows) - at)
+        taken, farthest = TAKEN * len(hops) + 1, np.int32(0)
+        if count == LANES:
+            taken, farthest = _put_side_by_side(block, at, far, hops, least, most)
+        if taken > TAKEN * len(hops):
+            said = pass_rows(into, task, rows[at : at + count], (block[at : at + count], far), kept, alone, out)
+        else:
+            level_ends = np.empty(farthest + 3, np.int64)
+            _list_levels(least, most, level_ends, listed)
+            levels = (level_ends[:-1], listed)
+            most_paths = _count((into[0], into[1]), hops, levels, paths, here, there)
+            _hand_back(arcs, hops, levels, paths, kept, (here, there), (vertices, over, passed))
+            said = _check(hops, most_paths, passed, task[0][rows[at : at + count]], kept, begins, ends)
+        if said != DONE:
+            return said
+        at += count
+    return DONE

@@ -1,0 +1,176 @@
+"""What passes through each vertex and arc from one source, given its distances to all vertices.
+
+Many searches side by side find rows of distances far faster than one search a source that counts paths as it goes.
+Here the vertices of a finished row are sorted by distance, the tight arcs into each of them are listed and their paths
+counted, and what passes is handed back along that list (Brandes 2001), which is read in the order in which it was
+written.
+
+Vertices at one distance are taken by ascending number, and arcs of weight zero lead to larger numbers, as in
+``engine.devices.cpu.betweenness.counting``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
+from engine.graph.kernels import njit
+
+#: Bits of a distance by which vertices are sorted at a time.
+DIGIT = 11
+
+
+@njit(nogil=True, cache=True)
+def _sort_reached(dist, far, order, other, counts):  # type: ignore[no-untyped-def]
+    """Sort the vertices whose distance is not ``far`` by distance, equal ones by number (LSD radix sort).
+
+    Args:
+        dist: shape (n,), integers.
+        far: the distance that means *unreachable*.
+        order: int32, shape (n,), work space.
+        other: int32, shape (n,), work space.
+        counts: int64, shape (2**DIGIT + 1,), work space.
+
+    Returns:
+        The sorted vertices, a part of ``order`` or of ``other``.
+    """
+    size, longest = 0, np.int64(0)
+    for v in range(len(dist)):
+        order[size] = v
+        reached = dist[v] != far
+        longest = max(longest, np.int64(dist[v]) if reached else np.int64(0))
+        size += reached
+    shift = 0
+    while longest >> shift > 0:
+        counts[:] = 0
+        for i in range(size):
+            counts[((np.int64(dist[order[i]]) >> shift) & (2**DIGIT - 1)) + 1] += 1
+        for k in range(2**DIGIT):
+            counts[k + 1] += counts[k]
+        for i in range(size):
+            v = order[i]
+            digit = (np.int64(dist[v]) >> shift) & (2**DIGIT - 1)
+            other[counts[digit]] = v
+            counts[digit] += 1
+        order, other = other, order
+        shift += DIGIT
+    return order[:size]
+
+
+@njit(nogil=True, cache=True)
+def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-untyped-def]
+    """List the tight arcs into each reached vertex, and count the shortest paths to it.
+
+    Args:
+        into: where the arcs into each vertex begin, their tails, their weights (empty where all are 1), and their
+            places among the arcs out.
+        dist: the row of distances.
+        order: the reached vertices by distance, the source first.
+        source: the source.
+        paths: float64, shape (n, 2): receives the number of shortest paths to each reached vertex, and 0.
+        before: the tails of tight arcs, int32, shape (arcs + 1,), and their places, int64, of the same shape or empty.
+        ends: int64, shape (n,); receives where the tight arcs into each vertex of ``order`` end.
+
+    Returns:
+        The largest count of paths; 0 if a vertex has no tight arc into it, so the row cannot be right.
+    """
+    indptr, tails, weights, places = into
+    listed, moved = before
+    size, most = 0, 1.0
+    for i in range(len(order)):
+        v = order[i]
+        length, total = np.int64(dist[v]), 0.0
+        for e in range(indptr[v], indptr[v + 1]):
+            u = tails[e]
+            weight = np.int64(weights[e]) if len(weights) else np.int64(1)
+            tight = np.int64(dist[u]) + weight == length
+            listed[size] = u
+            if len(moved):
+                moved[size] = places[e]
+            size += tight
+            number = paths[u, 0]
+            total += number if tight else 0.0
+        if v == source:
+            total = 1.0
+        if total == 0.0:
+            return 0.0
+        paths[v, 0] = total
+        paths[v, 1] = 0.0
+        ends[i] = size
+        most = max(most, total)
+    return most
+
+
+@njit(nogil=True, cache=True)
+def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
+    """Add what passes through vertices and over arcs.
+
+    Args:
+        order, paths, before, ends: as :func:`_trace` leaves them.
+        wanted: float64, shape (n,): what each vertex keeps.
+        vertices: float64, shape (n,); what passes through each vertex but the source is added.
+        over: float64, shape (arcs,), receives what passes over each arc; empty if that is not wanted.
+
+    Returns:
+        What leaves the source.
+    """
+    listed, moved = before
+    for i in range(len(order) - 1, 0, -1):
+        v = order[i]
+        passed = paths[v, 1]
+        vertices[v] += passed
+        share = (wanted[v] + passed) / paths[v, 0]
+        for k in range(ends[i - 1], ends[i]):
+            u = listed[k]
+            part = paths[u, 0] * share
+            paths[u, 1] += part
+            if len(over):
+                over[moved[k]] += part
+    return paths[order[0], 1]
+
+
+@njit(nogil=True, cache=True)
+def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
+    """Add what passes from some sources, whose rows of distances are known.
+
+    Args:
+        into: as in :func:`_trace`.
+        task: the sources, int64, and for each the vertex that keeps nothing, -1 for none.
+        rows: int64: which sources.
+        found: their distances, integers, shape (rows, n), and the one that means *unreachable*.
+        kept: float64, shape (n,): what each vertex keeps of every source.
+        space: two arrays for sorting and one for counts, ``paths``, the two of ``before``, ``ends``, and ``wanted``,
+            which equals ``kept``, of this thread.
+        out: of this thread, ``vertices``, ``begins``, ``ends`` and ``over`` as in
+            :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.
+
+    Returns:
+        ``DONE``, or why it has ended.
+    """
+    block, far = found
+    order, other, counts, paths, listed, moved, last, wanted = space
+    vertices, begins, ends, over = out
+    for k in range(len(rows)):
+        source, own, dist = task[0][rows[k]], task[1][rows[k]], block[k]
+        if own >= 0:
+            wanted[own] = 0.0
+        reached = _sort_reached(dist, far, order, other, counts)
+        if reached[0] != source:
+            return UNEQUAL
+        most = _trace(into, dist, reached, source, paths, (listed, moved), last)
+        if most == 0.0:
+            return UNEQUAL
+        passed = _hand_back(reached, wanted, paths, (listed, moved), last, vertices, over)
+        arrived = -wanted[source]
+        for v in reached:
+            arrived += wanted[v]
+        if len(begins):
+            begins[source] += arrived
+            for v in reached:
+                ends[v] += wanted[v]
+        if own >= 0:
+            wanted[own] = kept[own]
+        said = verdict(passed, arrived, most)
+        if said != DONE:
+            return said
+    return DONE

@@ -1,0 +1,205 @@
+"""NetworkX's betweenness, of vertices and edges, between all vertices, from a sample, and between two sets.
+
+Weights of zero and below are left to NetworkX, which counts paths over them in an order of its own.  Floats are added
+as NetworkX adds them, so paths are equally long here where they are there.
+
+``edge_betweenness_centrality_subset`` is left to NetworkX: it splits what passes on through a vertex that is no target
+evenly between the edges into it, and its tests ask for that, although its definition counts paths, as the engine does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.betweenness.centrality import Centrality
+from engine.interop.networkx_backend import BackendGraph, Node, Weighted, answers, exceptions
+from engine.model.problem import Options
+
+Floats = npt.NDArray[np.float64]
+
+
+def _positive(G: BackendGraph, weight: Any) -> Weighted:
+    """Return the graph under a weight, or leave it to NetworkX if a weight is not above zero."""
+    weighted = G.under(weight)
+    if weight is not None:
+        loops = (data.get(weight, 1) for _, _, data in nx.selfloop_edges(G.original, data=True))
+        if (weighted.graph.arcs and weighted.graph.weights.min() <= 0) or any(value <= 0 for value in loops):
+            raise NotImplementedError("weights that are not above zero")
+    return weighted
+
+
+def _places(weighted: Weighted, vertices: Any) -> tuple[int, ...]:
+    """Return the indices of vertices; what NetworkX may count twice, or refuse, is left to it."""
+    if isinstance(vertices, str) or not isinstance(vertices, Iterable):
+        raise NotImplementedError("no collection of vertices")
+    place = {node: i for i, node in enumerate(weighted.nodes)}
+    listed = list(vertices)
+    if len(set(listed)) < len(listed) or not listed or any(node not in place for node in listed):
+        raise NotImplementedError("vertices that are none, come twice, or are not in the graph")
+    return tuple(place[node] for node in listed)
+
+
+def _sampled(G: BackendGraph, k: int | None, seed: Any) -> list[Node] | None:
+    """Return the vertices that NetworkX would draw; None for all."""
+    if k is None:
+        return None
+    found: list[Node] = nx.utils.create_py_random_state(seed).sample(list(G.original.nodes()), k)
+    if not found:
+        raise NotImplementedError("a sample without vertices")
+    return found
+
+
+def _counted(
+    weighted: Weighted, sources: Any = None, targets: Any = None, *, edges: bool = False, endpoints: bool = False
+) -> tuple[Centrality, Any]:
+    """Return what was asked, and the table of sums over ordered pairs.
+
+    Args:
+        weighted: the graph.
+        sources, targets: NetworkX's vertices; None for all.
+        edges: of edges, not of vertices.
+        endpoints: whether paths pass through their ends.
+    """
+    sides = (None if side is None else _places(weighted, side) for side in (sources, targets))
+    options = Options(sources=next(sides), targets=next(sides))
+    with exceptions():
+        asked = Centrality(weighted.graph, options, arcs=edges, normalized=False, endpoints=endpoints, decimal=False)
+        return asked, asked.run()
+
+
+def _raw(asked: Centrality, table: Any) -> Floats:
+    """Return the sums over ordered pairs, before any factor."""
+    found: Floats = table.values / asked.scale
+    return found
+
+
+def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: int | None) -> tuple[float, float]:
+    """Return NetworkX's factors for vertices that were drawn and for all others.
+
+    Args:
+        n: vertices of the graph.
+        normalized: over all pairs that may count.
+        directed: whether pairs have a direction.
+        ends: whether a vertex is among its own pairs, as for edges and with endpoints.
+        sampled: how many vertices were drawn; None for all.
+    """
+    size = n if ends else n - 1
+    if size < 2:
+        return 1.0, 1.0
+    drawn, sides = size if sampled is None else sampled, 1 if directed else 2
+    other = 1 / (drawn * (size - 1)) if normalized else size / (drawn * sides)
+    if sampled is None or ends:
+        return other, other
+    if drawn == 1:
+        return math.nan, other
+    return (1 / ((drawn - 1) * (size - 1)) if normalized else size / ((drawn - 1) * sides)), other
+
+
+def _by_edge(G: BackendGraph, weighted: Weighted, table: Any, values: Floats, weight: Any) -> dict[Any, float]:
+    """Return values by NetworkX's edges; of parallel edges the shortest ones share, the others get 0."""
+    nodes, original = weighted.nodes, G.original
+    found = {}
+    for u, v, value in zip(table.tails.tolist(), table.heads.tolist(), values.tolist(), strict=True):
+        found[nodes[u], nodes[v]] = value
+        if not weighted.directed:
+            found[nodes[v], nodes[u]] = value
+    if not original.is_multigraph():
+        return {edge: found.get(edge, 0.0) for edge in original.edges()}  # a self loop lies on no shortest path
+    listed = original.edges(keys=True, data=True)
+    lengths = {(u, v, key): 1 if weight is None else data.get(weight, 1) for u, v, key, data in listed}
+    least: dict[Any, float] = {}
+    for (u, v, _), length in lengths.items():
+        least[u, v] = min(length, least.get((u, v), math.inf))
+    shared = Counter((u, v) for (u, v, _), length in lengths.items() if length == least[u, v])
+    return {
+        (u, v, key): found.get((u, v), 0.0) / shared[u, v] if length == least[u, v] else 0.0
+        for (u, v, key), length in lengths.items()
+    }
+
+
+@answers
+def betweenness_centrality(
+    G: BackendGraph,
+    k: int | None = None,
+    normalized: bool = True,
+    weight: Any = None,
+    endpoints: bool = False,
+    seed: Any = None,
+) -> dict[Node, float]:
+    """Return the share of shortest paths that pass through each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        k: how many vertices are drawn as sources; None for all.
+        normalized: over all pairs that may count.
+        weight: key of the weights; None counts every edge as 1.
+        endpoints: whether paths pass through their ends.
+        seed: of the draw.
+    """
+    weighted = _positive(G, weight)
+    drawn = _sampled(G, None if k == len(weighted.nodes) else k, seed)
+    values = _raw(*_counted(weighted, drawn, endpoints=endpoints))
+    own, other = _scales(
+        len(weighted.nodes),
+        normalized=normalized,
+        directed=weighted.directed,
+        ends=endpoints,
+        sampled=None if drawn is None else len(drawn),
+    )
+    mine = set(drawn or ())
+    return {
+        node: value * (own if node in mine else other)
+        for node, value in zip(weighted.nodes, values.tolist(), strict=True)
+    }
+
+
+@answers
+def edge_betweenness_centrality(
+    G: BackendGraph, k: int | None = None, normalized: bool = True, weight: Any = None, seed: Any = None
+) -> dict[Any, float]:
+    """Return the share of shortest paths that pass over each edge.
+
+    Args:
+        G: a NetworkX graph.
+        k: how many vertices are drawn as sources; None for all.
+        normalized: over all pairs.
+        weight: key of the weights; None counts every edge as 1.
+        seed: of the draw.
+    """
+    weighted = _positive(G, weight)
+    drawn = _sampled(G, k, seed)
+    asked, table = _counted(weighted, drawn, edges=True)
+    scale, _ = _scales(
+        len(weighted.nodes),
+        normalized=normalized,
+        directed=weighted.directed,
+        ends=True,
+        sampled=None if drawn is None else len(drawn),
+    )
+    return _by_edge(G, weighted, table, _raw(asked, table) * scale, weight)
+
+
+@answers
+def betweenness_centrality_subset(
+    G: BackendGraph, sources: Any, targets: Any, normalized: bool = False, weight: Any = None
+) -> dict[Node, float]:
+    """Return the share of shortest paths from ``sources`` to ``targets`` that pass through each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        sources: the vertices where paths begin.
+        targets: the vertices where paths end.
+        normalized: over all pairs of the graph.
+        weight: key of the weights; None counts every edge as 1.
+    """
+    weighted = _positive(G, weight)
+    values = _raw(*_counted(weighted, sources, targets))
+    scale, _ = _scales(len(weighted.nodes), normalized=normalized, directed=weighted.directed, ends=False, sampled=None)
+    return dict(zip(weighted.nodes, (values * scale).tolist(), strict=True))

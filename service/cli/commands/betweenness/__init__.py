@@ -1,0 +1,1 @@
+"""What ``apsp betweenness`` and ``apsp assign`` do."""

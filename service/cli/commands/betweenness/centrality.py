@@ -1,0 +1,56 @@
+"""Runs ``apsp betweenness``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from typing import cast
+
+from service.cli.commands.betweenness.output import PassageArgs, show, tell_plan
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.solving import load
+from service.cli.progress import ProgressMonitor
+from service.cli.vertex_lists import selected_vertices
+from service.options import BetweennessOptions
+from storage.errors import InvalidRequest
+
+
+def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
+    """Read, plan, count, and write or print the table; the plan and the progress go to standard error.
+
+    Args:
+        args: what the command line says of graph, machine and table.
+        counted: what it says of the betweenness.
+
+    Raises:
+        ApspError: as ``engine.api.betweenness.centrality.betweenness``, before any work where the options are wrong.
+    """
+    from engine.api.betweenness.centrality import Centrality
+
+    args.check()
+    lists = {name: text for name in ("sources", "targets") if (text := cast("str | None", counted[name])) is not None}
+    if list(lists.values()) == ["-", "-"]:
+        raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
+    started = time.perf_counter()
+    graph, receipt = load(args.graph)
+    sides = {name: selected_vertices(text, graph, f"--{name}") for name, text in lists.items()}
+    options = replace(args.limits(), sources=sides.get("sources"), targets=sides.get("targets"))
+    reading = time.perf_counter() - started
+    asked = Centrality(
+        graph,
+        options,
+        arcs=counted["of"] == "arcs",
+        normalized=not counted["raw"],
+        endpoints=counted["endpoints"],
+    )
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
+        plan = asked.make_plan(monitor)
+    planning = time.perf_counter() - started - reading
+    rows = "vertices" if counted["of"] == "vertices" else "arcs" if graph.directed else "edges"
+    tell_plan(plan, f"{asked.rows:,} {rows}", receipt)
+    INTERRUPTS.left_behind = "no table was written"
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        found = asked.run(monitor)
+    seconds = {"read": reading, "plan": planning, **found.seconds}
+    show(args, (graph, receipt), found.to_polars(), {"plan": plan.to_dict(), "seconds": seconds}, "betweenness")

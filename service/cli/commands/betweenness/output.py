@@ -1,0 +1,94 @@
+"""What both commands take, and how they tell their plans and write their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.solving import GraphArgs, tell
+from service.options import PassageOptions
+from service.units import format_bytes, format_seconds, parse_size
+from storage.graph.graph import Graph, Receipt
+from storage.graph.vertex_table import check_table, write_table
+
+if TYPE_CHECKING:
+    import polars
+
+    from engine.api.betweenness.passage import PathPlan
+    from engine.model.problem import Options
+
+
+@dataclass(frozen=True)
+class PassageArgs:
+    """The arguments that both commands have: the graph, the machine, and where the table goes."""
+
+    graph: GraphArgs
+    machine: PassageOptions
+    out: Path | None
+    overwrite: bool
+    as_json: bool
+
+    def check(self) -> None:
+        """Refuse an output or a size that cannot be, before anything is read."""
+        if self.out is not None:
+            check_table(self.out, overwrite=self.overwrite)
+        self.limits()
+
+    def limits(self) -> Options:
+        """Return the options that say what of the machine may be used."""
+        from engine.model.problem import Options
+
+        memory, threads = self.machine["memory"], self.machine["threads"]
+        return Options(memory=None if memory is None else parse_size(str(memory), field="--memory"), threads=threads)
+
+
+def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
+    """Say on standard error what will be done, and what reading the graph has found.
+
+    Args:
+        plan: the plan.
+        what: the table, in words.
+        receipt: of the graph.
+    """
+    threads = f"{plan.threads} thread{'s' if plan.threads != 1 else ''}"
+    tried = f", by a trial of {plan.tried}" if plan.tried else ""
+    tell(
+        [
+            f"plan: {plan.search}; {threads}",
+            f"  table   {what}; no matrix",
+            f"  needs   {format_bytes(plan.memory)} of memory, about {format_seconds(plan.seconds)} for "
+            f"{plan.sources:,} sources{tried}",
+            *(f"note: {note}" for note in receipt.notes),
+        ]
+    )
+
+
+def show(
+    args: PassageArgs, read: tuple[Graph, Receipt], frame: polars.DataFrame, said: Mapping[str, Any], key: str
+) -> None:
+    """Write the table, and say what was found; without ``--out`` print it.
+
+    Args:
+        args: what the command line says.
+        read: the graph and its receipt.
+        frame: the table.
+        said: what else to say: ``plan``, ``seconds``, and facts by name.
+        key: what the rows are called in JSON.
+    """
+    if args.out is not None:
+        write_table(frame, args.out, overwrite=args.overwrite)
+    graph, receipt = read
+    if args.as_json:
+        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        about = {"graph": {"file": str(args.graph.graph), **facts, "notes": receipt.notes}}
+        shown = {"table": str(args.out)} if args.out is not None else {key: frame.to_dicts()}
+        emit_json({**about, **said, "columns": frame.columns, **shown})
+    elif args.out is None:
+        emit(frame.write_csv().removesuffix("\n"))
+    else:
+        phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in said["seconds"].items())
+        lines = [("rows", f"{len(frame):,}"), ("columns", ", ".join(frame.columns))]
+        emit([f"{args.out}: done ({phases})", *table(lines, indent="  ")])

@@ -21,6 +21,7 @@ from service.views.exports import WRITERS, ExportedPart
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
+from storage.files.writing import Writing
 
 
 class ExportArgs(NamedTuple):
@@ -75,7 +76,8 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
             "--sources, --targets, --within and --nearest write less"
         )
         raise DoesNotFit(message, resource="disk", needed=needed, available=free)
-    _write(part, out, kind, wide=args.wide)
+    with Writing(out, "export"):
+        _write(part, out, kind, wide=args.wide)
     down, across, size = len(part.rows.sources), part.rows.width, out.stat().st_size
     if as_json:
         emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size})

@@ -17,6 +17,7 @@ from service.cli.vertex_lists import selected_vertices
 from service.options import NearOptions
 from service.units import format_seconds, parse_size
 from storage.errors import InvalidRequest
+from storage.files.writing import writing_early
 from storage.pairs.saving import FORMS, check_pairs_target, save_pairs
 
 
@@ -40,19 +41,33 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: boo
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
     check_pairs_target(out, overwrite=overwrite)
+    limits = Options(cutoff=given["cutoff"], memory=memory, threads=given["threads"])
+    with writing_early(out, "near"):
+        _near(graph_args, (limits, given["nearest"], lists), out, overwrite=overwrite, as_json=as_json)
+
+
+def _near(
+    graph_args: GraphArgs,
+    asked: tuple[Options, int | None, dict[str, str]],
+    out: Path,
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Find near pairs for a place that nobody else writes; ``asked`` is limits, nearest, and texts of vertices."""
     from engine.api.near import near_pairs
 
+    limits, nearest, lists = asked
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     sides = {name: selected_vertices(text, graph, f"--{name}") for name, text in lists.items()}
-    limits = Options(cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     options = replace(limits, sources=sides.get("sources"), targets=sides.get("targets"))
     seconds = {"read": time.perf_counter() - started}
     tell(f"note: {note}" for note in receipt.notes)
     INTERRUPTS.left_behind = f"{out} is as it was"
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         began = time.perf_counter()
-        pairs = near_pairs(graph, options, nearest=given["nearest"], monitor=monitor)
+        pairs = near_pairs(graph, options, nearest=nearest, monitor=monitor)
         searched = time.perf_counter()
         save_pairs(pairs, out, overwrite=overwrite)
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}

@@ -19,6 +19,7 @@ from service.cli.progress import ProgressMonitor
 from service.options import MeasureOptions, SolveOptions, split_names
 from service.units import format_bytes, format_seconds
 from storage.errors import InvalidRequest
+from storage.files.writing import writing_early
 from storage.graph.graph import Graph
 from storage.graph.vertex_table import check_table, read_table
 
@@ -49,11 +50,17 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
     Raises:
         ApspError: as ``engine.api.measuring.measure``, before any work where the options are wrong.
     """
-    from engine.api.measuring import Measurement
-
     if args.out is not None:
         check_table(args.out, overwrite=args.overwrite)
     budgets_of(args.options)
+    with writing_early(args.out, "measure"):
+        _measure(args, as_json=as_json)
+
+
+def _measure(args: MeasureArgs, *, as_json: bool) -> None:
+    """Measure for a file that nobody else writes."""
+    from engine.api.measuring import Measurement
+
     numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
     started = time.perf_counter()
     graph, receipt = load(args.graph)

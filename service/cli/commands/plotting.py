@@ -18,6 +18,7 @@ from service.views.heatmap import Order, Picture, take_picture
 from service.views.matrix_summary import compared
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
+from storage.files.writing import Writing
 from storage.matrix.reader import Matrix, open_matrix
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     budget = parse_size(read, field="--read")
-    with open_matrix(store_folder(store)) as matrix:
+    with Writing(out, "plot"), open_matrix(store_folder(store)) as matrix:
         if 0 in matrix.shape:
             raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
             picture = take_picture(matrix, side=side, budget=budget, order=order, monitor=monitor)
         _draw(figure, matrix, picture, order)
-    _write(figure, out)
+        _write(figure, out)
     share = picture.rows_read / picture.rows
     if as_json:
         cells = list(picture.image.shape)

@@ -208,7 +208,7 @@ def plot(
     ] = "2GiB",
     as_json: Json = False,
 ) -> None:
-    """Draw a store: a heat map of the matrix, histograms of distances and eccentricities."""
+    """Draw a store or a prepared graph: a heat map of the matrix, histograms of distances and eccentricities."""
     from service.cli.commands import plotting
 
     plotting.plot(store, out, order=order, side=side, read=read, as_json=as_json)

@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from service.cli.arguments import GraphFile, Json, must_open, with_options
+from service.cli.arguments import Json, must_open, with_options
 from service.options import MeasureOptions, SolveOptions
 from storage.options import ReadingOptions
 
 
 @with_options
 def measure(
-    graph: GraphFile,
+    graph: Annotated[
+        Path,
+        typer.Argument(
+            metavar="GRAPH", help="Graph file, or the folder of a prepared graph, which is faster.", show_default=False
+        ),
+    ],
     reading: ReadingOptions,
     measures: MeasureOptions,
     options: SolveOptions,
@@ -26,7 +31,8 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Make a table of closeness, eccentricity, opportunities within reach and others, without any matrix."""
-    must_open(graph)
+    if not graph.is_dir():
+        must_open(graph)
     from service.cli.commands import measuring, solving
 
     wanted = measuring.MeasureArgs(solving.GraphArgs(graph, reading), measures, options, out, overwrite)

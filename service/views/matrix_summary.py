@@ -14,6 +14,8 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and texts of the known facts, in the order in which they are shown."""
     rows = []
     pairs, reached, between = summary.get("pairs"), summary.get("reached"), summary.get("diameter_pair")
+    if summary.get("sampled"):
+        rows.append(("rows", f"{summary['sources']:,} of {summary['vertices']:,}, picked evenly"))
     if pairs is not None:
         rows.append(("pairs", f"{pairs:,}"))
     if reached is not None:

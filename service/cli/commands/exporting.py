@@ -63,21 +63,22 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     from engine.api.prepared_matrix import open_result
 
-    result = ResultReader(open_result(store_folder(store)))
-    if args.within is not None:
-        result.check_within(args.within, "--within")
-    if 0 in result.matrix.shape:
-        raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
-    part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself)
-    needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
-    if needed > free:
-        message = (
-            f"{out} becomes {format_bytes(needed)} at least, {format_bytes(free)} are free; "
-            "--sources, --targets, --within and --nearest write less"
-        )
-        raise DoesNotFit(message, resource="disk", needed=needed, available=free)
-    with Writing(out, "export"):
-        _write(part, out, kind, wide=args.wide)
+    with open_result(store_folder(store)) as opened:
+        result = ResultReader(opened)
+        if args.within is not None:
+            result.check_within(args.within, "--within")
+        if 0 in result.matrix.shape:
+            raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
+        part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself)
+        needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
+        if needed > free:
+            message = (
+                f"{out} becomes {format_bytes(needed)} at least, {format_bytes(free)} are free; "
+                "--sources, --targets, --within and --nearest write less"
+            )
+            raise DoesNotFit(message, resource="disk", needed=needed, available=free)
+        with Writing(out, "export"):
+            _write(part, out, kind, wide=args.wide)
     down, across, size = len(part.rows.sources), part.rows.width, out.stat().st_size
     if as_json:
         emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size})

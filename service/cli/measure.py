@@ -17,7 +17,7 @@ def measure(
     graph: Annotated[
         Path,
         typer.Argument(
-            metavar="GRAPH", help="Graph file, or the folder of a prepared graph, which is faster.", show_default=False
+            metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False
         ),
     ],
     reading: ReadingOptions,

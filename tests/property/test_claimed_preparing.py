@@ -73,6 +73,7 @@ def stopped_at(folder: Path, at: int, made: Path, *, done: bool) -> tuple[int, i
     return stops.count, sum(resumed.values())
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("_hearing", "_told_of_renames")
 @pytest.mark.parametrize("done", [True, False], ids=["its successor is done", "its successor has begun"])
 @pytest.mark.parametrize(

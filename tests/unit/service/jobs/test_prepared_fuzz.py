@@ -150,6 +150,7 @@ def check_chunk(client: TestClient, places: tuple[str, str], rng: random.Random)
     return want.status_code
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("count", [2, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"])
 def test_random_requests_have_the_answers_of_a_matrix(client: TestClient, bench: Bench, inline: InlinePool, count: int):
     seen = set()
@@ -175,6 +176,7 @@ def asked(rng: random.Random, graph: Graph) -> list[str]:
     return [word.replace("\x00", "?") for word in words] + (["--json"] if rng.random() < 0.5 else [])
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("count", [1, pytest.param(MANY // 5, marks=pytest.mark.long)], ids=["few", "many"])
 def test_random_queries_print_what_a_matrix_prints(bench: Bench, tmp_path: Path, capsys, monkeypatch, count: int):
     seen, threads = set(), threading.active_count()

@@ -42,6 +42,7 @@ runner.work(runner._jobs.job(sys.argv[1]))
 """
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("calls", [[75], pytest.param(range(1, 1000, 7), marks=pytest.mark.long)], ids=["some", "many"])
 def test_a_preparation_goes_on_from_that_of_a_killed_runner(
     settings: Settings, bench: Bench, monkeypatch, caplog, calls, tmp_path: Path

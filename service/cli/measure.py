@@ -7,20 +7,17 @@ from typing import Annotated
 
 import typer
 
-from service.cli.arguments import Json, must_open, with_options
+from service.cli.arguments import GraphOptions, Json, must_open, with_options
 from service.options import MeasureOptions, SolveOptions
-from storage.options import ReadingOptions
 
 
 @with_options
 def measure(
     graph: Annotated[
         Path,
-        typer.Argument(
-            metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False
-        ),
+        typer.Argument(metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False),
     ],
-    reading: ReadingOptions,
+    reading: GraphOptions,
     measures: MeasureOptions,
     options: SolveOptions,
     out: Annotated[
@@ -35,5 +32,5 @@ def measure(
         must_open(graph)
     from service.cli.commands import measuring, solving
 
-    wanted = measuring.MeasureArgs(solving.GraphArgs(graph, reading), measures, options, out, overwrite)
+    wanted = measuring.MeasureArgs(solving.GraphArgs.of(graph, reading), measures, options, out, overwrite)
     measuring.measure(wanted, as_json=as_json)

@@ -121,7 +121,7 @@ def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, a
 
     graph, receipt, matrix, started, reading = given
     request = _request(args.measures, graph, numbers)
-    options = options_of(args.options, graph)
+    options = options_of(args.options, graph, args.graph.snap_limit)
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
         measurement: Measurement | PreparedMeasurement = (
             Measurement(graph, options, **request)
@@ -138,7 +138,7 @@ def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, a
         found.write(args.out, overwrite=args.overwrite)
     seconds = {"read": reading, "plan": planning, **found.seconds}
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format, "unit": graph.unit}
         said = {"graph": {"file": str(args.graph.graph), **facts, "notes": receipt.notes}}
         shown = {"table": str(args.out)} if args.out is not None else {"measures": found.to_polars().to_dicts()}
         columns = ["vertex", *found.columns]
@@ -148,6 +148,7 @@ def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, a
     else:
         phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
         lines = [("rows", f"{len(found):,}"), ("columns", ", ".join(["vertex", *found.columns]))]
+        lines += [("unit", f"{graph.unit}, of distances")] if graph.unit else []
         emit([f"{args.out}: done ({phases})", *table(lines, indent="  ")])
 
 

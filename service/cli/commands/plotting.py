@@ -6,13 +6,15 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from service.cli.arguments import MapOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
+from service.cli.mapping import check_map, map_figure
 from service.cli.progress import ProgressMonitor
 from service.units import parse_size
 from service.views.figures import draw_histogram, draw_matrix, new_figure
@@ -34,15 +36,28 @@ SUFFIXES: Final = (".png", ".svg", ".pdf")
 _BINS: Final = 64
 
 
-def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
-    """Read a store by bands of tiles, draw, and write the picture; one that is there is replaced.
+class HeatMap(NamedTuple):
+    """How the matrix is drawn.
+
+    Attributes:
+        order: order of rows and columns, see ``take_picture``.
+        side: cells of the heat map along each side.
+        read: the most bytes of tiles to read, such as ``2GiB``.
+    """
+
+    order: Order
+    side: int
+    read: str
+
+
+def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: bool) -> None:
+    """Read a store by bands of tiles, or its network, draw, and write the picture; one that is there is replaced.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph, whose rows are found.
         out: file of the picture; its suffix decides the format.
-        order: order of rows and columns, see ``take_picture``.
-        side: cells of the heat map along each side.
-        read: the most bytes of tiles to read, such as ``2GiB``.
+        heat: how the matrix is drawn.
+        network: whether the network is drawn instead, and how.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -52,19 +67,24 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
     """
     from engine.api.prepared_matrix import open_result
 
+    check_map(network)
     figure = new_figure(11, 6)
     if out.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(f"-o: {out.name} should end in {', '.join(SUFFIXES)}", field="-o")
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
-    budget = parse_size(read, field="--read")
+    if network["map"]:
+        with Writing(out, "plot"):
+            _write(map_figure(store, network, as_json=as_json, out=out), out, dpi=170)
+        return
+    order, budget = heat.order, parse_size(heat.read, field="--read")
     with Writing(out, "plot"), open_result(store_folder(store)) as matrix:
         if 0 in matrix.shape:
             raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
         taken = _taken(matrix, budget)
         observe = None if taken is None else taken.gather
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-            picture = take_picture(matrix, side=side, budget=budget, order=order, monitor=monitor, observe=observe)
+            picture = take_picture(matrix, side=heat.side, budget=budget, order=order, monitor=monitor, observe=observe)
         whole = picture.rows_read == picture.rows
         summary = matrix.summary if taken is None else taken.facts(whole=whole)
         _draw(figure, matrix, picture, (order, summary))
@@ -90,7 +110,8 @@ def _taken(matrix: SealedResult, budget: int) -> RowsSummary | None:
 def _draw(figure: Figure, matrix: SealedResult, picture: Picture, shown: tuple[Order, dict[str, Any]]) -> None:
     """Draw the picture and the facts; ``shown`` is the order of the vertices, and the summary."""
     order, summary = shown
-    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else "distance"
+    unit = f"distance in {matrix.unit}" if matrix.unit else "distance"
+    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else unit
     axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
@@ -131,10 +152,10 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
         axes.legend(fontsize=8)
 
 
-def _write(figure: Figure, out: Path) -> None:
+def _write(figure: Figure, out: Path, dpi: int = 130) -> None:
     """Write beside the target first, so that what is there stays whole until the new picture is."""
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=130)
+    figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=dpi, facecolor=figure.get_facecolor())
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.write_bytes(drawn.getvalue())

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from service.http.ranges import matches
-from service.state import Opened
+from service.state import OpenedAny
 from storage.matrix.format import software
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def tag_headers(scope: Scope, opened: ResultReader) -> dict[str, str]:
     return {"ETag": tag, "Cache-Control": "private, no-cache"}
 
 
-async def _tagged(request: Request, response: Response, opened: Opened) -> dict[str, str]:
+async def _tagged(request: Request, response: Response, opened: OpenedAny) -> dict[str, str]:
     headers = tag_headers(request.scope, opened)
     if matches(request.headers.get("if-none-match", ""), headers["ETag"]):
         raise HTTPException(304, headers=headers)

@@ -142,6 +142,22 @@ def _sums(dtype: str) -> None:
         solve_to_store(replace(graph, quantities=quantities), options, Path(folder, "sums.zarr"))
 
 
+def _measured_tables(dtype: str) -> None:
+    from engine.api.from_tables.summary import summarize
+    from engine.api.measuring import measure
+    from engine.api.prepared import prepare
+    from engine.api.prepared_matrix import open_result
+    from engine.model.problem import Options
+
+    graph, few = make_graph("whole" if dtype in ("uint16", "int32") else "fractions"), np.arange(VERTICES) == 1
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(graph, f"{folder}/p", Options(dtype=dtype))
+        with open_result(f"{folder}/p") as matrix:
+            measure(matrix, within=[9], quantiles=[0.5], nearest=2, opportunities={"few": few}, direction="in")
+            measure(matrix, within=[9], opportunities={"few": few}, decay="exponential")
+            summarize(matrix)
+
+
 def _packed(dtype: str) -> None:
     from engine.devices.cpu.backend import CpuBackend
 
@@ -212,6 +228,7 @@ def uses() -> dict[str, Callable[[], None]]:
         found[f"measures {dtype}"] = partial(_measures, dtype)
         if dtype != "float32":
             found[f"sums {dtype}"] = partial(_sums, dtype)
+        found[f"measures of tables {dtype}"] = partial(_measured_tables, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
     return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness}

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api.planning import make_plan
+from engine.api.prepared_matrix import PreparedMatrix
 from engine.api.solve import solve
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
@@ -182,7 +183,11 @@ class Measurement:
 
 
 def measure(
-    graph: Graph, options: Options | None = None, *, monitor: Monitor | None = None, **request: Unpack[MeasureRequest]
+    graph: Graph | PreparedMatrix,
+    options: Options | None = None,
+    *,
+    monitor: Monitor | None = None,
+    **request: Unpack[MeasureRequest],
 ) -> MeasureTable:
     """Reduce every row of distances to measures while it passes; no matrix is held.
 
@@ -190,7 +195,7 @@ def measure(
     measure; ``MeasureRequest`` says what can be asked.
 
     Args:
-        graph: as from ``read_graph`` or ``build_graph``.
+        graph: as from ``read_graph`` or ``build_graph``; or an open prepared graph, whose rows are swept.
         options: which sources and targets, cutoff, memory, threads; None for all vertices and all that is free.
             ``device`` must not be ``cuda``.
         monitor: is told of progress, and asked whether to stop.
@@ -205,6 +210,10 @@ def measure(
         NegativeCycle: the graph has one; it is named.
         Cancelled: the monitor asked to stop.
     """
+    if isinstance(graph, PreparedMatrix):
+        from engine.api.from_tables.measuring import PreparedMeasurement
+
+        return PreparedMeasurement(graph, options, **request).run(monitor)
     measurement = Measurement(graph, options, **request)
     measurement.make_plan(monitor)
     return measurement.run(monitor)

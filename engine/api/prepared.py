@@ -32,6 +32,7 @@ from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.planning.binding import check_plan
 from engine.streaming.part_journal import PartJournal, identity_of, keep_dissection
 from storage.errors import Conflict, InvalidRequest
+from storage.files.writing import Writing
 from storage.graph.graph import Graph
 from storage.graph.new_weights import ArcWeights, NewGraph, arc_weights, read_weights, reweighted
 from storage.matrix.frame import MatrixSpec, check_target
@@ -78,10 +79,18 @@ def prepare(
         InvalidRequest, DoesNotFit, NegativeCycle: as :func:`plan_prepared`.
     """
     refuse_address(out, "out")
-    profile, options = GraphProfile.of(graph), options or Options()
     check_target(Path(out).absolute(), overwrite)
+    with Writing(out, "prepare"):
+        return _prepared(GraphProfile.of(graph), Path(out), (options or Options(), plan), overwrite, monitor)
+
+
+def _prepared(
+    profile: GraphProfile, out: Path, asked: tuple[Options, Plan | None], overwrite: bool, monitor: Monitor | None
+) -> Outcome:
+    """Prepare a graph into a place that nobody else writes."""
+    options, plan = asked
     if plan is None:
-        plan = plan_prepared(profile, options, out=Path(out))
+        plan = plan_prepared(profile, options, out=out)
     check_plan(plan, profile.graph, options)
     clock = PhaseClock(monitor or Monitor())
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
@@ -268,6 +277,7 @@ def reweight(
                 f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared"
             )
         check_target(target, replaces)
+        stack.enter_context(Writing(target, "reweight"))
         clock.begin("weights", 1, "file")
         if options.cutoff is None:
             options = replace(options, cutoff=found.attributes["cutoff"])

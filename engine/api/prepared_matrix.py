@@ -153,7 +153,12 @@ class PreparedMatrix(PreparedStore):
         columns = self.target_positions(targets)
         if not self.exact:
             return self._block(self.sources, columns)
-        return np.ascontiguousarray(self._swept(columns, forward=False).T)
+        return np.ascontiguousarray(self.rows_towards(columns).T)
+
+    def rows_towards(self, targets: Sequence[int] | Indices) -> Array:
+        """Return a row for each of several targets: the distances from all sources, shape (len(targets), rows)."""
+        columns = self.target_positions(targets)
+        return self._swept(columns, forward=False) if self.exact else np.ascontiguousarray(self.columns(columns).T)
 
     @cached_property
     def zarr_store(self) -> ComputedStore:

@@ -230,7 +230,7 @@ def plot(
     network: MapOptions,
     as_json: Json = False,
 ) -> None:
-    """Draw a store: a heat map and histograms, or with --map the network coloured by the distance from a vertex."""
+    """Draw a store or prepared graph: heat map and histograms, or with --map the network by distance from a vertex."""
     from service.cli.commands import plotting
 
     plotting.plot(store, out, plotting.HeatMap(order, side, read), network, as_json=as_json)

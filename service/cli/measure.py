@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
-from service.cli.arguments import GraphFile, GraphOptions, Json, must_open, with_options
+from service.cli.arguments import GraphOptions, Json, must_open, with_options
 from service.options import MeasureOptions, SolveOptions
 
 
 @with_options
 def measure(
-    graph: GraphFile,
+    graph: Annotated[
+        Path,
+        typer.Argument(metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False),
+    ],
     reading: GraphOptions,
     measures: MeasureOptions,
     options: SolveOptions,
@@ -25,7 +28,8 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Make a table of closeness, eccentricity, opportunities within reach and others, without any matrix."""
-    must_open(graph)
+    if not graph.is_dir():
+        must_open(graph)
     from service.cli.commands import measuring, solving
 
     wanted = measuring.MeasureArgs(solving.GraphArgs.of(graph, reading), measures, options, out, overwrite)

@@ -1,4 +1,8 @@
-"""Entity tags of answers about sealed results.  Results never change, so the tag is a digest of the request."""
+"""Entity tags of answers about sealed results.  Results never change, so the tag is a digest of the request.
+
+What this program computes or formats belongs to its version, too: the next one may write a number otherwise, or add
+floats in another order.  Files of results are sent as they are, and need no version.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,28 @@ from starlette.types import Scope
 
 from service.http.ranges import matches
 from service.state import OpenedAny
+from storage.matrix.format import software
 
 if TYPE_CHECKING:
     from service.jobs.results import ResultReader
 
 
+#: The version that answers, as tags have it.
+VERSION: Final = software().encode()
+
+
+def made_tag(*parts: bytes) -> str:
+    """Return the entity tag of an answer that this version of the program makes from ``parts``."""
+    digest = blake2b(b"\0".join((VERSION, *parts)), digest_size=12).hexdigest()
+    return f'"{digest}"'
+
+
 def tag_headers(scope: Scope, opened: ResultReader) -> dict[str, str]:
     """Return the headers of an answer about a sealed result: its entity tag, and that caches must revalidate it."""
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-    question = b"\0".join(
-        (scope["path"].encode(errors="replace"), scope["query_string"], accept, opened.matrix.digest.encode())
-    )
+    tag = made_tag(scope["path"].encode(errors="replace"), scope["query_string"], accept, opened.matrix.digest.encode())
     # not "immutable": a deleted result must also disappear for clients that have cached it
-    return {"ETag": f'"{blake2b(question, digest_size=12).hexdigest()}"', "Cache-Control": "private, no-cache"}
+    return {"ETag": tag, "Cache-Control": "private, no-cache"}
 
 
 async def _tagged(request: Request, response: Response, opened: OpenedAny) -> dict[str, str]:

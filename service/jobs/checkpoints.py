@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.api.fault import for_want_of_disk
-from service.jobs.claims import places, record_of
+from service.jobs.claims import kept_record, places
 from service.settings import Settings
 from storage.errors import Conflict, StorageFailed
 from storage.jobs.store import DISMISSED, FAILED, JobRecord
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
     """Return whether a stopped job with this store or address has committed a checkpoint."""
     if address is None:
-        return any(record_of(made).is_file() for made in places(store))
+        return any(kept_record(made) is not None for made in places(store))
     from storage.remote.addresses import checkpoint_stat
 
     return checkpoint_stat(address) is not None
@@ -52,7 +52,8 @@ def checkpoint_time(store: Path, address: str | None = None) -> float | None:
         return None
     for made in places(store):
         with contextlib.suppress(OSError):
-            return record_of(made).stat().st_mtime
+            if (record := kept_record(made)) is not None:
+                return record.stat().st_mtime
     return None
 
 

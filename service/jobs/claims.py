@@ -5,7 +5,7 @@ database before each file operation cannot guarantee that, because the runner ma
 layout of the folders guarantees it:
 
 - A claim writes below its own folder only, and copies or moves the checkpoint of an earlier claim there
-(``storage.matrix.handover``).
+(``storage.matrix.handover``, ``storage.prepared.handover``).
 - A result is renamed to the path of the job's store atomically, only if none is there, and no runner removes it.
   The finished store of any claim is a complete and correct result, so it does not matter which claim publishes first.
 - A claim renames a folder into the trash before it removes it, and does so only with its own folder and with those of
@@ -61,9 +61,10 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
         claim: number of the claim.
         trash: folder into which folders are moved before they are removed.
         patience: seconds to wait for an earlier claim to release its checkpoint, as in
-            :func:`storage.matrix.handover.take_over`.
+            ``storage.matrix.handover`` and ``storage.prepared.handover``.
     """
     from storage.matrix.handover import take_over
+    from storage.prepared.handover import take_over_prepared
 
     _make(own := place(store, claim), trash)
     earlier = places(store, below=claim)
@@ -73,11 +74,11 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
 
     if finished():
         return True
-    taken = any(take_over(made, own, patience=patience) for made in earlier)
+    taken = any(take(made, own, patience=patience) for made in earlier for take in (take_over, take_over_prepared))
     if not taken and (finished() or store.exists()):  # an earlier claim has finished meanwhile
         return True
     for made in earlier:
-        if taken or not record_of(made).is_file():  # else a checkpoint could not be copied: leave it for the next claim
+        if taken or kept_record(made) is None:  # else a checkpoint could not be copied: leave it for the next claim
             throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 
@@ -117,7 +118,7 @@ def tidy(store: Path, claim: int, trash: Path, *, solved: bool = False) -> None:
     """
     kept = solved
     for made in places(store, below=claim + 1):
-        if not kept and record_of(made).is_file():
+        if not kept and kept_record(made) is not None:
             kept = True
         elif made == store:
             throw_away(_working_dir(made), trash)
@@ -128,6 +129,12 @@ def tidy(store: Path, claim: int, trash: Path, *, solved: bool = False) -> None:
 def record_of(made: Path) -> Path:
     """Return the file that exists if a solve into ``made`` has committed a checkpoint."""
     return _working_dir(made) / "record.json"
+
+
+def kept_record(made: Path) -> Path | None:
+    """Return the record of what a solve or a preparation into ``made`` has committed; None if there is none."""
+    preparing = made.with_name(f".{made.name}.preparing") / "record.json"
+    return next((record for record in (record_of(made), preparing) if record.is_file()), None)
 
 
 def throw_away(folder: Path, trash: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import anyio.to_thread
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
 from service.api.problems import documented
+from service.http.etags import made_tag
 from service.http.file_response import CACHE, MadeBytes, OpenFile, media_type, proxy_headers
 from service.http.parameters import known_parameters
 from service.state import Opened, OpenedAny, Service, Shared
@@ -97,8 +97,8 @@ async def _made(matrix: AskedPrepared, key: str, request: Request) -> Response:
         size = len(content)
     else:
         size = matrix.grid.tile_bytes(matrix.dtype.itemsize)
-    tag = blake2b(f"{matrix.digest}\0{key}".encode(), digest_size=12).hexdigest()
-    found = MadeBytes(request, size, f'"{tag}"', media_type=media_type(key), cache=CACHE)
+    tag = made_tag(matrix.digest.encode(), key.encode(errors="replace"))
+    found = MadeBytes(request, size, tag, media_type=media_type(key), cache=CACHE)
     if found.wanted:
         found.content = content if place is None else await matrix.chunk(*place)
     return found

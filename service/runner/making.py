@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from service.jobs import checkpoints, claims
 from service.jobs.folders import has_result, trash
@@ -79,7 +79,12 @@ class Task:
         if wants_table(job.options):
             return Outcome(plan, self._table.make(place, plan, monitor), {})
         if wants_prepared(job.options):
-            return prepare(self.profile, place, self.options, plan=plan, monitor=monitor)
+            outcome = prepare(self.profile, place, self.options, plan=plan, monitor=monitor)
+            steps = cast("dict[str, int]", outcome.summary["resumed"])
+            if any(steps.values()):
+                done = ", ".join(f"{step} {count}" for step, count in steps.items())
+                log.info("job %s: parts that an earlier attempt had done: %s", job.id, done)
+            return outcome
         return solve_to_store(
             self.profile, self.options, place, plan=plan, resume=True, compression=settings.compression,
             monitor=monitor, address=settings.address(job.id), claim=job.fence,

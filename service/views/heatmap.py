@@ -5,7 +5,7 @@ Imports NumPy, so import it only when needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.model.progress import Monitor
-from storage.matrix.reader import Matrix
+from storage.matrix.sealed import SealedResult
 
 Order = Literal["near", "label"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Observer = Callable[[int, npt.NDArray[np.generic]], None]
 
 #: Entries that are turned into float64 at a time: 8 MiB.
 _PIECE: Final = 2**20
@@ -39,7 +40,9 @@ class Picture:
     rows: int
 
 
-def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monitor: Monitor) -> Picture:
+def take_picture(
+    matrix: SealedResult, *, side: int, budget: int, order: Order, monitor: Monitor, observe: Observer | None = None
+) -> Picture:
     """Read the matrix and reduce it to at most ``side`` by ``side`` cells.
 
     Args:
@@ -49,6 +52,7 @@ def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monito
             are read.
         order: of rows and columns: ``near`` keeps regions of the graph together, ``label`` is the stored order.
         monitor: receives the progress in bytes.
+        observe: is given the rows that are read, too: how many there were before, and a block of whole rows.
     """
     rows, columns = matrix.shape
     height, width = min(side, rows), min(side, columns)
@@ -57,9 +61,13 @@ def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monito
     starts = np.arange(width) * columns // width
     sums, counts = np.zeros((height, width)), np.zeros((height, width), np.int64)
     largest: list[Floats] = []
-    bands = _bands(matrix, budget)
+    bands = picture_rows(matrix, budget)
     monitor.begin("read", matrix.shape[1] * sum(map(len, bands)) * matrix.dtype.itemsize, "bytes")
+    seen_rows = 0
     for positions, piece in _pieces(matrix, bands, monitor):
+        if observe is not None:
+            observe(seen_rows, piece)
+        seen_rows += len(piece)
         reached = np.not_equal(piece, matrix.unreachable)
         entries = np.where(reached, piece, 0).astype(np.float64)
         cell = row_rank[positions] * height // rows
@@ -72,7 +80,7 @@ def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monito
     return Picture(_filled(image, seen), np.concatenate(largest), sum(map(len, bands)), rows)
 
 
-def _ranks(matrix: Matrix, order: Order) -> tuple[Ints, Ints]:
+def _ranks(matrix: SealedResult, order: Order) -> tuple[Ints, Ints]:
     """Return the place of each row and of each column in the picture."""
     if order == "label":
         return np.arange(matrix.shape[0]), np.arange(matrix.shape[1])
@@ -89,8 +97,8 @@ def _rank(places: npt.NDArray[np.int32]) -> Ints:
     return rank
 
 
-def _bands(matrix: Matrix, budget: int) -> list[Ints]:
-    """Return the rows of the bands of tiles to read: all, or as many as the budget allows, evenly spaced."""
+def picture_rows(matrix: SealedResult, budget: int) -> list[Ints]:
+    """Return the rows to read, by bands of tiles: all, or as many as the budget in bytes allows, evenly spaced."""
     height, there = matrix.grid.tile[0], matrix.grid.counts[0]
     band_bytes = matrix.grid.tile_bytes(matrix.dtype.itemsize) * matrix.grid.counts[1]
     wanted = max(1, min(there, budget // band_bytes))
@@ -98,7 +106,9 @@ def _bands(matrix: Matrix, budget: int) -> list[Ints]:
     return [np.arange(k * height, min((k + 1) * height, matrix.shape[0])) for k in selected.tolist()]
 
 
-def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:
+def _pieces(
+    matrix: SealedResult, bands: list[Ints], monitor: Monitor
+) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:
     """Yield the positions and entries of some rows at a time."""
     step = max(1, _PIECE // matrix.shape[1])
     for positions in bands:
@@ -108,7 +118,7 @@ def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tup
         monitor.step(band.nbytes)
 
 
-def _largest(matrix: Matrix, positions: Ints, entries: Floats, reached: npt.NDArray[np.bool_]) -> Floats:
+def _largest(matrix: SealedResult, positions: Ints, entries: Floats, reached: npt.NDArray[np.bool_]) -> Floats:
     """Return the eccentricity of each row that reaches a vertex other than its own."""
     others = reached & (matrix.targets != matrix.sources[positions][:, None])
     found: Floats = np.max(entries, axis=1, where=others, initial=-np.inf)

@@ -21,6 +21,8 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         more = f" and {count - len(shown):,} more" if count > len(shown) else ""
         rows += [("rows", f"{summary['rows']:,}"), ("columns", ", ".join(shown) + more)]
     pairs, reached, between = summary.get("pairs"), summary.get("reached"), summary.get("diameter_pair")
+    if summary.get("sampled"):
+        rows.append(("rows", f"{summary['sources']:,} of {summary['vertices']:,}, picked evenly"))
     if pairs is not None:
         rows.append(("pairs", f"{pairs:,}"))
     if reached is not None:

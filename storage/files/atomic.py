@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 from storage.errors import Conflict, DiskFull, StorageFailed
 from storage.files import direct
+from storage.files.locks import check_leads
+from storage.files.writing import Writing
 
 Buffer = bytes | npt.NDArray[np.generic]
 
@@ -131,7 +133,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
             os.ftruncate(handle, size)
         sync_data(handle)
         if not past:  # else only the last page is in the cache, and the next write of the file's end needs that page
-            forget(handle)
+            direct.forget(handle)
     finally:
         os.close(handle)
 
@@ -143,22 +145,6 @@ def sync_data(handle: int) -> None:
     OSError.
     """
     getattr(os, "fdatasync", os.fsync)(handle)
-
-
-def settle_file(path: Path) -> None:
-    """Make a file's bytes durable, and let the system forget its pages.  Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-        forget(handle)
-    finally:
-        os.close(handle)
-
-
-def forget(handle: int) -> None:
-    """Advise the system to drop an open file's clean pages from the page cache; a system may ignore this."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def take_place(file: Path, path: Path) -> bool:
@@ -187,28 +173,6 @@ def _begin_writeback(handle: int) -> None:
 @cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
-
-
-def load_file(path: Path) -> npt.NDArray[np.uint8]:
-    """Read a whole file and keep none of it in the page cache.
-
-    The array is a buffer of this thread, valid until the thread loads or writes another file.  Raises OSError.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(handle).st_size
-        found = direct.read(handle, size)
-        if found is not None:
-            return found
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
-        place, done = direct.buffer_for(size), 0
-        while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
-            done += count
-        forget(handle)
-        return place[:done]
-    finally:
-        os.close(handle)
 
 
 def sync_path(path: Path) -> None:
@@ -272,12 +236,24 @@ class Staging:
         folder: the folder to work in; it exists until ``publish`` or ``discard``.
     """
 
-    def __init__(self, target: Path) -> None:
-        """Make the folder and lock it.  Raises StorageFailed."""
+    def __init__(self, target: Path, what: str | None = None) -> None:
+        """Make the folder and lock it.
+
+        Args:
+            target: the path that it will have.
+            what: what writes it, as in :class:`storage.files.writing.Writing`, so that nobody else writes it meanwhile;
+                None where others may, and the first one to finish counts.
+
+        Raises:
+            Conflict: another process writes the target.
+            StorageFailed: the file system refused.
+        """
         self.target = target
+        self._writing = None if what is None else Writing(target, what)
         try:
             self.folder, self._lock = _locked_folder(target)
         except OSError as error:
+            self._end_writing()
             raise failure("make a staging folder for", target, error) from error
 
     def publish(self, *, replace: bool) -> None:
@@ -287,6 +263,7 @@ class Staging:
             Conflict: the target exists and ``replace`` is False; the folder stays staged.
             StorageFailed: the file system refused.  If ``pending`` is still true, the target has not changed.
         """
+        self.check_held()
         try:
             replaced = _put(self.folder, self.target, replace)
         except FileExistsError:
@@ -294,6 +271,7 @@ class Staging:
         except OSError as error:
             raise failure("put the finished store at", self.target, error) from error
         self._unlock()
+        self._end_writing()
         try:
             sync_path(self.target.parent)
         except OSError as error:
@@ -302,6 +280,15 @@ class Staging:
         if replaced is not None:
             # The new store is in place; what remains of the old one is garbage that the next writer removes.
             shutil.rmtree(replaced, ignore_errors=True)
+
+    def check_held(self) -> None:
+        """Raise StorageFailed unless the path still leads to the folder that this process has locked.
+
+        A process that was suspended may wake after another has moved its folder away.  It would then write by path, and
+        so create a folder of the same name without the earlier files.  A folder that was moved away never comes back;
+        so if this check passes, everything written before is in the right folder.
+        """
+        check_leads(self.folder, self._lock)
 
     @property
     def pending(self) -> bool:
@@ -313,6 +300,12 @@ class Staging:
         if self._lock is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._unlock()
+            self._end_writing()
+
+    def _end_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.release()
+            self._writing = None
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -15,6 +15,7 @@ import mmap
 import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -131,3 +132,41 @@ def _set_direct(handle: int, size: int, *, on: bool) -> bool:
 def _write_all(handle: int, data: memoryview) -> None:
     while len(data):
         data = data[os.writev(handle, [data]) :]
+
+
+def load_file(path: Path) -> npt.NDArray[np.uint8]:
+    """Read a whole file and keep none of it in the page cache.
+
+    The array is a buffer of this thread, valid until the thread loads or writes another file.  Raises OSError.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(handle).st_size
+        found = read(handle, size)
+        if found is not None:
+            return found
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
+        place, done = buffer_for(size), 0
+        while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
+            done += count
+        forget(handle)
+        return place[:done]
+    finally:
+        os.close(handle)
+
+
+def settle_file(path: Path) -> None:
+    """Make a file's bytes durable, and let the system forget its pages.  Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+        forget(handle)
+    finally:
+        os.close(handle)
+
+
+def forget(handle: int) -> None:
+    """Advise the system to drop an open file's clean pages from the page cache; a system may ignore this."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from storage.errors import Conflict
+from storage.errors import Conflict, StorageFailed
 
 
 class FileLock:
@@ -86,3 +86,14 @@ def lock_folder(base: Path, target: Path) -> int:
             os.close(handle)
             raise
         os.close(handle)
+
+
+def check_leads(folder: Path, lock: int | None) -> None:
+    """Raise StorageFailed unless a path still leads to the folder that is locked by a descriptor."""
+    held = None if lock is None else os.fstat(lock)
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        found = None
+    if held is None or found is None or (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+        raise StorageFailed(f"{folder} was taken from this process; nothing more can be stored from here")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
+from storage.files.writing import Writing
 from storage.graph.graph import index_of
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False) -> 
     """
     check_table(path, overwrite=overwrite)
     part = path.with_name(f".{path.name}.part")
+    with Writing(path, "measure"):
+        check_table(path, overwrite=overwrite)
+        _write(frame, path, part)
+
+
+def _write(frame: pl.DataFrame, path: Path, part: Path) -> None:
     try:
         if path.suffix.lower() == ".csv":
             frame.write_csv(part)

@@ -17,9 +17,10 @@ from typing import Final
 
 from storage.errors import Conflict
 from storage.files import atomic
+from storage.files.locks import lock_folder
 from storage.matrix.format import DISTANCES, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES
-from storage.matrix.working_dir import RECORD, lock, place_checkpoint, record_bytes, working_folder
+from storage.matrix.working_dir import RECORD, place_checkpoint, record_bytes, working_folder
 
 _THREADS: Final = 4
 #: Most attempts to copy; a new one is made if the record has changed during the previous one.
@@ -48,7 +49,7 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
     try:
         if not (source / RECORD).is_file():
             return False
-        handle = _lock_within(old, patience)
+        handle = lock_within(source, old, patience)
         if handle is None:
             return _copied(old, new)
         try:
@@ -66,12 +67,24 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
     return True
 
 
-def _lock_within(target: Path, seconds: float) -> int | None:
-    """Lock a working folder; None if another process still holds the lock after ``seconds``.  Raises OSError."""
+def lock_within(base: Path, target: Path, seconds: float) -> int | None:
+    """Lock a folder, and return the descriptor that holds the lock.
+
+    Args:
+        base: the folder.
+        target: what is written by whoever holds the lock.
+        seconds: how long to wait for another process.
+
+    Returns:
+        None if another process still holds the lock then.
+
+    Raises:
+        OSError: the file system refused.
+    """
     until = time.monotonic() + seconds
     while True:
         try:
-            return lock(target)
+            return lock_folder(base, target)
         except Conflict:
             if time.monotonic() >= until:
                 return None

@@ -331,7 +331,7 @@ class WorkingMatrix(MatrixWriter):
                 folders, self._new_folders = self._new_folders, set()
             try:
                 for path in files:
-                    atomic.settle_file(path)
+                    direct.settle_file(path)
                 for path in [*folders, Path(self._tiles)]:
                     atomic.sync_path(path)
             except BaseException:
@@ -341,14 +341,14 @@ class WorkingMatrix(MatrixWriter):
                 raise
 
     def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
-        data = atomic.load_file(path)
+        data = direct.load_file(path)
         checksum = _checked(data, self._grid.tile_bytes(self._dtype.itemsize))
         tile = data[:-CHECKSUM_BYTES].view(self._dtype).reshape(self._grid.tile)
         out[:] = tile[: out.shape[0], : out.shape[1]]
         return checksum, len(data)
 
     def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
-        data = atomic.load_file(path)
+        data = direct.load_file(path)
         checksum = _checked(data, max(len(data), CHECKSUM_BYTES + 1))
         tile = decompress(data[:-CHECKSUM_BYTES], self._dtype).reshape(self._grid.tile)
         out[:] = tile[: out.shape[0], : out.shape[1]]

@@ -23,7 +23,8 @@ from typing import Any, Final
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic
-from storage.files.locks import lock_folder
+from storage.files.locks import check_leads, lock_folder
+from storage.files.writing import Writing
 from storage.matrix.format import ALSO, DISTANCES, plain
 from storage.matrix.stamps import fault_of, put_stamp, seal_of, stamp_file, stamp_in
 
@@ -138,6 +139,7 @@ class WorkingDir(atomic.Staging):
         self._stamp, self._stamped = secrets.token_hex(8), False
         self._lock: int | None = None
         self._hold: int | None = None
+        self._writing = Writing(target, "fetch" if "fetched" in identity else "solve")
         try:
             self._hold = lock(target)
             self._lock = os.dup(self._hold)
@@ -179,19 +181,8 @@ class WorkingDir(atomic.Staging):
         self._remove()
 
     def check_held(self) -> None:
-        """Raise StorageFailed unless the path still leads to the folder that this process has locked.
-
-        A process that was suspended may wake after its successor has moved the folder away.  It would then write by
-        path, and so create a folder of the same name without the earlier files.  A folder that was moved away never
-        comes back; so if this check passes, everything written before is in the right folder.
-        """
-        held = None if self._lock is None else os.fstat(self._lock)
-        try:
-            found = self._base.stat()
-        except FileNotFoundError:
-            found = None
-        if held is None or found is None or (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
-            raise StorageFailed(f"{self._base} was taken from this process; nothing more can be stored from here")
+        """Check as the base class does, for the folder around the store.  Raises StorageFailed."""
+        check_leads(self._base, self._lock)
 
     def discard(self) -> None:
         """Unlock the folder, and remove it unless ``record`` is set; never raises."""
@@ -245,6 +236,7 @@ class WorkingDir(atomic.Staging):
 
     def _release(self) -> None:
         self._unlock()
+        self._end_writing()
         if self._hold is not None:
             os.close(self._hold)
             self._hold = None

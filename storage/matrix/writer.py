@@ -53,7 +53,7 @@ def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite
         StorageFailed: the file system refused.
     """
     frame = frame_of(path, graph, spec, overwrite=overwrite)
-    return begin(frame, lambda frame: atomic.Staging(frame.target), MatrixWriter)
+    return begin(frame, lambda frame: atomic.Staging(frame.target, "solve"), MatrixWriter)
 
 
 def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:

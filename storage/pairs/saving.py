@@ -13,6 +13,7 @@ import numpy as np
 
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
+from storage.files.writing import Writing
 from storage.matrix.format import ROOT_DOCUMENT
 from storage.matrix.frame import consolidate
 from storage.matrix.side_arrays import side_array
@@ -78,11 +79,13 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
         StorageFailed: the file system refused.
     """
     target = check_pairs_target(path, overwrite=overwrite)
-    if target.suffix == ".zarr":
-        _save_group(pairs, target, overwrite=overwrite)
-        return target
-    write = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[target.suffix]
-    save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
+    with Writing(target, "near"):
+        check_pairs_target(target, overwrite=overwrite)
+        if target.suffix == ".zarr":
+            _save_group(pairs, target, overwrite=overwrite)
+            return target
+        write = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[target.suffix]
+        save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
     return target
 
 

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.files.locks import lock_folder
+from storage.files.writing import Writing
 from storage.matrix.format import Array, crc32c, plain
 from storage.matrix.working_dir import RECORD, read_record, write_record
 
@@ -43,12 +44,13 @@ class PreparedJournal:
         record: lists what was committed, by this run or an earlier one; empty before the first commit.
     """
 
-    def __init__(self, target: str | Path, identity: Mapping[str, object]) -> None:
+    def __init__(self, target: str | Path, identity: Mapping[str, object], *, what: str = "prepare") -> None:
         """Lock the folder, and take up what an earlier run of the same identity has committed; anything else goes.
 
         Args:
             target: where the prepared graph will be; the folder around it exists.
             identity: what must be equal to go on.
+            what: what writes the target, for the message to others.
 
         Raises:
             Conflict: another process writes the target.
@@ -56,6 +58,7 @@ class PreparedJournal:
         """
         self._target, self._identity = Path(target).absolute(), plain(identity)
         self._base, self._done = journal_folder(self._target), False
+        self._writing = Writing(self._target, what)
         try:
             self._lock = lock_folder(self._base, self._target)
             self.record = _files_in(self._base, self._identity)
@@ -63,7 +66,11 @@ class PreparedJournal:
                 if not (self.record and path.name in {RECORD, *(each["file"] for each in self.record)}):
                     path.unlink()
         except OSError as error:
+            self._writing.release()
             raise atomic.failure("use the folder", self._base, error) from error
+        except BaseException:
+            self._writing.release()
+            raise
 
     def commit(self, step: str, arrays: Sequence[Array], **about: object) -> None:
         """Write arrays into a new file, durably, and then list it in the record.
@@ -117,6 +124,7 @@ class PreparedJournal:
                 (self._base / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self._base, ignore_errors=True)
         os.close(self._lock)
+        self._writing.release()
 
 
 def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], step: str) -> list[Array] | None:

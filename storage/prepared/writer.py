@@ -63,7 +63,7 @@ class PreparedWriter:
         self._attributes, self._overwrite = dict(frame.common), overwrite
         self._fill = plain(fill_value(np.dtype(spec.dtype), spec.unreachable))
         self._known: dict[str, tuple[int, int]] = {}
-        self._staging = atomic.Staging(frame.target)
+        self._staging = atomic.Staging(frame.target, "prepare")
         folder = self._staging.folder
         self._base = base
         try:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest, StorageFailed
-from storage.files import atomic
+from storage.files import atomic, direct
 from storage.matrix.format import ALSO, Array, compress, crc32c, decompress, fill_value
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import side_array
@@ -89,7 +89,7 @@ class QuantityTiles:
             files, self._unsynced = self._unsynced, []
             try:
                 for path in files:
-                    atomic.settle_file(path)
+                    direct.settle_file(path)
                 folders = {path.parent for path in files}
                 for folder in [*folders, self._folder, self._folder.parent, self._folder.parent.parent]:
                     atomic.sync_path(folder)
@@ -114,7 +114,7 @@ class QuantityTiles:
     def _take_up(self, i: int, j: int) -> None:
         path = self._folder / str(i) / str(j)
         try:
-            data: npt.NDArray[np.uint8] = atomic.load_file(path)
+            data: npt.NDArray[np.uint8] = direct.load_file(path)
         except FileNotFoundError:
             raise StorageFailed(f"tile ({i}, {j}) of quantity {self.name!r}, file {path}, was never written") from None
         except OSError as error:

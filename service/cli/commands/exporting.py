@@ -24,6 +24,7 @@ from service.views.omx import check_omx, write_omx
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
+from storage.files.writing import Writing
 
 #: End of the name of an Open Matrix file.
 OMX: Final = ".omx"
@@ -75,21 +76,23 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     from engine.api.prepared_matrix import open_result
 
-    result = ResultReader(open_result(store_folder(store)))
-    if args.within is not None:
-        result.check_within(args.within, "--within")
-    if 0 in result.matrix.shape:
-        raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
-    _check_sums(kind, args, result.matrix.also)
-    part = _part(result, args, kind)
-    needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
-    if needed > free:
-        message = (
-            f"{out} becomes {format_bytes(needed)} at least, {format_bytes(free)} are free; "
-            "--sources, --targets, --within and --nearest write less"
-        )
-        raise DoesNotFit(message, resource="disk", needed=needed, available=free)
-    _write(part, out, kind, wide=args.wide)
+    with open_result(store_folder(store)) as opened:
+        result = ResultReader(opened)
+        if args.within is not None:
+            result.check_within(args.within, "--within")
+        if 0 in result.matrix.shape:
+            raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
+        _check_sums(kind, args, result.matrix.also)
+        part = _part(result, args, kind)
+        needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
+        if needed > free:
+            message = (
+                f"{out} becomes {format_bytes(needed)} at least, {format_bytes(free)} are free; "
+                "--sources, --targets, --within and --nearest write less"
+            )
+            raise DoesNotFit(message, resource="disk", needed=needed, available=free)
+        with Writing(out, "export"):
+            _write(part, out, kind, wide=args.wide)
     down, across, size = len(part.rows.sources), part.rows.width, out.stat().st_size
     if as_json:
         emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size})

@@ -19,6 +19,7 @@ from service.options import NearOptions
 from service.units import format_seconds, parse_size
 from service.views.near_points import PointForm
 from storage.errors import InvalidRequest
+from storage.files.writing import writing_early
 
 
 def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOptions, *, as_json: bool) -> None:
@@ -41,23 +42,37 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOpti
     if list(lists.values()) == ["-", "-"]:
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
+    limits = Options(cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     overwrite, form = written["overwrite"], PointForm(out, written["features"])
     form.check(overwrite=overwrite)
+    with writing_early(out, "near"):
+        _near(graph_args, (limits, given["nearest"], lists), (out, form), overwrite=overwrite, as_json=as_json)
+
+
+def _near(
+    graph_args: GraphArgs,
+    asked: tuple[Options, int | None, dict[str, str]],
+    place: tuple[Path, PointForm],
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Find near pairs for a place that nobody else writes; ``asked`` is limits, nearest, and texts of vertices."""
     from engine.api.near import near_pairs
 
+    (limits, nearest, lists), (out, form) = asked, place
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     found = {name: selected(text, graph, f"--{name}", graph_args.snap_limit) for name, text in lists.items()}
     sides = {name: vertices for name, (vertices, _) in found.items()}
     form.take(graph, {name: points for name, (_, points) in found.items()})
-    limits = Options(cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     options = replace(limits, sources=sides.get("sources"), targets=sides.get("targets"))
     seconds = {"read": time.perf_counter() - started}
     tell(f"note: {note}" for note in receipt.notes)
     INTERRUPTS.left_behind = f"{out} is as it was"
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         began = time.perf_counter()
-        pairs = near_pairs(graph, options, nearest=given["nearest"], monitor=monitor)
+        pairs = near_pairs(graph, options, nearest=nearest, monitor=monitor)
         searched = time.perf_counter()
         entries, rows = form.save(pairs, sides.get("targets"), overwrite=overwrite)
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.model.plan import Plan
 from engine.rows.asked_measures import MeasureRequest
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.querying import store_folder
 from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, tell
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import values_of
 from service.options import MeasureOptions, SolveOptions
 from service.units import format_bytes, format_seconds
 from storage.errors import InvalidRequest
-from storage.graph.graph import Graph
+from storage.files.writing import writing_early
+from storage.graph.graph import Graph, Receipt
 from storage.graph.vertex_table import check_table, read_table
 
 if TYPE_CHECKING:
+    from engine.api.from_tables.measuring import PreparedMeasurement
     from engine.api.measuring import Measurement
+    from engine.api.prepared_matrix import PreparedMatrix
 
 
 @dataclass(frozen=True)
@@ -46,19 +51,80 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
     Raises:
         ApspError: as ``engine.api.measuring.measure``, before any work where the options are wrong.
     """
-    from engine.api.measuring import Measurement
-
     if args.out is not None:
         check_table(args.out, overwrite=args.overwrite)
     budgets_of(args.options)
+    with writing_early(args.out, "measure"):
+        _measure(args, as_json=as_json)
+
+
+def _measure(args: MeasureArgs, *, as_json: bool) -> None:
+    """Measure for a file that nobody else writes."""
     numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
     started = time.perf_counter()
-    graph, receipt = load(args.graph)
-    reading = time.perf_counter() - started
+    with contextlib.ExitStack() as context:
+        matrix = _prepared(args.graph)
+        if matrix is None:
+            graph, receipt = load(args.graph)
+        else:
+            context.enter_context(matrix)
+            graph, receipt = matrix.graph(), Receipt("prepared graph", None, matrix.graph().m, 0, 0, 0, None)
+        reading = time.perf_counter() - started
+        _run(args, _Asked(graph, receipt, matrix, started, reading), numbers, as_json=as_json)
+
+
+class _Asked(NamedTuple):
+    """What is measured: a graph, or the prepared graph that it comes from, and since when, in seconds."""
+
+    graph: Graph
+    receipt: Receipt
+    matrix: PreparedMatrix | None
+    started: float
+    reading: float
+
+
+def _prepared(graph: GraphArgs) -> PreparedMatrix | None:
+    """Open what is measured if it is a folder; None for a file.
+
+    Raises:
+        InvalidRequest: it is a solved store, or options say how a file is read.
+        NotFound, StorageFailed: it is neither.
+    """
+    if not graph.graph.is_dir():
+        return None
+    from engine.api.prepared_matrix import PreparedMatrix, open_result
+
+    found = open_result(store_folder(str(graph.graph)))
+    if not isinstance(found, PreparedMatrix):
+        found.close()
+        raise InvalidRequest(
+            f"{graph.graph} is a solved store; apsp measure takes a graph file or a prepared graph", field="graph"
+        )
+    if given := [
+        name
+        for name, value in graph.reading.items()
+        if value is not None and (value is not False or name == "directed")
+    ]:
+        found.close()
+        flag = given[0].replace("_", "-")
+        raise InvalidRequest(f"--{flag} says how a file is read, and {graph.graph} is a prepared graph", field=given[0])
+    return found
+
+
+def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, as_json: bool) -> None:
+    """Plan, measure, and write or print the table."""
+    from engine.api.from_tables.measuring import PreparedMeasurement
+    from engine.api.measuring import Measurement
+
+    graph, receipt, matrix, started, reading = given
     request = _request(args.measures, graph, numbers)
     options = options_of(args.options, graph, args.graph.snap_limit)
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
-        measurement = Measurement(graph, options, **request)
+        measurement: Measurement | PreparedMeasurement = (
+            Measurement(graph, options, **request)
+            if matrix is None
+            else PreparedMeasurement(matrix, options, **request)
+        )
         selected = measurement.make_plan(monitor)
     planning = time.perf_counter() - started - reading
     tell([*_described(selected, measurement), *(f"note: {note}" for note in receipt.notes)])
@@ -109,7 +175,7 @@ def _numbers(given: MeasureOptions, field: str) -> list[float]:
     return [] if text is None else values_of(text, field, float)
 
 
-def _described(selected: Plan, measurement: Measurement) -> list[str]:
+def _described(selected: Plan, measurement: Measurement | PreparedMeasurement) -> list[str]:
     """Return the plan in a few lines; there is a table in it, and no matrix."""
     columns = 1 + len(measurement.asked.columns)
     instead = f"  table   {measurement.rows:,} x {columns:,}, {format_bytes(measurement.bytes)}; no matrix"

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from service.cli.arguments import MapOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
@@ -17,15 +19,18 @@ from service.cli.progress import ProgressMonitor
 from service.units import parse_size
 from service.views.colours import BARS, INK, MARK
 from service.views.figures import about, count_axes, draw_histogram, draw_matrix, new_figure
-from service.views.heatmap import Order, Picture, take_picture
+from service.views.heatmap import Order, Picture, picture_rows, take_picture
 from service.views.matrix_summary import compared
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
-from storage.matrix.reader import Matrix, open_matrix
+from storage.files.writing import Writing
+from storage.matrix.sealed import SealedResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from engine.api.from_tables.summary import RowsSummary
 
 #: Kinds of picture, by the end of the file's name.
 SUFFIXES: Final = (".png", ".svg", ".pdf")
@@ -50,7 +55,7 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
     """Read a store by bands of tiles, or its network, draw, and write the picture; one that is there is replaced.
 
     Args:
-        store: folder or address of a solved matrix.
+        store: folder or address of a solved matrix, or the folder of a prepared graph, whose rows are found.
         out: file of the picture; its suffix decides the format.
         heat: how the matrix is drawn.
         network: whether the network is drawn instead, and how.
@@ -61,6 +66,8 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
         NotFound: no such store or folder.
         StorageFailed: a damaged tile, or the picture cannot be written.
     """
+    from engine.api.prepared_matrix import open_result
+
     check_map(network)
     figure = new_figure(11, 6)
     if out.suffix.lower() not in SUFFIXES:
@@ -68,16 +75,21 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     if network["map"]:
-        _write(map_figure(store, network, as_json=as_json, out=out), out, dpi=170)
+        with Writing(out, "plot"):
+            _write(map_figure(store, network, as_json=as_json, out=out), out, dpi=170)
         return
     order, budget = heat.order, parse_size(heat.read, field="--read")
-    with open_matrix(store_folder(store)) as matrix:
+    with Writing(out, "plot"), open_result(store_folder(store)) as matrix:
         if 0 in matrix.shape:
             raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
+        taken = _taken(matrix, budget)
+        observe = None if taken is None else taken.gather
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-            picture = take_picture(matrix, side=heat.side, budget=budget, order=order, monitor=monitor)
-        _draw(figure, matrix, picture, order)
-    _write(figure, out)
+            picture = take_picture(matrix, side=heat.side, budget=budget, order=order, monitor=monitor, observe=observe)
+        whole = picture.rows_read == picture.rows
+        summary = matrix.summary if taken is None else taken.facts(whole=whole)
+        _draw(figure, matrix, picture, (order, summary))
+        _write(figure, out)
     share = picture.rows_read / picture.rows
     if as_json:
         cells = list(picture.image.shape)
@@ -86,14 +98,26 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
         emit(f"{out}: drawn from {picture.rows_read:,} of {picture.rows:,} rows ({share:.0%})")
 
 
-def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> None:
-    summary = matrix.summary
+def _taken(matrix: SealedResult, budget: int) -> RowsSummary | None:
+    """Return what gathers the facts of the rows that are read, for a result that has none of its own."""
+    from engine.api.from_tables.summary import RowsSummary
+    from engine.api.prepared_matrix import PreparedMatrix
+
+    if not isinstance(matrix, PreparedMatrix):
+        return None
+    return RowsSummary(matrix, np.concatenate(picture_rows(matrix, budget)))
+
+
+def _draw(figure: Figure, matrix: SealedResult, picture: Picture, shown: tuple[Order, dict[str, Any]]) -> None:
+    """Draw the picture and the facts; ``shown`` is the order of the vertices, and the summary."""
+    order, summary = shown
     unit = f"distance in {matrix.unit}" if matrix.unit else "distance"
     name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else unit
     axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
     reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
+    reached += f" from {summary['sources']:,} vertices" if summary.get("sampled") else ""
     figure.suptitle(f"{Path(matrix.path).stem}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
     draw_matrix(axes["map"], picture.image, matrix.shape, f"mean {name}", largest=summary.get("diameter"))
     read = "" if picture.rows_read == rows else f", {picture.rows_read:,} rows read"
@@ -106,7 +130,8 @@ def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> Non
 
 
 def _draw_distances(axes: Axes, summary: dict[str, Any], name: str) -> None:
-    axes.set_title("distances, all pairs", fontsize=9)
+    of = f"from {summary['sources']:,} vertices" if summary.get("sampled") else "all pairs"
+    axes.set_title(f"distances, {of}", fontsize=9)
     histogram = summary.get("histogram") or {"edges": (), "counts": ()}
     draw_histogram(axes, histogram["edges"], histogram["counts"], name)
     if summary.get("reached"):

@@ -17,6 +17,7 @@ from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
 from service.cli.progress import ProgressMonitor
 from service.options import PrepareOptions, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
+from storage.files.writing import writing_early
 from storage.matrix.frame import check_target
 from storage.options import ReadingOptions
 
@@ -38,17 +39,25 @@ def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrit
         Conflict: there is something at ``out``.
         ApspError: as ``engine.api.prepared.prepare``.
     """
-    from engine.api.prepared import plan_prepared, refuse_address
-    from engine.api.prepared import prepare as prepare_graph
-    from engine.graph.profile import GraphProfile
+    from engine.api.prepared import refuse_address
 
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
     refuse_address(out, "--out")
     check_target(out.absolute(), overwrite)
+    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
+    with writing_early(out, "prepare"):
+        _prepare(graph_args, options, out, overwrite=overwrite, as_json=as_json)
+
+
+def _prepare(graph_args: GraphArgs, options: Options, out: Path, *, overwrite: bool, as_json: bool) -> None:
+    """Prepare into a place that nobody else writes."""
+    from engine.api.prepared import plan_prepared
+    from engine.api.prepared import prepare as prepare_graph
+    from engine.graph.profile import GraphProfile
+
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
-    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     profile = GraphProfile(graph)
     selected = plan_prepared(profile, options, out=out)
     planning = time.perf_counter() - started - reading

@@ -46,25 +46,26 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
     limit = limit_of(vertices[1]) if question == "within" else 0.0
     from engine.api.prepared_matrix import open_result
 
-    result = ResultReader(open_result(store_folder(store)))
-    unit = result.matrix.unit
-    if points:
-        count_of_names = 2 if question in ("distance", "path", "also") else 1
-        vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
-    if question == "distance":
-        show_distance(result.distance(*vertices), as_json, unit)
-    elif question == "also":
-        show_also(result.also(*vertices), as_json)
-    elif question == "path":
-        show_path(result.path(*vertices), as_json, unit)
-    elif question == "nearest":
-        show_row(result.nearest(vertices[0], count), as_json, unit)
-    elif question == "within":
-        show_row(result.within(vertices[0], limit), as_json, unit)
-    elif question == "row":
-        show_row(_row(result, vertices[0]), as_json, unit)
-    else:
-        _summary(result, as_json)
+    with open_result(store_folder(store)) as opened:
+        result = ResultReader(opened)
+        unit = result.matrix.unit
+        if points:
+            count_of_names = 2 if question in ("distance", "path", "also") else 1
+            vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
+        if question == "distance":
+            show_distance(result.distance(*vertices), as_json, unit)
+        elif question == "also":
+            show_also(result.also(*vertices), as_json)
+        elif question == "path":
+            show_path(result.path(*vertices), as_json, unit)
+        elif question == "nearest":
+            show_row(result.nearest(vertices[0], count), as_json, unit)
+        elif question == "within":
+            show_row(result.within(vertices[0], limit), as_json, unit)
+        elif question == "row":
+            show_row(_row(result, vertices[0]), as_json, unit)
+        else:
+            _summary(result, as_json)
 
 
 def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
@@ -124,10 +125,14 @@ def _row(result: ResultReader, source: str) -> dict[str, Any]:
 
 
 def _summary(result: ResultReader, as_json: bool) -> None:
+    from engine.api.from_tables.summary import summarize
+    from engine.api.prepared_matrix import PreparedMatrix
+
     matrix = result.matrix
+    summary = summarize(matrix) if isinstance(matrix, PreparedMatrix) else matrix.summary
     facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed, "unit": matrix.unit}
     kind = {"store": str(matrix.path), "result": result.kind}
-    show_summary({**kind, **facts, "summary": matrix.summary}, str(matrix.path), as_json)
+    show_summary({**kind, **facts, "summary": summary}, str(matrix.path), as_json)
 
 
 def verify(store: str, sample: str | None, *, as_json: bool) -> None:

@@ -23,6 +23,7 @@ from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions
 from service.units import format_bytes, format_seconds, parse_size
 from service.views.graph_summary import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
+from storage.files.writing import writing_early
 from storage.graph.graph import Graph, Receipt
 from storage.matrix.working_dir import find_checkpoint
 from storage.options import FileReadingOptions
@@ -290,13 +291,28 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
         as_json: whether to print one JSON object instead of text.
     """
     _start_device(given)
+    overwrite, resume = store["overwrite"], store["resume"]
+    budgets_of(given)
+    place, address = places.place_of(out, store["work"], overwrite=overwrite, resume=resume)
+    with writing_early(place, "solve"):
+        _check_checkpoint(place, resume=resume, overwrite=overwrite)
+        _solve(graph_args, given, (out, place, address), store, as_json=as_json)
+
+
+def _solve(
+    graph_args: GraphArgs,
+    given: LocalOptions,
+    where: tuple[str, Path, str | None],
+    store: OutputOptions,
+    *,
+    as_json: bool,
+) -> None:
+    """Solve into a place that nobody else writes; ``where`` is the place as it was given, a path, and an address."""
     from engine.api.solve import make_plan, solve_to_store
     from engine.graph.profile import GraphProfile
 
     overwrite, resume = store["overwrite"], store["resume"]
-    budgets_of(given)
-    place, address = places.place_of(out, store["work"], overwrite=overwrite, resume=resume)
-    _check_checkpoint(place, resume=resume, overwrite=overwrite)
+    out, place, address = where
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started

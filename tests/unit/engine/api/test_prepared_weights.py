@@ -429,6 +429,7 @@ def kill_at_every(tmp_path, kind, *, in_place, step):
     assert kills > 3
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.long
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("kind", ["prepare", "all", "one"])

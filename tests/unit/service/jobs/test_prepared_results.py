@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from engine.api import prepared_matrix
+from service.http import etags
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph
 from tests.unit.service.support import Bench, InlinePool, small_graph
@@ -121,6 +122,21 @@ def test_a_chunk_is_computed_once_and_only_where_it_is_wanted(client: TestClient
     assert len(inline.asked) == 1
     other, _ = bench.prepared(chain(201), "int32")
     assert client.head(url.replace(job, other)).headers["etag"] != head.headers["etag"]
+
+
+def test_what_another_version_has_computed_is_asked_again(client: TestClient, bench: Bench, inline, monkeypatch):
+    """Floats added in another order differ, so no part of an older answer may be kept or continued; files stay."""
+    graph = small_graph()
+    made, stored = (f"/v1/jobs/{make(graph, 'float32')[0]}" for make in (bench.prepared, bench.solved))
+    computed = [f"{made}/zarr/distances/c/0/0", f"{made}/distance?source=10&target=20", f"{made}/rows?sources=10"]
+    files = [f"{made}/prepared/tables/forward/c/0", f"{stored}/zarr/distances/c/0/0"]
+    tags = {url: client.get(url).headers["etag"] for url in (*computed, *files)}
+    monkeypatch.setattr(etags, "VERSION", b"apsp 999")
+    for url, tag in tags.items():
+        again = client.get(url, headers={"if-none-match": tag})
+        assert again.status_code == (200 if url in computed else 304), url
+    part = client.get(computed[0], headers={"range": "bytes=4-7", "if-range": tags[computed[0]]})
+    assert part.status_code == 200, "a part of another version's chunk is not continued"
 
 
 def test_the_prepared_folder_itself_is_served(client: TestClient, bench: Bench, settings: Settings):

@@ -205,3 +205,28 @@ def test_distances_of_a_real_solve_are_what_is_drawn(tmp_path):
     found = picture_of(tmp_path / "g.zarr", 8)
     arcs = csr_array(([2.0, 3.0, 4.0], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
     np.testing.assert_allclose(found.image, shortest_path(arcs))
+
+
+def test_a_prepared_graph_is_drawn_from_rows_that_are_found(tmp_path, capsys):
+    from engine.api.prepared import prepare
+    from tests.unit.engine.api.test_prepared import grid_graph
+
+    prepare(grid_graph(13), tmp_path / "p")
+    for read, rows in (("2GiB", 169), ("1", 64)):
+        out = tmp_path / f"{rows}.svg"
+        assert main.run(["plot", str(tmp_path / "p"), "-o", str(out), "--read", read, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["rows"], told["rows_read"]) == (169, rows)
+
+
+def test_rows_that_are_read_are_observed(tmp_path):
+    entries, seen = make_store(tmp_path / "m.zarr", 130, "int32"), []
+    with open_matrix(tmp_path / "m.zarr") as matrix:
+        monitor = Monitor()
+
+        def observe(first, block):
+            seen.append((first, np.array(block)))
+
+        take_picture(matrix, side=8, budget=EVERYTHING, order="label", monitor=monitor, observe=observe)
+    assert [first for first, _ in seen] == np.cumsum([0, *(len(block) for _, block in seen[:-1])]).tolist()
+    np.testing.assert_array_equal(np.concatenate([block for _, block in seen]), entries)

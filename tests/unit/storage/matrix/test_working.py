@@ -694,7 +694,7 @@ def test_files_past_the_page_cache_hold_what_was_written(tmp_path, monkeypatch, 
         path.write_bytes(b"longer before" * size)
         atomic.overwrite_file(path, pieces, size)
         assert path.read_bytes() == data.tobytes()
-        found = atomic.load_file(path)
+        found = direct.load_file(path)
         np.testing.assert_array_equal(found, data)
         assert found.ctypes.data % 4096 == 0
         place = direct.buffer_for(size)[: len(data)]  # from where files are written without another copy

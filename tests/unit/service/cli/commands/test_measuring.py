@@ -101,3 +101,32 @@ def test_refusals_come_before_any_work(folder, capsys, words, code, message):
     assert main.run(["measure", "roads.csv", *words]) == code
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_prepared_graph_is_measured_like_its_file(folder, capsys):
+    assert main.run(["prepare", "roads.csv", "--undirected", "-o", "tables"]) == 0
+    words = ["--within", "15,30", "--opportunities", "jobs.csv", "--columns", "jobs", "--quantiles", "0.5"]
+    for more in (["--direction", "in"], ["--sources", "village,market", "--targets", "station"], ["--cutoff", "20"]):
+        capsys.readouterr()
+        want = said(capsys, "--undirected", *words, *more)
+        assert main.run(["measure", "tables", *words, *more]) == 0
+        told = capsys.readouterr()
+        assert told.out == want
+        assert "rows are swept from the tables" in told.err
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "message"),
+    [
+        ("tables", ["--undirected"], "--directed says how a file is read, and tables is a prepared graph"),
+        ("tables", ["--weight", "minutes"], "--weight says how a file is read"),
+        ("tables", ["--max-hops", "2"], "how many arcs a path has"),
+        ("solved", [], "solved is a solved store; apsp measure takes a graph file or a prepared graph"),
+        (".", [], "no store that apsp has sealed"),
+    ],
+)
+def test_folders_that_cannot_be_measured_are_refused(folder, capsys, place, words, message):
+    for command, out in (("prepare", "tables"), ("solve", "solved")):
+        assert main.run([command, "roads.csv", "--undirected", "-o", out]) == 0
+    assert main.run(["measure", place, *words]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""Rows of a prepared graph, a band at a time, reduced by several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.prepared_matrix import PreparedMatrix
+from engine.graph.selection import Rectangle, first_beyond
+from engine.model.progress import Monitor
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: Bytes of the whole rows that are held at a time.
+BAND_BYTES: Final = 64 << 20
+
+
+def band_rows(matrix: PreparedMatrix) -> int:
+    """Return how many rows are found together."""
+    return max(matrix.threads, BAND_BYTES // max(1, matrix.n * matrix.dtype.itemsize))
+
+
+def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iterator[tuple[int, Array]]:
+    """Yield the rows of a rectangle in order.
+
+    Args:
+        matrix: the prepared graph.
+        rectangle: its rows and columns, and a cutoff.
+        inward: an entry is the distance from the vertex of its column to that of its row; else the other way.
+
+    Yields:
+        The number of the first row, and a block of shape (rows, columns), contiguous.
+    """
+    beyond = None if rectangle.cutoff is None else first_beyond(rectangle.cutoff, matrix.dtype)
+    step = band_rows(matrix)
+    for first in range(0, len(rectangle.rows), step):
+        block = _block(matrix, rectangle.rows[first : first + step], rectangle.targets, inward=inward)
+        if beyond is not None:
+            np.putmask(block, block >= beyond, matrix.unreachable)
+        yield first, block
+
+
+def _block(matrix: PreparedMatrix, rows: Indices, columns: Indices | None, *, inward: bool) -> Array:
+    if columns is None:
+        return matrix.rows_towards(rows) if inward else matrix.rows(rows)
+    found: Array = matrix.block(columns, rows).T if inward else matrix.block(rows, columns)
+    return np.ascontiguousarray(found)
+
+
+def reduce_bands(
+    matrix: PreparedMatrix,
+    rectangle: Rectangle,
+    gather: Callable[[int, Array, Indices], None],
+    monitor: Monitor,
+    *,
+    inward: bool = False,
+) -> None:
+    """Give all rows of a rectangle to ``gather``, by several threads, which get different rows.
+
+    Args:
+        matrix: the prepared graph.
+        rectangle: its rows and columns, and a cutoff.
+        gather: called with the number of the first row of a block, the block, and the rows of it to look at.
+        monitor: is told of rows, and asked whether to stop.
+        inward: as in :func:`bands`.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
+    with ThreadPoolExecutor(matrix.threads) as pool:
+        for first, block in bands(matrix, rectangle, inward=inward):
+            cuts = [len(block) * k // matrix.threads for k in range(matrix.threads + 1)]
+            pieces = [np.arange(a, b) for a, b in pairwise(cuts) if a < b]
+            for _ in pool.map(gather, [first] * len(pieces), [block] * len(pieces), pieces):
+                pass
+            monitor.step(len(block))

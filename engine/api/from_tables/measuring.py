@@ -1,0 +1,149 @@
+"""Measures of the rows of a prepared graph: the rows are swept from its tables, so nothing is searched or solved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Unpack
+
+from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
+from engine.api.measuring import MeasureTable
+from engine.api.prepared_matrix import PreparedMatrix
+from engine.execution.survey import survey
+from engine.graph.selection import Rectangle, check_cutoff
+from engine.model.dtypes import work_type
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor, PhaseClock
+from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
+from engine.rows.measures import MeasureSink
+from storage.errors import DoesNotFit, InvalidRequest
+
+#: Seconds of processor time for an entry of a row that is swept, and of one that is merged (decisions 123 and 134).
+_SWEPT: Final = 4.3e-9
+_MERGED: Final = 18e-9
+
+
+class PreparedMeasurement:
+    """Measures of a prepared graph that are asked for: checked at once, found by :meth:`run`.
+
+    Args:
+        matrix: the prepared graph; it stays open.
+        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``; type and limits are those of the
+            tables.
+        request: the measures.
+
+    Raises:
+        InvalidRequest: the options or the measures make no sense, together or for this graph.
+    """
+
+    def __init__(
+        self, matrix: PreparedMatrix, options: Options | None = None, **request: Unpack[MeasureRequest]
+    ) -> None:
+        self._matrix, options = matrix, options or Options()
+        self.asked: AskedMeasures = asked_measures(matrix.n, matrix.least_weight, request)
+        _check(matrix, options, self.asked)
+        self._memory, inward = options.memory, self.asked.direction == "in"
+        sides = (options.targets, options.sources) if inward else (options.sources, options.targets)
+        targets = None if sides[1] is None else tuple(sorted(sides[1]))
+        self._rectangle = Rectangle.of(replace(options, sources=sides[0], targets=targets), matrix.n)
+        if options.threads is not None:
+            matrix.threads = options.threads
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return len(self._rectangle.rows)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the table in memory."""
+        return table_bytes(self.rows, self.asked.columns)
+
+    def make_plan(self, monitor: Monitor | None = None) -> Plan:
+        """Return the plan; its shape is that of the matrix that is not made.
+
+        Args:
+            monitor: asked nothing; as in ``Measurement.make_plan``.
+
+        Raises:
+            DoesNotFit: the tables and the table of measures do not fit in memory.
+        """
+        del monitor
+        matrix, columns = self._matrix, len(self._rectangle.columns)
+        needed = matrix.table_bytes + 2 * BAND_BYTES + self.bytes
+        machine = survey(memory=self._memory, threads=matrix.threads)
+        if needed > machine.memory:
+            raise DoesNotFit(
+                f"measures of {matrix.path} need {needed} bytes of memory for its tables, some rows and the result, "
+                f"and {machine.memory} may be used; measure the graph itself, or ask for fewer measures",
+                resource="memory",
+                needed=needed,
+                available=machine.memory,
+            )
+        seconds = self.rows * columns * (_SWEPT if matrix.exact else _MERGED) / matrix.threads
+        cutoff = self._rectangle.cutoff
+        return Plan(
+            algorithm="prepared",
+            dtype=matrix.dtype.name,
+            device="cpu",
+            threads=matrix.threads,
+            shape=(self.rows, columns),
+            memory=needed,
+            disk=0,
+            seconds=seconds,
+            reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
+            dtype_reason="the tables have it",
+            device_reason="measures are taken by processors",
+            cutoff=matrix.attributes["cutoff"] if cutoff is None else cutoff,
+        )
+
+    def run(self, monitor: Monitor | None = None) -> MeasureTable:
+        """Find all rows and keep their measures.
+
+        Args:
+            monitor: is told of progress, and asked whether to stop.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            DoesNotFit: as :meth:`make_plan`.
+            SolveFailed: the sum of some row is not finite.
+            StorageFailed: a table is damaged.
+        """
+        matrix, rectangle, plan = self._matrix, self._rectangle, self.make_plan()
+        sink = MeasureSink(rectangle, work_type(matrix.dtype), self.asked)
+        clock = PhaseClock(monitor or Monitor())
+        clock.begin("measure", self.rows, "rows")
+        reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
+        clock.stop()
+        columns = sink.columns()
+        return MeasureTable(matrix.labels, rectangle.rows, columns, self.asked.vertex_columns, plan, clock.seconds)
+
+
+def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> None:
+    """Refuse what the tables do not answer.  Raises InvalidRequest."""
+    if options.max_hops is not None:
+        raise InvalidRequest("the tables of a prepared graph do not know how many arcs a path has", field="max_hops")
+    if options.device == "cuda":
+        raise InvalidRequest("measures are taken by processors, and device cuda was asked for", field="device")
+    if options.executor != "local":
+        raise InvalidRequest(
+            f"measures are taken by this process, not by executor {options.executor}", field="executor"
+        )
+    if options.algorithm not in ("auto", "prepared"):
+        message = f"rows of a prepared graph are swept; algorithm {options.algorithm} was asked for, measure the graph"
+        raise InvalidRequest(message, field="algorithm")
+    if options.dtype not in ("auto", matrix.dtype.name):
+        message = f"the tables are of {matrix.dtype.name}, and dtype {options.dtype} was asked for"
+        raise InvalidRequest(message, field="dtype")
+    if options.cutoff is not None:
+        check_cutoff(options.cutoff)
+    kept = matrix.attributes["cutoff"]
+    if kept is None:
+        return
+    largest = max((*asked.within, options.cutoff or 0.0))
+    if largest > kept:
+        field = "cutoff" if options.cutoff is not None and options.cutoff > kept else "within"
+        raise InvalidRequest(
+            f"{matrix.path} was prepared with cutoff {kept:g} and knows no longer distances; {largest:g} was asked for",
+            field=field,
+        )

@@ -1,0 +1,79 @@
+"""The summary of a prepared graph: of all its rows, or of some that are picked evenly."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.api.from_tables.bands import reduce_bands
+from engine.api.prepared_matrix import PreparedMatrix
+from engine.graph.selection import Rectangle
+from engine.model.progress import Monitor
+from engine.rows.summary import SummarySink
+from storage.errors import InvalidRequest
+
+#: Entries up to which all rows are found unless a number is asked for: a tenth of a second.
+_ENTRIES: Final = 1 << 24
+#: What some rows say nothing about.
+_OF_ALL: Final = ("diameter", "radius", "diameter_pair", "center", "central_sources", "central_reach")
+
+
+def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor | None = None) -> dict[str, Any]:
+    """Find rows of a prepared graph and return their summary.
+
+    Args:
+        matrix: the prepared graph.
+        rows: how many, picked evenly over the vertices; None for all of a small graph, else for as many as make 2^24
+            entries, but at least 64.
+        monitor: is told of progress, and asked whether to stop.
+
+    Returns:
+        Of all rows what a solve stores as its summary, with the same numbers.  Of some rows that without diameter,
+        radius and centre: ``sources`` is how many there are, and ``pairs``, ``reached``, ``sum``, ``mean`` and
+        ``histogram`` are of their distances; ``sampled`` is then true.
+
+    Raises:
+        InvalidRequest: the number is below 1.
+        Cancelled: the monitor asked to stop.
+        StorageFailed, DoesNotFit: the tables cannot be read.
+    """
+    if rows is not None and rows < 1:
+        raise InvalidRequest(f"a summary is of at least one row, and {rows} were asked for", field="rows")
+    n, monitor = matrix.n, monitor or Monitor()
+    count = min(n, max(64, _ENTRIES // max(1, n)) if rows is None else rows)
+    sources = np.arange(count) * n // max(1, count)
+    whole = np.array_equal(sources, np.arange(n))
+    taken = RowsSummary(matrix, sources)
+    monitor.begin("summary", count, "rows")
+    reduce_bands(matrix, Rectangle(n, sources, None, None), taken.gather, monitor)
+    return taken.facts(whole=whole)
+
+
+class RowsSummary:
+    """Adds up the facts of rows of a prepared graph, which several threads may give.
+
+    Args:
+        matrix: the prepared graph.
+        sources: the vertex of each row.
+    """
+
+    def __init__(self, matrix: PreparedMatrix, sources: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        integral = bool(matrix.graph().integral)
+        self._labels = matrix.labels
+        self._sink = SummarySink(_Nowhere(), sources, matrix.n, integral=integral)
+        self.gather = self._sink.gather
+
+    def facts(self, *, whole: bool) -> dict[str, Any]:
+        """Return the summary; ``whole`` says that all rows have passed."""
+        found = self._sink.summary(self._labels)
+        return found if whole else {**{k: v for k, v in found.items() if k not in _OF_ALL}, "sampled": True}
+
+
+class _Nowhere:
+    """A sink that keeps no row."""
+
+    tile = (64, 64)
+
+    def write(self, row: int, column: int, block: object) -> None:
+        """Let the rows go."""

@@ -20,9 +20,9 @@ from storage.pairs.near_pairs import NearPairs
 
 #: Options of a solve that near pairs do not have.
 _NOT_HERE: Final = ("algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler")
-#: A refused solve is told of near pairs that take at most this share of what the matrix needs.
+#: The refusal of a matrix mentions near pairs if they take at most this share of what the matrix needs.
 FAVOURABLE: Final = 0.05
-#: Sources from which that is predicted, and the vertices and arcs up to which it is.
+#: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 
@@ -36,14 +36,16 @@ def near_pairs(
 ) -> NearPairs:
     """Find the targets near each source, and their distances.
 
-    A search from each source ends at the cutoff or with the last target wanted, so time and memory follow what is
-    reached.  From the first pieces of sources follows how large the result will be; what cannot fit is refused then.
+    A search from each source ends at the cutoff or with the last target wanted, so time and memory depend on the number
+    of vertices reached.  The size of the result is predicted from some sources first, and a result that cannot fit is
+    refused then.
 
     Args:
         graph: the graph, or its profile; no weight may be negative.
-        options: the cutoff, sources and targets; memory and threads.  Nothing else may be asked for.
-        nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
-        monitor: is told of progress, and asked whether to stop.
+        options: the cutoff, sources and targets; memory and threads.  No other option may be set.
+        nearest: the number of nearest targets of each source; of equally near ones those of smaller index come first.
+            None for all targets within the cutoff.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
         The pairs.  A source is no target of itself.  Distances are integers where all weights are, else float64.
@@ -75,7 +77,7 @@ def near_pairs(
 
 
 def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
-    """Refuse what no search can answer; see :func:`near_pairs`."""
+    """Refuse requests that searches cannot answer; see :func:`near_pairs`."""
     cutoff, usual = options.cutoff, Options()
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
@@ -108,7 +110,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 
 
 def _budget(machine: Machine, graph: Graph) -> int:
-    """Return the most entries that fit memory, or refuse the graph."""
+    """Return the largest number of entries that fits in memory; raise DoesNotFit if not even the searches fit."""
     fixed = SPACE_BYTES * graph.n * machine.threads + 40 * (graph.n + graph.arcs)
     if fixed + PIECE * ENTRY_BYTES > machine.memory:
         raise DoesNotFit(
@@ -122,7 +124,7 @@ def _budget(machine: Machine, graph: Graph) -> int:
 
 
 def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int) -> None:
-    """Search a sample, see that the result will fit, and search the rest."""
+    """Search a sample of the sources, check that the result will fit, and search the rest."""
     rows = searches.size
 
     def within(entries: int, predicted: float | None = None) -> None:
@@ -147,15 +149,15 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int) -> 
 
 
 def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options) -> DoesNotFit:
-    """Return the error of a refused solve with a cutoff, which names near pairs where those take far less.
+    """Return the refusal of a solve with a cutoff; it mentions near pairs if these take far less.
 
     Args:
         refusal: why the matrix does not fit.
         graph: the graph, or its profile.
-        options: what was asked.
+        options: the options of the refused solve.
 
     Returns:
-        The same error where near pairs are no way out.
+        The same error if near pairs cannot help.
     """
     profile = GraphProfile.of(graph)
     graph, bounded = profile.graph, options.cutoff is not None and options.max_hops is None
@@ -170,7 +172,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     asked = Options(cutoff=options.cutoff, sources=some, targets=options.targets, threads=options.threads)
     try:
         found = near_pairs(profile, asked)
-    except ApspError:  # the refusal itself says more
+    except ApspError:  # near pairs cannot answer this either, and the original refusal explains more
         return refusal
     entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:

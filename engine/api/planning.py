@@ -77,13 +77,13 @@ def make_plan(
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
-    """Return the refusal with what answers the same question without a matrix, if anything does."""
+    """Return the refusal, with the ways to answer the same question without a matrix, if there are any."""
     rows = profile.graph.n if options.sources is None else len(options.sources)
     told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
     told = offered(told, profile, options, out)
     if options.cutoff is None:
         return told
-    from engine.api.near import near_offered  # its kernels are not needed to plan
+    from engine.api.near import near_offered  # planning measures needs none of their kernels
 
     return near_offered(told, profile, options)
 
@@ -181,7 +181,7 @@ class _Draft:
         return tried, _uncut(plan, tried) if tried.parts is None else self.choose(tried, machine, trials)
 
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Return problem and plan with the parts of a lattice, which are found before searches where that pays."""
+        """Return problem and plan with the parts of a lattice, which are found before searches if that saves time."""
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem:
             return problem, plan
@@ -193,7 +193,7 @@ class _Draft:
 
 
 def _uncut(plan: Plan, problem: Problem) -> Plan:
-    """Return ``plan`` with the reason why there are no parts, which changes nothing else."""
+    """Return ``plan`` with the reason why there are no parts; everything else in the plan stays the same."""
     why = {c: replace(c, rejected=problem.no_parts) for c in plan.candidates if c.algorithm == "partitioned"}
     return replace(plan, candidates=tuple(why.get(c, c) for c in plan.candidates))
 

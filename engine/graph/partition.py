@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made where it may save at least this many times its own seconds: the rest of the solve is
-#: predicted to take so much longer than a sweep takes at least.
+#: A trial partition is made if it may save at least this many times its own seconds: the rest of the solve is predicted
+#: to take so much longer than a sweep takes at least.
 WORTHWHILE: Final = 20.0
 #: The same for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
 #: separators are likely small.

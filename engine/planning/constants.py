@@ -168,8 +168,8 @@ LANE_BYTES: Final = _counted("LANE_BYTES", 256, "bytes", "30a7ab0")
 #: vectors are faster, but relax arcs again and again.  0.2 to 1 on graphs of 500 to 5,000 vertices.
 LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks for a heap's source", "30a7ab0")
 #: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex:
-#: 0.4 to 3.5 where vertices are put in order, 0.01 to 0.03 for undirected graphs of more than ORDERED_ARCS arcs a
-#: vertex, which keep theirs.
+#: 0.4 to 3.5 if the vertices are reordered, 0.01 to 0.03 for undirected graphs of more than ORDERED_ARCS arcs a vertex,
+#: which are not reordered.
 PREPARING_SCANS: Final = _measured("PREPARING_SCANS", 3, "arc scans", "9c79369", EPYC)
 PREPARING_UNORDERED: Final = _measured("PREPARING_UNORDERED", 0.5, "arc scans", "9c79369", EPYC)
 ORDERED_ARCS: Final = _decided("ORDERED_ARCS", 32, "arcs of a vertex", "9c79369")

@@ -162,7 +162,7 @@ def seal_document(
     Args:
         folder: where the files are.
         attributes: those of the root.
-        known: size in bytes and CRC-32C of files that need not be read again, by their names in the folder.
+        known: size in bytes and CRC-32C, by name in the folder, of files that need not be read again.
     """
     known, tiles = known or {}, folder / DISTANCES / "c"
     files = {}

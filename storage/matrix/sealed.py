@@ -56,7 +56,7 @@ class SealedResult(ABC):
     targets: IntArray
 
     def __init__(self, folder: StoreFolder | RemoteFolder, holds: str = DISTANCES) -> None:
-        """Read and check the seal; what ``holds`` names must be among the arrays.
+        """Read and check the seal; the array that ``holds`` names must exist.
 
         Raises:
             StorageFailed: there is no seal, it is damaged, or it seals something else.

@@ -331,10 +331,8 @@ class SearchTrial:
             backend = make(1)
             try:
                 with only_ready():  # planning waits for no compiler: this thread loads the kernels or gives up
-                    self._search(backend, 1, unit=unit)  # loads the kernels of single searches
-                    self._search(
-                        backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit
-                    )  # and of searches side by side
+                    self._search(backend, 1, unit=unit)  # loads the kernels of single searches, then of many
+                    self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()
             _LOADED.add(loads)

@@ -59,7 +59,7 @@ class TooManyAtOnce(LimitExceeded):
 
 
 class TooMuchComputing(ApspError):
-    """The caller has used up the processor seconds of questions; asking again after ``retry_after`` makes sense."""
+    """The caller has used up its processor seconds for questions; a retry after ``retry_after`` seconds makes sense."""
 
     kind = "too-much-computing"
 
@@ -121,7 +121,7 @@ class NotAcceptable(InvalidRequest):
 
 
 def _offered(refusal: DoesNotFit) -> dict[str, Any]:
-    """Return what preparing the graph would take, if the refusal of its matrix names that; else nothing."""
+    """Return the figures of preparing the graph if the refusal of its matrix has them; else an empty dictionary."""
     for candidate in refusal.candidates:
         if getattr(candidate, "algorithm", None) == "prepared" and getattr(candidate, "feasible", False):
             return {"prepared": {name: getattr(candidate, name) for name in ("seconds", "memory", "disk")}}

@@ -1,4 +1,4 @@
-"""The parameters of the commands of ``apsp``: those that several commands take, and options made of declarations."""
+"""The parameters that several commands of ``apsp`` share, and those that are made from declared options."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BulkOutputOptions(TypedDict, total=False):
 
 
 def must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
+    """Refuse a file that cannot be opened, before the readers are imported; a pipe opens only once, so it is not tried."""
     from storage.errors import NotFound
 
     try:
@@ -138,14 +138,15 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
     Args:
         name: name of the option in its class.
         kind: its type.
-        option: what is declared about it.
-        heading: where the help page shows it; None for the other options.
+        option: its declaration.
+        heading: the heading below which the help page shows it; None for "Options".
     """
     if kind in (Size, Vertices):
         kind = str | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
-    # Typer does not say what it found, and lets NaN pass: real numbers are checked by what takes them
+    # Typer's message does not name the wrong value, and Typer accepts NaN, so the code that uses real numbers checks
+    # them
     least, most = (None, None) if name == "cutoff" else (option.least, option.most)
     shown = typer.Option(
         flag_of(name, option), metavar=option.metavar, help=option.help, min=least, max=most, rich_help_panel=heading

@@ -23,7 +23,7 @@ JobId = Annotated[
 ]  # fmt: skip
 Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page of so many, from 1.")]
 
-#: The digits of an id that ``apsp jobs`` shows; as many of its end mean a job where a store could be meant, too.
+#: The number of digits, from the end of an id, that ``apsp jobs`` shows; ``apsp query`` takes so many as a job's id.
 SHOWN_DIGITS: Final = 8
 
 

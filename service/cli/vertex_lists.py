@@ -1,4 +1,4 @@
-"""Reads the vertices that ``--sources`` and ``--targets`` mean."""
+"""Reads the vertices that ``--sources`` and ``--targets`` select."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def selected_vertices(text: str, graph: Graph | Labels, option: str) -> tuple[int, ...]:
-    """Return the vertex indices that the text of ``option`` means, in its order, each once.
+    """Return the vertex indices that the text of ``option`` selects, in its order, each once.
 
     ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
     the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the vertex; a
@@ -55,7 +55,7 @@ def _without_header(names: list[tuple[str, str]], graph: Graph | Labels, text: s
 
 
 def selected_names(text: str, option: str) -> list[str]:
-    """Return the names that the text of ``option`` means, without the graph.
+    """Return the names that the text of ``option`` selects, without the graph.
 
     The syntax is that of ``selected_vertices``, except that the name of a file always means the file.
     """

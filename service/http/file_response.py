@@ -123,7 +123,7 @@ class OpenFile(RangedAnswer):
 
 
 class MadeBytes(RangedAnswer):
-    """The answer for bytes of known size, which are made only if they are ``wanted`` and then given to ``content``."""
+    """The answer for bytes of known size.  If any are ``wanted``, the caller assigns them to ``content``."""
 
     content = b""
 

@@ -37,7 +37,7 @@ def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Leave out that the matrix is wanted: digests of requests for one are those of versions that knew nothing else."""
+    """Return options without ``"result": "matrix"``, so that their digest is that of versions without this option."""
     return {k: v for k, v in options.items() if (k, v) != ("result", "matrix")}
 
 

@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 #: Called with the number of rows that were written.
 Tell = Callable[[int], None]
-#: Columns that a wide table may have: as many as a sheet of common spreadsheets.
+#: Most columns of a wide table: as many as a sheet of common spreadsheet programs has.
 MOST_COLUMNS: Final = 16_384
 #: The fewest bytes of a line of a long table: ``1,2,3`` and its end.
 LEAST_LINE: Final = 6
@@ -32,12 +32,12 @@ LEAST_LINE: Final = 6
 
 @dataclass(frozen=True)
 class ExportedPart:
-    """What is exported: rows and columns, and which of their entries.
+    """The part of a matrix to export: rows, columns, and a filter for their entries.
 
     Attributes:
         rows: sources, and targets.
         within: only distances up to this one, which is rounded to the type of the distances; None for no limit.
-        nearest: only so many nearest targets of each source; equal distances are in the order of the columns.  None
+        nearest: the number of nearest targets of each source; equal distances are in the order of the columns.  None
             for all targets.
         itself: whether a source is among its own nearest targets.
     """
@@ -49,7 +49,7 @@ class ExportedPart:
 
     @property
     def filtered(self) -> bool:
-        """Whether some entries are left out beside those without a path."""
+        """Whether a filter leaves out entries in addition to those without a path."""
         return self.within is not None or self.nearest is not None
 
     @cached_property
@@ -78,7 +78,7 @@ class ExportedPart:
         return some
 
     def lines(self) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield long tables, each with the number of rows of the matrix that it is made of.
+        """Yield long tables, each with the number of matrix rows that it contains.
 
         Sources are in their order.  Their targets are, too, except that with ``nearest`` the nearest come first.
         """
@@ -97,7 +97,7 @@ class ExportedPart:
         """Yield wide tables: a line for each source, a column for each target.
 
         Raises:
-            InvalidRequest: too many targets, or one is called like the column of the sources.
+            InvalidRequest: there are too many targets, or one has the same name as the column of the sources.
         """
         names = [str(name) for name in self.rows.target_names()]
         if len(names) > MOST_COLUMNS:
@@ -122,7 +122,7 @@ class ExportedPart:
             yield np.where(kept, entries, np.inf).astype(dtype)
 
     def least_bytes(self, kind: str) -> int:
-        """Return how large a file of a kind becomes at least; 0 where that depends on the entries."""
+        """Return the least size of a file of a kind in bytes; 0 if that depends on the entries."""
         cells = len(self.rows.sources) * self.rows.width
         if kind == ".npy":
             return cells * np.dtype(FLOAT_VIEW[self.rows.result.matrix.dtype.name]).itemsize
@@ -136,7 +136,7 @@ def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
         part: what is written.
         path: the file.
         tell: called with the number of rows of each batch.
-        wide: a column for each target, in place of a line for each entry.
+        wide: whether the table has a column for each target instead of a line for each entry.
     """
     with path.open("wb") as file:
         for i, (count, table) in enumerate(part.wide() if wide else part.lines()):
@@ -163,7 +163,7 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
 
 
 def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
-    """Write a NumPy array, shape (sources, targets), which has no other form; arguments as in ``write_csv``."""
+    """Write a NumPy array, shape (sources, targets); arguments as in ``write_csv``, but ``wide`` has no effect."""
     dtype = np.dtype(FLOAT_VIEW[part.rows.result.matrix.dtype.name])
     shape = (len(part.rows.sources), part.rows.width)
     with path.open("wb") as file:
@@ -173,5 +173,5 @@ def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
             tell(len(rows))
 
 
-#: What writes a file, by the end of its name.
+#: The function that writes each kind of file, by the ending of the name.
 WRITERS: Final = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_npy}

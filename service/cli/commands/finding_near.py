@@ -25,9 +25,9 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: boo
 
     Args:
         graph_args: the graph file.
-        given: the options, as the command line has them.
-        out: the file or Zarr group; its ending says the form.
-        overwrite: whether it may be replaced.
+        given: the options of the command line.
+        out: the file or Zarr group; its ending decides the format.
+        overwrite: whether an existing one may be replaced.
         as_json: whether to print one JSON object instead of text.
 
     Raises:

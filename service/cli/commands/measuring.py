@@ -43,7 +43,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
     """Read, plan, measure, and write or print the table; the plan and the progress go to standard error.
 
     Args:
-        args: what the command line says.
+        args: the arguments of the command.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -86,7 +86,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
 
 
 def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]]) -> MeasureRequest:
-    """Return what is asked of the engine; the table of opportunities is read here."""
+    """Return the request for the engine; this reads the table of opportunities."""
     if given["columns"] is not None and given["opportunities"] is None:
         raise InvalidRequest("--columns names columns of --opportunities, and no file was given", field="columns")
     request = MeasureRequest(
@@ -119,10 +119,10 @@ def _number(text: str) -> float:
 
 
 def _each(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
-    """Return what the places of a list with commas mean.
+    """Convert each item of a list that is separated by commas.
 
     Raises:
-        InvalidRequest: one means nothing.
+        InvalidRequest: an item cannot be converted.
     """
     found = []
     for place in split_names([text], field):
@@ -134,7 +134,7 @@ def _each(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
 
 
 def _described(selected: Plan, measurement: Measurement) -> list[str]:
-    """Return the plan in a few lines; there is a table in it, and no matrix."""
+    """Return the plan in a few lines; they describe a table instead of a matrix."""
     columns = 1 + len(measurement.asked.columns)
     instead = f"  table   {measurement.rows:,} x {columns:,}, {format_bytes(measurement.bytes)}; no matrix"
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]

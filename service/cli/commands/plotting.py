@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Kinds of picture, by the end of the file's name.
+#: Kinds of picture, by the ending of the file's name.
 SUFFIXES: Final = (".png", ".svg", ".pdf")
 _BINS: Final = 64
 
 
 def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
-    """Read a store by bands of tiles, draw, and write the picture; one that is there is replaced.
+    """Read a store by bands of tiles, draw, and write the picture; an existing picture is replaced.
 
     Args:
         store: folder or address of a solved matrix.
@@ -41,7 +41,8 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: matplotlib is not installed, an unknown kind of picture, no size, or a matrix without entries.
+        InvalidRequest: matplotlib is not installed, the kind of picture is unknown, ``read`` is no size, or the matrix
+            has no entries.
         NotFound: no such store or folder.
         StorageFailed: a damaged tile, or the picture cannot be written.
     """
@@ -108,7 +109,7 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
 
 
 def _write(figure: Figure, out: Path) -> None:
-    """Write beside the target first, so that what is there stays whole until the new picture is."""
+    """Write to a temporary file next to the target first, so that an old picture stays until then."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=130)
     beside = out.with_name(f".{out.name}.{os.getpid()}")

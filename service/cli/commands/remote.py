@@ -34,7 +34,7 @@ from service.units import format_bytes, format_seconds
 from storage.errors import InvalidRequest
 from storage.options import declared
 
-#: Seconds without an answer after which a question fails, and after which an upload, a wait or a download does.
+#: Seconds without an answer after which a question fails; and the same for an upload, a wait or a download.
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
 #: the largest float32
@@ -52,7 +52,7 @@ class Remote(NamedTuple):
         return Client(self.server, tell=_Notes(), patience=patience)
 
     def asker(self) -> Client:
-        """Return a client for a question, which somebody waits for: a service that is down is told soon."""
+        """Return a client with little patience for short questions, so that a service that is down is reported soon."""
         return self.client(QUESTION_SECONDS)
 
 
@@ -71,7 +71,7 @@ class Window(NamedTuple):
         return entries[self.limit * (self.page - 1) : self.limit * self.page]
 
     def tell(self, entries: Sequence[Any], command: str) -> None:
-        """Say on standard error how to see more, if there are more."""
+        """Print on standard error how to see more entries, if there are any."""
         if len(entries) >= self.ask():
             limit = "" if self.limit == 50 else f" --limit {self.limit}"
             print(f"note: older ones: {command}{limit} --page {self.page + 1}", file=sys.stderr, flush=True)
@@ -229,7 +229,7 @@ def _moment(text: str) -> str:
 
 
 def _id(client: Client, job: str) -> str:
-    """Return the whole id of a job of which a part is given."""
+    """Return the whole id of the job that a part of an id names."""
     return client.run(flows.whole_id(job, client.patience))
 
 
@@ -299,7 +299,7 @@ def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> d
     Args:
         row: source, targets, distances.
         limit: the distance.
-        facts: of the result; a cutoff below ``limit`` is refused.
+        facts: the facts of the result; a cutoff below ``limit`` is refused.
     """
     cutoff = facts.get("cutoff")
     if cutoff is not None and limit > cutoff:
@@ -339,7 +339,7 @@ def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bo
 
 
 def _lines(job: Job) -> list[str]:
-    """Return a job in aligned lines."""
+    """Return the description of a job in aligned lines."""
     facts = job.facts
     rows = [("state", f"{job.state}, {facts['phase']}" if not job.over else job.state)]
     if facts["name"]:

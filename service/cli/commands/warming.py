@@ -1,4 +1,4 @@
-"""``apsp warm``: the kernels that solves use, compiled ahead of the first one."""
+"""``apsp warm``: compiles the kernels that solves use, before the first solve."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.units import format_seconds
 
 
 def warm(processes: int | None, device: str, *, as_json: bool) -> None:
-    """Compile what is not compiled, and say what was done.
+    """Compile the kernels that are not compiled yet, and report what was done.
 
     Args:
-        processes: how many compile at once; None for what processors and memory allow.
-        device: ``cpu``; with ``cuda`` the kernels of the GPU, too.
+        processes: how many processes compile at the same time; None for as many as processors and memory allow.
+        device: ``cpu``, or ``cuda`` to compile the kernels of the GPU, too.
         as_json: whether to print one JSON object instead of text.
     """
     began = time.perf_counter()

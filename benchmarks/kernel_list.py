@@ -3,9 +3,10 @@
     python -m benchmarks.kernel_list [--check]
 
 Every use solves small graphs in a process of its own, in a copy of the program without compiled kernels, and then once
-more: what waits for a compilation is left out the first time, and what it calls in turn is seen the second.  ``--check``
-writes nothing, and ends with status 1 where a use needs a kernel that is not listed for it.  Write the list again
-after a change of the kernels, or of the types that they are called with.
+more: what waits for a compilation is left out the first time, and what it calls in turn is seen the second.
+
+``--check`` writes nothing, and ends with status 1 where a use needs a kernel that is not listed for it.  Write the list
+again after a change of the kernels, or of the types that they are called with.
 """
 
 from __future__ import annotations

@@ -87,6 +87,10 @@ class ReadingOptions(TypedDict, total=False):
                metavar="ATTRIBUTE", longest=200),
     ]  # fmt: skip
     centroids_through: Annotated[bool, Option("TNTP: let paths pass through zone centroids.", default=False)]
+    mode: Annotated[
+        str | None,
+        Option("OpenStreetMap: walking, cycling or driving.", metavar="MODE", longest=20),
+    ]
 
 
 @cache

@@ -56,7 +56,7 @@ def prepared(graph: Any, reading: ReadingOptions, name: str | None = None) -> It
     if isinstance(graph, str | os.PathLike):
         yield _file(Path(os.fspath(graph)), reading, name)
         return
-    for field in ("format", "labels", "centroids_through"):
+    for field in ("format", "labels", "centroids_through", "mode"):
         if reading.get(field):
             raise InvalidRequest(f"{field} is for files; what is given here is none", field=field)
     handle, temporary = tempfile.mkstemp(prefix="apsp-upload-")

@@ -53,6 +53,7 @@ FORMATS: Final[Mapping[str, str]] = MappingProxyType(
         "npy": "dense NumPy matrix (.npy)",
         "parquet": "Parquet edge list",
         "algs4": "vertex count, arc count, then 'u v w' lines from 0 (Sedgewick and Wayne)",
+        "osm": "OpenStreetMap extracts (.osm.pbf, .osm), with --mode walking, cycling or driving",
         "rcpsp-max": "RCPSP/max projects (.sch): a minimum lag d from i to j is the arc of weight -d",
     }
 )
@@ -78,6 +79,7 @@ _MODULES: Final = {
     "npy": "instances.arrays",
     "parquet": "tables.parquet",
     "algs4": "instances.algs4",
+    "osm": "networks.osm",
     "rcpsp-max": "instances.rcpsp_max",
 }
 
@@ -91,6 +93,7 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("edges", "parquet", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp"),
     ),
     "centroids_through": ("--centroids-through", ("tntp",)),
+    "mode": ("--mode", ("osm",)),
 }
 
 

@@ -14,6 +14,8 @@ from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
+#: The head of the first blob of OpenStreetMap's PBF: its length in four bytes, and what it is.
+_PBF = re.compile(rb"\0\0..\n\tOSMHeader", re.DOTALL)
 # All of these patterns are applied to lines stripped of blanks.
 _TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*+:")
 _GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
@@ -56,6 +58,8 @@ def detect(source: Source) -> str:
     if source.start.startswith(b"SQLite format 3\0"):
         message = "this is a database of SQLite, as GeoPackages are, which is not read; write its edges as CSV"
         raise InvalidGraph(f"{message} or Parquet: gdf.drop(columns='geometry').to_csv('edges.csv')")
+    if _PBF.match(source.start):
+        return "osm"
     lines = [line.strip() for line in source.head]
     first = next((line for line in lines if line), "")
     _refuse_strangers(first, lines)
@@ -142,12 +146,13 @@ def _by_root(text: str) -> str:
         at = prolog.end()
     root = _ROOT.match(text, at)
     name = root[1] if root else ""
-    if name in ("graphml", "gexf"):
+    if name in ("graphml", "gexf", "osm"):
         return name
     if at == 0 and not text.lstrip().startswith("<!") and not (root and re.match(r"[^<>]*xmlns", text[root.end() :])):
         return "tntp"
     found = f"its root is <{name}>" if name else "its root does not come in the first lines"
-    raise InvalidGraph(f"this is XML, but neither GraphML nor GEXF: {found}; see docs/formats.md", line=1)
+    known = "neither GraphML, GEXF nor OpenStreetMap"
+    raise InvalidGraph(f"this is XML, but {known}: {found}; see docs/formats.md", line=1)
 
 
 def _by_braces(lines: list[str]) -> str | None:

@@ -23,6 +23,7 @@ class ReadOptions:
     labels: str | None = None
     length_of: Formula | None = None
     centroids_through: bool = False
+    mode: str | None = None
     told: bool = False
 
     @property

@@ -671,7 +671,8 @@ def test_a_negative_entry_on_the_diagonal_of_an_array_is_a_negative_cycle(tmp_pa
 
 
 WITH_COLUMNS = {
-    "edges", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp", "parquet"
+    "edges", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp", "parquet",
+    "osm",
 }  # fmt: skip
 
 
@@ -693,5 +694,6 @@ def test_rubbish_is_refused_in_every_format(tmp_path: Path, name: str, content: 
     if name == "adjlist" and content.startswith(b"1 2 3"):
         assert read_graph(path, format=name)[0].m == 4
         return
+    mode = "walking" if name == "osm" else None
     with pytest.raises((InvalidGraph, LimitExceeded)):
-        read_graph(path, format=name, limits=ReadLimits(max_vertices=1000))
+        read_graph(path, format=name, limits=ReadLimits(max_vertices=1000), mode=mode)

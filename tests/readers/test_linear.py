@@ -235,7 +235,8 @@ def _read_seconds(path: Path, name: str | None) -> float:
         if name is None:
             detect(Source(path, ReadLimits()))
         else:
-            read_graph(path, format=name, limits=ReadLimits(max_vertices=1 << 20))
+            mode = "walking" if name == "osm" else None
+            read_graph(path, format=name, limits=ReadLimits(max_vertices=1 << 20), mode=mode)
     return time.process_time() - begin
 
 

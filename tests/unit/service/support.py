@@ -56,7 +56,7 @@ class Bench:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         (settings.data_dir / "jobs").mkdir(parents=True, exist_ok=True)
-        self.jobs = JobStore(settings.database)
+        self.jobs = JobStore(settings.database, timeout=settings.database_timeout)
 
     def add_graph(self, graph: Graph) -> str:
         graph_id, digest = GraphStore(self.settings.data_dir, self.settings.store_url).add(graph, RECEIPT)

@@ -94,7 +94,7 @@ def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
 def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: dict[str, Any] = {}
     monkeypatch.setattr(remote, "submit", lambda _graph, options, _at, **_more: passed.update(options))
-    texts = ("format", "weight", "source", "target", "labels", "length_of")
+    texts = ("format", "weight", "source", "target", "labels", "length_of", "mode")
     words = {"source": "from", "target": "to", "length_of": "length-of"}
     (tmp_path / "g.csv").write_text(TEXTS)
     said = [word for name in texts for word in (f"--{words.get(name, name)}", name)]

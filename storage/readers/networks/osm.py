@@ -1,0 +1,272 @@
+"""Reads extracts of OpenStreetMap (.osm.pbf, .osm) as networks for walking, cycling or driving.
+
+Vertices are the junctions and the ends of ways, named by their OpenStreetMap ids; an arc is the stretch of a way
+between two of them, as long as its line.  Of the network, the largest part remains in which every vertex reaches every
+other.  ``storage.readers.networks.osm_modes`` says which ways are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidGraph, InvalidRequest
+from storage.graph.cleaning import ArcList
+from storage.readers.fields import shown
+from storage.readers.limits import ReadLimits
+from storage.readers.networks.osm_modes import MODES, TravelMode
+from storage.readers.parsed import Parsed, ReadOptions
+from storage.readers.source import Source
+
+#: Mean radius of the Earth in metres (IUGG).
+RADIUS: Final = 6_371_008.8
+#: The weights to choose from, the first one is the default.
+WEIGHTS: Final = ("seconds", "metres")
+#: Digits after the point that weights keep: tenths of a metre are finer than any map.
+DIGITS: Final = 1
+#: Bytes that an entry of the list of nodes of a way takes while the file is read.
+_ENTRY: Final = 48
+
+Ids = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+
+def read(source: Source, options: ReadOptions) -> Parsed:
+    """Read an extract; errors as ``read_graph``."""
+    mode, weight = _mode(options), _weight(options)
+    with source.local() as path:
+        ways = _ways(_objects(path, "way"), mode, options.limits, path.stat().st_size)
+        places = _places(path, mode, ways)
+    network = _network(ways, places)
+    if not len(network.tails):
+        raise InvalidGraph(
+            f"the file has no way for {mode.name} of two nodes or more that are also in the file "
+            f"({ways.seen:,} ways with a tag 'highway')"
+        )
+    kept = _largest(network, directed=mode.directed)
+    lengths = network.metres if weight == "metres" else network.metres / network.speeds * 3.6
+    weights = None if options.unweighted else np.round(lengths[kept], DIGITS)
+    arcs = ArcList(network.tails[kept], network.heads[kept], weights)
+    notes = _notes(mode, ways, places, network, kept)
+    return Parsed(arcs, None, mode.directed, ways.seen, weight_column=weight, notes=notes)
+
+
+def _mode(options: ReadOptions) -> TravelMode:
+    known = ", ".join(MODES)
+    if options.mode is None:
+        raise InvalidRequest(f"an OpenStreetMap file needs --mode: {known}", field="mode")
+    if options.mode not in MODES:
+        raise InvalidRequest(f"mode {shown(options.mode)} is unknown; known are {known}", field="mode")
+    mode = MODES[options.mode]
+    if options.directed is not None and options.directed != mode.directed:
+        kind = "directed, for its one-way streets" if mode.directed else "undirected"
+        raise InvalidRequest(f"a network for {mode.name} is {kind}", field="directed")
+    return mode
+
+
+def _weight(options: ReadOptions) -> str:
+    if options.weight is None:
+        return WEIGHTS[0]
+    if options.weight not in WEIGHTS:
+        raise InvalidRequest(
+            f"an OpenStreetMap file has the weights {' and '.join(WEIGHTS)}, not {shown(options.weight)}",
+            field="weight",
+        )
+    return options.weight
+
+
+def _objects(path: Path, kind: str, ids: Iterable[int] | None = None) -> Iterator[Any]:
+    """Yield the objects of a kind, ``way`` or ``node``, in the order of the file; with ``ids`` only these."""
+    try:
+        import osmium
+    except ImportError:
+        message = "reading OpenStreetMap files needs osmium, which is not installed: pip install 'apsp[osm]'"
+        raise InvalidRequest(message, field="format") from None
+    with path.open("rb") as file:
+        form = "osm" if file.read(1) == b"<" else "pbf"
+    try:
+        found = osmium.FileProcessor(
+            osmium.io.File(str(path), form), {"way": osmium.osm.WAY, "node": osmium.osm.NODE}[kind]
+        )
+        if ids is not None:
+            found = found.with_filter(osmium.filter.IdFilter(ids))
+        yield from found
+    except (RuntimeError, ValueError, osmium.InvalidLocationError) as error:  # libosmium's
+        raise InvalidGraph(f"the OpenStreetMap file is damaged: {error}") from None
+
+
+@dataclass
+class _Ways:
+    """The ways that the traveller may use, one after the other.
+
+    Attributes:
+        nodes: ids of their nodes.
+        starts: where each way begins in ``nodes``, and the end of the last one.
+        speeds: kilometres an hour on each way.
+        forward, backward: whether each may be used as it is drawn, and against it.
+        seen: ways with a tag ``highway``.
+        ferries: ferries, which are left out.
+    """
+
+    nodes: Ids
+    starts: Ids
+    speeds: Reals
+    forward: npt.NDArray[np.bool_]
+    backward: npt.NDArray[np.bool_]
+    seen: int
+    ferries: int
+
+
+def _ways(found: Iterator[Any], mode: TravelMode, limits: ReadLimits, size: int) -> _Ways:
+    nodes: list[int] = []
+    starts, speeds, both = [0], [], []
+    seen = ferries = 0
+    for way in found:
+        tags = way.tags
+        ferries += tags.get("route") == "ferry"
+        if "highway" not in tags:
+            continue
+        seen += 1
+        told = dict(tags)
+        speed, directions = mode.speed(told), mode.directions(told)
+        if speed == 0 or not any(directions) or len(way.nodes) < 2:
+            continue
+        nodes += [node.ref for node in way.nodes]
+        limits.check_arcs(len(nodes))
+        limits.check_bytes(_ENTRY * len(nodes), size)
+        starts.append(len(nodes))
+        speeds.append(speed)
+        both.append(directions)
+    ends = np.array(both, np.bool_).reshape(-1, 2)
+    return _Ways(
+        np.array(nodes, np.int64),
+        np.array(starts, np.int64),
+        np.array(speeds, np.float64),
+        ends[:, 0],
+        ends[:, 1],
+        seen,
+        ferries,
+    )
+
+
+@dataclass
+class _Places:
+    """Where the nodes of the ways lie.
+
+    Attributes:
+        ids: their ids, ascending.
+        longitudes, latitudes: degrees; NaN for nodes that the file lacks.
+        blocked: whether a barrier stops the traveller there.
+    """
+
+    ids: Ids
+    longitudes: Reals
+    latitudes: Reals
+    blocked: npt.NDArray[np.bool_]
+
+
+def _places(path: Path, mode: TravelMode, ways: _Ways) -> _Places:
+    ids = np.unique(ways.nodes)
+    places = _Places(ids, np.full(len(ids), np.nan), np.full(len(ids), np.nan), np.zeros(len(ids), np.bool_))
+    at = {id_: i for i, id_ in enumerate(ids.tolist())}
+    for node in _objects(path, "node", at):
+        i = at[node.id]
+        if node.location.valid():
+            places.longitudes[i], places.latitudes[i] = node.lon, node.lat
+        if len(node.tags):
+            places.blocked[i] = mode.stops(dict(node.tags))
+    return places
+
+
+@dataclass
+class _Network:
+    """Arcs between junctions; for each, ids of both ends, metres, and kilometres an hour."""
+
+    tails: Ids
+    heads: Ids
+    metres: Reals
+    speeds: Reals
+    cut: int = field(default=0)
+
+
+def _network(ways: _Ways, places: _Places) -> _Network:
+    """Return the arcs between the junctions of ``ways``; an arc is left out if one of its nodes is missing or blocked.
+
+    An arc of an undirected network, or of a way that is open both ways, is listed in both directions.
+    """
+    where = np.searchsorted(places.ids, ways.nodes)
+    steps = _metres(places.longitudes[where], places.latitudes[where])
+    steps[ways.starts[1:-1] - 1] = 0.0  # from the end of a way to the start of the next
+    usable = ~(np.isnan(places.longitudes) | places.blocked)[where]
+    junction = np.bincount(where, minlength=len(places.ids))[where] > 1
+    first, last = ways.starts[:-1], ways.starts[1:] - 1
+    junction[first] = junction[last] = True
+    way = np.repeat(np.arange(len(first)), np.diff(ways.starts))
+    stops = np.flatnonzero(junction)
+    begin, end = stops[:-1], stops[1:]
+    same = way[begin] == way[end]
+    begin, end = begin[same], end[same]
+    along = np.concatenate(([0.0], np.cumsum(np.nan_to_num(steps))))  # metres from the first node of all to each
+    wrong = np.concatenate(([0], np.cumsum(~usable)))
+    whole = wrong[end + 1] == wrong[begin]
+    begin, end = begin[whole], end[whole]
+    owner, metres = way[begin], along[end] - along[begin]
+    tails, heads = ways.nodes[begin], ways.nodes[end]
+    out, back = ways.forward[owner], ways.backward[owner]
+    return _Network(
+        np.concatenate((tails[out], heads[back])),
+        np.concatenate((heads[out], tails[back])),
+        np.concatenate((metres[out], metres[back])),
+        np.concatenate((ways.speeds[owner][out], ways.speeds[owner][back])),
+        int((~whole).sum()),
+    )
+
+
+def _metres(longitudes: Reals, latitudes: Reals) -> Reals:
+    """Return the great-circle distances between neighbours in a list of places, in metres (haversine formula)."""
+    x, y = np.radians(longitudes), np.radians(latitudes)
+    half = np.sin(np.diff(y) / 2) ** 2 + np.cos(y[:-1]) * np.cos(y[1:]) * np.sin(np.diff(x) / 2) ** 2
+    return np.asarray(2 * RADIUS * np.arcsin(np.sqrt(np.minimum(half, 1.0))))
+
+
+def _largest(network: _Network, *, directed: bool) -> npt.NDArray[np.bool_]:
+    """Return which arcs belong to the largest part in which every vertex reaches every other."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    ids, ends = np.unique(np.concatenate((network.tails, network.heads)), return_inverse=True)
+    tails, heads = np.split(ends, 2)
+    links = csr_array((np.ones(len(tails), np.int8), (tails, heads)), shape=(len(ids), len(ids)))
+    _, part = connected_components(links, directed=directed, connection="strong")
+    largest = np.bincount(part).argmax()
+    return np.asarray((part[tails] == largest) & (part[heads] == largest))
+
+
+def _notes(mode: TravelMode, ways: _Ways, places: _Places, network: _Network, kept: npt.NDArray[np.bool_]) -> list[str]:
+    """Return what people have to know about how the file was understood."""
+    all_ids = np.unique(np.concatenate((network.tails, network.heads)))
+    ids = np.unique(np.concatenate((network.tails[kept], network.heads[kept])))
+    notes = [f"{len(ways.speeds):,} of {ways.seen:,} ways are open for {mode.name}"]
+    if len(ids) < len(all_ids):
+        notes.append(
+            f"{len(ids):,} of {len(all_ids):,} junctions and ends are the largest part whose vertices all reach each "
+            "other; the rest is left out"
+        )
+    if network.cut:
+        missing, blocked = int(np.isnan(places.longitudes).sum()), int(places.blocked.sum())
+        notes.append(
+            f"{_count(network.cut, 'stretch', 'stretches')} left out: {_count(missing, 'node')} of theirs missing from "
+            f"the file, {_count(blocked, 'barrier')}"
+        )
+    if ways.ferries:
+        notes.append(f"{_count(ways.ferries, 'ferry', 'ferries')} left out")
+    return notes
+
+
+def _count(number: int, one: str, more: str = "") -> str:
+    return f"{number:,} {one if number == 1 else more or one + 's'}"

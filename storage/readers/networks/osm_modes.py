@@ -1,0 +1,171 @@
+"""Which ways of OpenStreetMap a person may use on foot, by bicycle or by car, in which directions, and how fast.
+
+The rules follow the pages *Key:highway*, *Key:access*, *Key:oneway* and *Key:barrier* of the OpenStreetMap wiki; speeds
+are of a kind that routers use.  ``docs/formats.md`` has them in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+_ROADS: Final = ("primary", "secondary", "tertiary", "unclassified", "residential", "road", "service")
+_LINKS: Final = ("primary_link", "secondary_link", "tertiary_link")
+#: Values of access tags by which a way, or a barrier, is open or closed; others leave the rule of its kind as it is.
+_OPEN: Final = frozenset({"yes", "designated", "permissive", "official", "destination", "customers"})
+_CLOSED: Final = frozenset(
+    {"no", "private", "agricultural", "forestry", "delivery", "emergency", "military", "permit", "psv", "bus"}
+    | {"use_sidepath", "dismount", "discouraged"}
+)
+#: Roads of a car park and the like: nobody drives through them to somewhere else.
+_CUL_DE_SACS: Final = frozenset({"parking_aisle", "drive-through", "emergency_access"})
+_FORWARD: Final = frozenset({"yes", "true", "1"})
+_BACKWARD: Final = frozenset({"-1", "reverse"})
+_TURNED: Final = frozenset({"reversible", "alternating"})
+_LIMIT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s?(km/h|mph|knots)?")
+_KILOMETRES: Final = {None: 1.0, "": 1.0, "km/h": 1.0, "mph": 1.609344, "knots": 1.852}
+#: Kilometres an hour behind a limit that is a word.
+_WORDS: Final = {"walk": 6.0, "none": 130.0}
+#: Smallest and largest limit, in kilometres an hour, that is believed.
+_LEAST_LIMIT: Final = 5.0
+_MOST_LIMIT: Final = 150.0
+
+
+@dataclass(frozen=True)
+class TravelMode:
+    """What somebody on foot, on a bicycle or in a car may use.
+
+    Attributes:
+        name: its name.
+        open: kilometres an hour on each kind of way (value of ``highway``) that is open unless a tag closes it.
+        told: the same for kinds that are open only if a tag says so.
+        access: the tags that close or open a way; the first of them that a way has decides.
+        barriers: kinds of barriers that stop the traveller unless a tag opens them.
+        directed: whether one-way streets count.
+        limits: whether limits of speed are taken as the speeds.
+    """
+
+    name: str
+    open: Mapping[str, float]
+    told: Mapping[str, float]
+    access: tuple[str, ...]
+    barriers: frozenset[str]
+    directed: bool
+    limits: bool = False
+
+    def speed(self, tags: Mapping[str, str]) -> float:
+        """Return the speed on a way with ``tags``, in kilometres an hour; 0 if the way cannot be used."""
+        kind = tags.get("highway", "")
+        told = self._told(tags)
+        if told is False or tags.get("area") == "yes":
+            return 0.0
+        if kind in self.open:
+            if told is None and tags.get("motorroad") == "yes" and not self.limits:
+                return 0.0
+            if self.limits and tags.get("service") in _CUL_DE_SACS:
+                return 0.0
+            return self._limit(tags) or self.open[kind]
+        return self.told.get(kind, 0.0) if told else 0.0
+
+    def directions(self, tags: Mapping[str, str]) -> tuple[bool, bool]:
+        """Return whether a way with ``tags`` may be used as it is drawn, and against it."""
+        if not self.directed:
+            return True, True
+        value = tags.get("oneway")
+        if self.name == "cycling":
+            own = tags.get("oneway:bicycle")
+            against = any(tags.get(key, "").startswith("opposite") for key in _CYCLEWAYS)
+            value = own if own is not None else "no" if against else value
+        if value in _FORWARD:
+            return True, False
+        if value in _BACKWARD:
+            return False, True
+        if value in _TURNED:
+            return False, False
+        implied = tags.get("highway") == "motorway" or tags.get("junction") in ("roundabout", "circular")
+        return True, not (value is None and implied)
+
+    def stops(self, tags: Mapping[str, str]) -> bool:
+        """Return whether a node with ``tags`` stops the traveller."""
+        kind = tags.get("barrier")
+        if kind is None:
+            return False
+        told = self._told(tags)
+        return kind in self.barriers if told is None else not told
+
+    def _told(self, tags: Mapping[str, str]) -> bool | None:
+        """Return whether tags open or close a way or a barrier; None if they say nothing."""
+        for key in self.access:
+            value = tags.get(key)
+            if value in _CLOSED:
+                return False
+            if value in _OPEN:
+                return True
+        return None
+
+    def _limit(self, tags: Mapping[str, str]) -> float:
+        """Return the limit of speed in kilometres an hour; 0 if there is none, or none that can be read."""
+        if not self.limits:
+            return 0.0
+        text = tags.get("maxspeed", "").strip().lower()
+        if text in _WORDS:
+            return _WORDS[text]
+        found = _LIMIT.fullmatch(text)
+        limit = float(found[1]) * _KILOMETRES[found[2]] if found else 0.0
+        return limit if _LEAST_LIMIT <= limit <= _MOST_LIMIT else 0.0
+
+
+_CYCLEWAYS: Final = ("cycleway", "cycleway:left", "cycleway:right", "cycleway:both")
+_NARROW: Final = frozenset({"stile", "kissing_gate", "turnstile", "full-height_turnstile", "horse_stile"})
+_AT_CARS: Final = _NARROW | {
+    *("bollard", "block", "jersey_barrier", "chain", "cycle_barrier", "planter", "log", "debris", "barrier_board"),
+    *("motorcycle_barrier", "bus_trap"),
+}
+
+MODES: Final[Mapping[str, TravelMode]] = MappingProxyType(
+    {
+        "walking": TravelMode(
+            name="walking",
+            open={
+                **dict.fromkeys((*_ROADS, *_LINKS, "trunk", "trunk_link", "living_street", "track"), 5.0),
+                **dict.fromkeys(("footway", "path", "pedestrian", "corridor"), 5.0),
+                "steps": 2.5,
+            },
+            told=dict.fromkeys(("cycleway", "bridleway"), 5.0),
+            access=("foot", "access"),
+            barriers=frozenset(),
+            directed=False,
+        ),
+        "cycling": TravelMode(
+            name="cycling",
+            open={
+                **dict.fromkeys((*_ROADS, *_LINKS), 16.0),
+                **{"cycleway": 18.0, "living_street": 10.0, "track": 12.0, "path": 12.0},
+            },
+            told={
+                **dict.fromkeys(("trunk", "trunk_link"), 16.0),
+                **dict.fromkeys(("footway", "pedestrian", "bridleway"), 10.0),
+            },
+            access=("bicycle", "vehicle", "access"),
+            barriers=_NARROW,
+            directed=True,
+        ),
+        "driving": TravelMode(
+            name="driving",
+            open={
+                **{"motorway": 110.0, "trunk": 85.0, "primary": 65.0, "secondary": 55.0, "tertiary": 45.0},
+                **{"motorway_link": 60.0, "trunk_link": 50.0, "primary_link": 45.0, "secondary_link": 40.0},
+                **{"tertiary_link": 35.0, "unclassified": 40.0, "residential": 30.0, "road": 30.0},
+                **{"living_street": 10.0, "service": 15.0},
+            },
+            told={"track": 15.0, "pedestrian": 10.0},
+            access=("motorcar", "motor_vehicle", "vehicle", "access"),
+            barriers=_AT_CARS,
+            directed=True,
+            limits=True,
+        ),
+    }
+)

@@ -212,10 +212,10 @@ def measure(
 
 def _check(options: Options) -> None:
     if options.device == "cuda":
-        raise InvalidRequest("measures are taken by processors, and device cuda was asked for", field="device")
+        raise InvalidRequest("measures are computed on processors only, but device cuda was asked for", field="device")
     if options.executor != "local":
         raise InvalidRequest(
-            f"measures are taken by this process, not by executor {options.executor}", field="executor"
+            f"measures are computed by this process, not by executor {options.executor}", field="executor"
         )
 
 

@@ -88,7 +88,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
     check_vertices("targets", options.targets, profile.graph.labels)
     if cutoff is None and nearest is None:
         raise InvalidRequest(
-            "near pairs need a cutoff, or how many nearest targets are wanted; all distances are what a solve gives",
+            "near pairs need a cutoff, or the number of nearest targets; for all distances, solve the graph",
             field="cutoff",
         )
     check_cutoff(cutoff)

@@ -219,7 +219,7 @@ def over_workers(options: Options) -> bool:
     if options.executor not in ("local", "dask"):
         raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
     if options.executor == "local" and options.scheduler is not None:
-        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
+        raise InvalidRequest("a scheduler is used with executor dask only", field="scheduler")
     return options.executor == "dask"
 
 
@@ -245,7 +245,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
         except DoesNotFit:
             is_short = False
         if is_short:
-            return replace(machine, no_cuda="it is done sooner than a GPU is started")
+            return replace(machine, no_cuda="the CPU takes less time than starting a GPU")
     return survey(
         out=out,
         memory=options.memory,

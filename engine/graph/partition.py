@@ -280,7 +280,7 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         with _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
-        why = f"what finds parts was never compiled here, and all of {plan.algorithm} takes {work:.2g} s"
+        why = f"the kernels that find parts are not compiled here, and all of {plan.algorithm} takes {work:.2g} s"
         return replace(problem, no_parts=why)
 
 
@@ -388,7 +388,9 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
     began = time.perf_counter()
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
-        return replace(problem, no_parts=f"the separators are large: the borders of all vertices pass {most} entries")
+        return replace(
+            problem, no_parts=f"the separators are large: the borders of all vertices have more than {most} entries"
+        )
     coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the same order, so the same borders
     took = time.perf_counter() - began
     coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)

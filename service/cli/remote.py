@@ -21,7 +21,7 @@ JobId = Annotated[
     typer.Argument(metavar="JOB", help="Id of a job, or as much of its beginning or end as is unique.",
                    show_default=False),
 ]  # fmt: skip
-Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page of so many, from 1.")]
+Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Number of the page, from 1.")]
 
 #: The number of digits, from the end of an id, that ``apsp jobs`` shows; ``apsp query`` takes so many as a job's id.
 SHOWN_DIGITS: Final = 8
@@ -40,8 +40,10 @@ def submit(
     reading: ReadingOptions,
     options: JobOptions,
     server: Server = None,
-    name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name for graph and job.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end of the job; Ctrl-C leaves it running.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
@@ -65,7 +67,7 @@ def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
 def wait(
     job: JobId,
     server: Server = None,
-    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="Give up after so long.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="Give up after this time.")] = None,
     as_json: Json = False,
 ) -> None:
     """Wait until a job of a service is over; Ctrl-C leaves it running."""
@@ -108,7 +110,7 @@ def jobs(
         Literal["accepted", "running", "successful", "failed", "dismissed"] | None,
         typer.Option(help="Only jobs in this state."),
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most entries to list.")] = 50,
     page: Page = 1,
     as_json: Json = False,
 ) -> None:
@@ -120,7 +122,7 @@ def jobs(
 
 def graphs(
     server: Server = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most entries to list.")] = 50,
     page: Page = 1,
     as_json: Json = False,
 ) -> None:
@@ -134,7 +136,9 @@ def fetch(
     job: JobId,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="STORE.zarr", help="Where the matrix goes.")],
     server: Server = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace STORE.zarr once all is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace STORE.zarr once the download is complete.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Fetch the solved matrix of a job; run again, it goes on where it was broken off."""

@@ -118,7 +118,7 @@ class OpenFile(RangedAnswer):
             size = min(_CHUNK, part.end - begin)
             chunk = await anyio.to_thread.run_sync(os.pread, self._handle, size, begin)
             if len(chunk) != size:
-                raise OSError("the file was cut while it was sent")
+                raise OSError("the file became shorter while it was sent")
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 

@@ -72,7 +72,7 @@ def check_table(path: Path, *, overwrite: bool) -> None:
         NotFound: the parent folder does not exist.
     """
     if path.suffix.lower() not in ENDINGS:
-        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field="out")
+        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which decides its format", field="out")
     if path.is_dir() or (path.exists() and not overwrite):
         way = "it is a folder" if path.is_dir() else "replace it with --overwrite, or name another file"
         raise Conflict(f"{path} exists already; {way}")
@@ -146,7 +146,9 @@ def _frame(path: Path) -> pl.DataFrame:
     import polars as pl
 
     if path.suffix.lower() not in ENDINGS:
-        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field="opportunities")
+        raise InvalidRequest(
+            f"{path} must end in {' or '.join(ENDINGS)}, which decides its format", field="opportunities"
+        )
     try:
         with path.open("rb"):
             pass

@@ -44,7 +44,7 @@ def check_pairs_target(path: str | Path, *, overwrite: bool) -> Path:
     target = Path(path).absolute()
     if target.suffix not in FORMS:
         known = ", ".join(f"{ending} ({form})" for ending, form in FORMS.items())
-        raise InvalidRequest(f"{target.name}: the ending says the form; known are {known}", field="out")
+        raise InvalidRequest(f"{target.name}: the ending decides the format; known are {known}", field="out")
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
     if not target.exists() and not target.is_symlink():

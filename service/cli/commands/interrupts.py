@@ -53,7 +53,7 @@ class Interrupts:
         if not (first and self._polite):
             raise KeyboardInterrupt
         with contextlib.suppress(OSError, RuntimeError):
-            print("apsp: stopping at the next tile; once more to stop at once", file=sys.stderr, flush=True)
+            print("apsp: stopping at the next tile; interrupt again to stop at once", file=sys.stderr, flush=True)
 
 
 INTERRUPTS = Interrupts()

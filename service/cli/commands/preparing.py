@@ -21,7 +21,7 @@ from storage.matrix.frame import check_target
 from storage.options import ReadingOptions
 
 #: The message about the files that an interrupted run leaves.
-_LEFT: Final = "what a run of more than ten seconds has done is kept, and the same command goes on from there"
+_LEFT: Final = "a run of more than ten seconds keeps its work, and the same command continues from there"
 
 
 def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrite: bool, as_json: bool) -> None:

@@ -332,7 +332,7 @@ def _keeping(out: Path) -> Iterator[None]:
     except BaseException:
         with contextlib.suppress(StorageFailed):
             if (found := find_checkpoint(out)) is not None and found.fault is None:
-                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
+                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept; --resume continues from there"
                 if not INTERRUPTS.requested():
                     tell([f"note: {INTERRUPTS.left_behind}"])
         raise

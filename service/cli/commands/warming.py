@@ -29,7 +29,7 @@ def warm(processes: int | None, device: str, *, as_json: bool) -> None:
         emit_json({**asdict(found), "seconds": seconds})
         return
     if not found.kernels:
-        emit("this version of numba keeps kernels its own way; each is compiled on first use")
+        emit("with this version of numba, kernels cannot be compiled ahead; each is compiled on first use")
     elif found.compiled:
         emit(f"{found.compiled} of {found.kernels} kernels compiled in {format_seconds(seconds)}")
     else:

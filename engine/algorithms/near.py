@@ -45,7 +45,7 @@ SPACE_BYTES: Final = 40
 
 @dataclass(frozen=True)
 class NearWanted:
-    """What is wanted of each source.
+    """The targets wanted for each source: within which distance, and how many.
 
     Attributes:
         rectangle: sources and targets, as vertices of the graph that is searched.

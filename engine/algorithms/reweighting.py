@@ -46,7 +46,7 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
             that is eliminated first.
 
     Returns:
-        What has changed.
+        The parts that were eliminated again, and those whose tables changed.
 
     Raises:
         Cancelled: the monitor asked to stop; the tables are then a mixture of both weightings and must be discarded.

@@ -166,7 +166,7 @@ class Measurement:
         """Compute all rows, and keep only their measures.
 
         Args:
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -193,7 +193,7 @@ def measure(
         graph: as from ``read_graph`` or ``build_graph``.
         options: which sources and targets, cutoff, memory, threads; None for all vertices and all that is free.
             ``device`` must not be ``cuda``.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
         request: the measures; by default all that take no argument.
 
     Returns:

@@ -167,7 +167,7 @@ class _Draft:
         device, out = options.device, self.out
         measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
         if measured is not machine or trials is not None:
-            # measuring has taken memory that the plan can use again, so survey the memory anew
+            # measuring has taken memory that the plan can use again, so survey the memory again
             now = survey(out=out, memory=options.memory, threads=options.threads)
             most = machine.resident + machine.memory - plan.memory
             machine = replace(measured, memory=now.memory, resident=min(now.resident, most))

@@ -21,11 +21,11 @@ from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
-#: Seconds that the three searches for the arcs across take for each vertex and arc: 1e-9 to 2e-8 measured; and the
-#: share of a solve that they may take if only the description of the graph needs their result.
+#: Seconds that the three searches for the arcs across take for each vertex and arc (measured: 1e-9 to 2e-8), and the
+#: share of a solve's time that these searches may take if only the description of the graph needs their result.
 ACROSS_SECONDS: Final = 2e-8
 ACROSS_SHARE: Final = 0.002
-#: Seconds that they may take in any case.
+#: Seconds that these searches may take even if that share is smaller.
 ACROSS_LEAST: Final = 1e-4
 
 

@@ -80,7 +80,7 @@ def _picked(row, columns, space):  # type: ignore[no-untyped-def]
 def _weighed(row, limit, weights):  # type: ignore[no-untyped-def]
     """Return the sum of the weights of the entries below ``limit``."""
     total = 0.0
-    for j in range(len(row)):  # without branches
+    for j in range(len(row)):  # no branches, so that LLVM vectorises this loop
         total += weights[j] if row[j] < limit else 0.0
     return total
 

@@ -58,7 +58,7 @@ def submit(
 
 
 def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
-    """Show how a job of a service is."""
+    """Show the state of a job of a service."""
     from service.cli.commands import remote
 
     remote.status(job, remote.Remote(server, as_json))
@@ -141,7 +141,7 @@ def fetch(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch the solved matrix of a job; run again, it goes on where it was broken off."""
+    """Fetch the solved matrix of a job; a second run continues a download that broke off."""
     from service.cli.commands import remote
 
     remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)

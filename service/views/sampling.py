@@ -46,7 +46,8 @@ def sample(
         result: the matrix.
         row, column: where the rectangle begins, as positions in the matrix, from 0.
         rows, columns: how large it is; to the end of the matrix if None.
-        size: most rows and columns of the answer.  Of matrices whose tiles are too large for that, rows are fewer.
+        size: most rows and columns of the answer.  There are fewer rows if the tiles of the matrix are too large for
+            that.
 
     Raises:
         InvalidRequest: the rectangle leaves the matrix, or is empty.

@@ -53,7 +53,7 @@ class NewGraph:
     Attributes:
         graph: the graph; it has the arcs that are not closed.
         closed: the closed arcs, as ``tail * n + head``, ascending.
-        changed: the arcs, named likewise, whose weights differ from those before, ascending.
+        changed: the arcs whose weights differ from those before, also as ``tail * n + head``, ascending.
         known: all arcs, open and closed.
     """
 

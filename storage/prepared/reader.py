@@ -110,7 +110,8 @@ class PreparedStore(SealedResult):
             folder: the other folder; it already has the subfolders in the name.
 
         Returns:
-            Bytes and CRC-32C from this seal, not computed anew, so that the other seal reveals damage to the file, too.
+            Bytes and CRC-32C from this seal, not computed again, so that the other seal also reveals damage to the
+            file.
 
         Raises:
             OSError: the file system refused.

@@ -37,7 +37,7 @@ Reals = npt.NDArray[np.float64]
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read an extract; errors as ``read_graph``."""
+    """Read an extract; raises the same errors as ``read_graph``."""
     mode, weight = _mode(options), _weight(options)
     with source.local() as path:
         ways = _ways(_objects(path, "way"), mode, options.limits, path.stat().st_size)

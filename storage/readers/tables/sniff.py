@@ -66,7 +66,7 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     """
     lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
-    # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
+    # With another separator, 1,008 could also mean a thousand and eight, so the row parser refuses it.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     remarks = read_remarks(head, lines[0][0], separator, width, options)
     refuse_marks(rows, lines[0])

@@ -98,7 +98,7 @@ class PartRecorder:
         """
 
     def begin_backward(self, flat: Array) -> None:
-        """Do the same for the tables of the reversed graph."""
+        """Fill the tables of the reversed graph with the parts that an earlier run has recorded."""
 
     def todo(self, step: str, parts: Parts) -> Mask:
         """Return a mask of the parts that are not done yet, shape (parts,)."""

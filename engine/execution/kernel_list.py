@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-#: Prefix of the layout of a read-only array.
+#: The word before the layout of an array type (C, F or A) if the array is read-only.
 READONLY: Final = "readonly "
 #: The use of the kernels of planning, which any solve may need.
 PLANNING: Final = "plan"

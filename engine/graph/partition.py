@@ -39,13 +39,14 @@ TRIAL_SECONDS: Final = 1e-6
 #: A trial partition is made if it may save at least this many times its own seconds: the rest of the solve is predicted
 #: to take so much longer than a sweep takes at least.
 WORTHWHILE: Final = 20.0
-#: The same for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
+#: This ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
 #: separators are likely small.
 LONG_WORTHWHILE: Final = 2.5
-#: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
+#: This ratio if a GPU would search a graph of many hops: the separators of such graphs are mostly small, so a sweep is
+#: much faster than the searches.
 DEVICE_WORTHWHILE: Final = 1.0
-#: Seconds that looking for articulation vertices takes for each vertex and arc; and the most that looking may take, as
-#: a share of the rest of the solve.
+#: Seconds that the search for articulation vertices takes for each vertex and arc, and the most time that it may take,
+#: as a share of the rest of the solve.
 LOOK_SECONDS: Final = 4e-9
 LOOK_SHARE: Final = 0.04
 #: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart at single vertices:
@@ -365,7 +366,8 @@ def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
 
 
 def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: float) -> float:
-    """Return the least ratio (rest of the solve) / (trial) at which a trial is worthwhile; ``found`` is the ratio."""
+    """Return how many times its own seconds a trial has to save to be worthwhile; ``found`` is how many times it may
+    save."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
     if LONG_WORTHWHILE <= found < WORTHWHILE and cost_dijkstra.is_lattice(replace(problem, across=profile.hops_across)):

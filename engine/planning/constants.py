@@ -148,7 +148,7 @@ DEVICE_EFFICIENCY: Final = _measured("DEVICE_EFFICIENCY", 0.95, "share", "48bfa8
 #: cpu_floyd_warshall.py); the blocked order, whose products are thinner, reaches BLOCKED_SHARE of that.
 CLOSURE_EFFICIENCY: Final = _measured("CLOSURE_EFFICIENCY", 0.9, "share", "19050b3", EPYC)
 BLOCKED_SHARE: Final = _measured("BLOCKED_SHARE", 0.95, "share", "19050b3", EPYC)
-#: The same share for min-plus powers.
+#: Share of the rate of large products that min-plus powers reach.
 SQUARING_EFFICIENCY: Final = _measured("SQUARING_EFFICIENCY", 0.9, "share", "19050b3", EPYC)
 #: Share of ``DEVICE_EFFICIENCY`` that the recursive order reaches on a GPU, as closing and packing do not overlap with
 #: products there.

@@ -64,7 +64,8 @@ class PartJournal(PartRecorder):
             self._take_up(step)
 
     def begin_backward(self, flat: Array) -> None:
-        """Do the same for the tables of the reversed graph.  Raises StorageFailed."""
+        """Fill the tables of the reversed graph with the parts that an earlier run has recorded.  Raises
+        StorageFailed."""
         self._backward = tables_of(self._parts, flat)
         self._take_up("backward")
 

@@ -196,10 +196,10 @@ async def get_events(
     asker: KnownAsker,
     last_event_id: Annotated[str, Header(description="The id of the last event that was heard.")] = "",
 ) -> Response:
-    """What happens to the job, as server-sent events, until it is over.
+    """The events of the job until it is over, as server-sent events.
 
     `phase` and `progress` hold the job's numbers, `log` lines of its log, `done` the job at its end.  With
-    Last-Event-ID the stream goes on behind that event.
+    Last-Event-ID the stream continues after that event.
 
     Args:
         job_id: id of the job.

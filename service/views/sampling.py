@@ -69,8 +69,8 @@ def sample(
 def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
     """Return the largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
 
-    ``reached`` counts the targets of each, itself too where it is one; ``central`` says which of the sources reach
-    enough to be compared for the radius (``engine.rows.summary.comparable``).
+    ``reached`` is the number of targets that each source reaches, counting the source if it is a target; ``central``
+    says which sources reach enough targets to be compared for the radius (``engine.rows.summary.comparable``).
     """
     matrix = result.matrix
     down = matrix.shape[0]

@@ -63,7 +63,8 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries, from the first one, show this page and whether there are more."""
+        """Return how many entries to ask for: all up to the end of this page, and one more, which shows whether there
+        is a next page."""
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:

@@ -29,7 +29,7 @@ RADIUS: Final = 6_371_008.8
 WEIGHTS: Final = ("seconds", "metres")
 #: Digits after the point that weights keep: tenths of a metre are finer than any map.
 DIGITS: Final = 1
-#: Bytes that an entry of the list of nodes of a way takes while the file is read.
+#: Bytes that each entry in the node list of a way takes while the file is read.
 _ENTRY: Final = 48
 
 Ids = npt.NDArray[np.int64]

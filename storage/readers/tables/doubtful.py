@@ -118,7 +118,7 @@ class DecimalMarks:
                 return
 
     def notes(self) -> list[str]:
-        """Return the note on the reading of the mark, if both are possible.
+        """Return the note that says how the comma or point was read, if it could separate decimals or thousands.
 
         Raises:
             InvalidGraph: some decimals end in 0, and other numbers are whole.  Programs that write trailing zeros write

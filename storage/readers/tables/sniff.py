@@ -99,7 +99,7 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
         blanks=";" if written.ended else "",
         behind=written.behind,
         decimals=decimals,
-        # Fractions make no names: the row parser refuses them.
+        # Numbers with a fraction are not taken for names: the row parser refuses them.
         text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
     )
     if layout.text and _mostly_whole(body, columns):

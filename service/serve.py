@@ -23,6 +23,7 @@ from service import logs
 from service.app import create_app
 from service.auth.keys import first_key, is_loopback
 from service.http.connections import AcceptErrorHandler, IdleConnections, connection_limits, raise_open_files
+from service.http.listening import address_of, listen
 from service.http.protocol import HEADER_BYTES, PatientProtocol
 from service.jobs.folders import check_store, keep_private, prepare
 from service.jobs.metrics import Metrics
@@ -31,7 +32,7 @@ from service.runner.gpus import with_shares
 from service.runner.supervisor import Supervisor
 from service.settings import Settings
 from service.state import Service
-from storage.errors import Conflict, InvalidRequest
+from storage.errors import Conflict
 from storage.files.locks import FileLock
 from storage.graph.uploads import Uploads
 
@@ -60,7 +61,7 @@ def serve(settings: Settings) -> None:
     except Conflict as error:
         raise Conflict(f"another service works on {settings.data_dir}: {error}") from error
     try:
-        with _listen(settings) as listener, _signals_kept():
+        with listen(settings.host, settings.port) as listener, _signals_kept():
             Uploads(settings.data_dir).clear()
             _run_all(settings, listener, key)
     finally:
@@ -87,7 +88,9 @@ def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> No
 
 
 def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str | None) -> None:
-    _Announcing(_config(settings, app), _address(settings, listener), app.state.service, key).run(sockets=[listener])
+    _Announcing(_config(settings, app), address_of(settings.host, listener), app.state.service, key).run(
+        sockets=[listener]
+    )
 
 
 def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
@@ -159,31 +162,6 @@ def _get_ready() -> None:
         gc.freeze()
     except Exception as error:
         log.warning("imports failed, so the first query of a result will take longer: %s", error)
-
-
-def _listen(settings: Settings) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; left at 0 it does not, and every
-        # answer on a kept connection waits 40 ms for the client's delayed acknowledgement.
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-        except BaseException:
-            listener.close()
-            raise
-        return listener
-    except OSError as error:
-        message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
-        raise InvalidRequest(message, field="port") from error
-
-
-def _address(settings: Settings, listener: socket.socket) -> str:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{listener.getsockname()[1]}"
 
 
 @contextlib.contextmanager

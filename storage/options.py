@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_type_hints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,6 +91,25 @@ class ReadingOptions(TypedDict, total=False):
     mode: Annotated[
         str | None,
         Option("OpenStreetMap: walking, cycling or driving.", metavar="MODE", longest=20),
+    ]
+    unit: Annotated[
+        str | None,
+        Option("What the weights measure, such as min or m; shown wherever a distance is.", metavar="UNIT", longest=20,
+               in_api="What the weights measure, such as min or m."),
+    ]  # fmt: skip
+    coordinates: Annotated[
+        Literal["lonlat", "plane"] | None,
+        Option("What coordinates called x and y are; else as the file says, or a plane.",
+               in_api="What coordinates called x and y are; what the file says, or a plane, if left out."),
+    ]  # fmt: skip
+
+
+class FileReadingOptions(ReadingOptions, total=False):
+    """How a graph file on this machine is to be read."""
+
+    nodes: Annotated[
+        str | Path | None,
+        Option("Coordinates of the vertices: a table with id, lon, lat (or x, y), name and more.", metavar="TABLE"),
     ]
 
 

@@ -21,7 +21,7 @@ from engine.model.rows import Sink
 from engine.planning.binding import check_plan
 from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
-from storage.matrix.frame import MatrixSpec
+from storage.matrix.frame import MatrixSpec, unit_of
 from storage.matrix.working import open_working
 
 __all__ = ["EXECUTORS", "Outcome", "StoreOptions", "make_plan", "solve", "solve_to_store", "store_attributes"]
@@ -172,7 +172,7 @@ def solve_to_store(
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
     """Return the attributes in which a store records how it was solved."""
     return {
-        "unit": "weight" if graph.weighted else "hops",
+        "unit": unit_of(graph),
         "algorithm": plan.algorithm,
         "max_hops": plan.max_hops,
         "cutoff": plan.cutoff,

@@ -22,7 +22,7 @@ from service.options import (
     SolveOptions,
     Vertices,
 )
-from storage.options import Option, ReadingOptions, declared
+from storage.options import FileReadingOptions, Option, ReadingOptions, declared
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
 StoreFolder = Annotated[
@@ -67,6 +67,49 @@ def must_open(graph: Path) -> None:
         raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
+FeatureOption = Annotated[
+    Literal["lines", "sources", "targets"] | None,
+    Option("Features of .geojson, or of GeoParquet in .parquet: lines, or points at sources or targets."),
+]
+
+
+class PointOptions(TypedDict, total=False):
+    """How points, which are no vertices, are taken to vertices."""
+
+    snap_limit: Annotated[
+        float | None,
+        Option("Refuse points of tables that are farther than this from a vertex: metres, or units of the plane.",
+               metavar="DISTANCE"),
+    ]  # fmt: skip
+
+
+class GraphOptions(FileReadingOptions, PointOptions, total=False):
+    """How a graph file is read, and how points are taken to its vertices."""
+
+
+class MapOptions(TypedDict, total=False):
+    """The options of ``apsp plot --map``."""
+
+    map: Annotated[bool, Option("Draw the network, coloured by distance.", default=False, flags=("--map",))]
+    source: Annotated[str | None, Option("Distances from this one.", flags=("--from",), metavar="VERTEX")]
+    target: Annotated[str | None, Option("The route to this one.", flags=("--to",), metavar="VERTEX")]
+    classes: Annotated[
+        str | None, Option("A colour for each class up to these distances, such as 5,10,15.", metavar="DISTANCES")
+    ]
+    points: Annotated[
+        list[Path] | None, Option("Vertices may be points of this table with lon and lat; may be repeated.",
+                                  metavar="FILE"),
+    ]  # fmt: skip
+    dark: Annotated[bool, Option("For a dark page.", default=False, flags=("--dark",))]
+
+
+class PairOptions(TypedDict, total=False):
+    """How ``apsp near`` writes."""
+
+    overwrite: Annotated[bool, Option("Replace FILE once the new one is done.", default=False)]
+    features: FeatureOption
+
+
 class ExportOptions(TypedDict, total=False):
     """What ``apsp export`` writes."""
 
@@ -83,11 +126,15 @@ class ExportOptions(TypedDict, total=False):
         bool,
         Option("A column for each target instead of a line for each entry.", flags=("--wide",), default=False),
     ]
+    features: FeatureOption
 
 
 #: Headings of the help page for the options of a class; other options are below "Options".
 _HEADINGS: Final = {
     ReadingOptions: "How GRAPH is read",
+    FileReadingOptions: "How GRAPH is read",
+    GraphOptions: "How GRAPH is read",
+    PointOptions: "What is written",
     BulkOptions: "How it is solved",
     LocalOptions: "How it is solved",
     JobOptions: "How it is solved",
@@ -97,6 +144,8 @@ _HEADINGS: Final = {
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",
+    PairOptions: "What is written",
+    MapOptions: "A map of the network",
 }
 
 
@@ -141,6 +190,8 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
     """
     if kind in (Size, Vertices):
         kind = str | None
+    elif name == "nodes":
+        kind = Path | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
     # Typer's message does not name the wrong value, and Typer accepts NaN, so the code that uses real numbers checks

@@ -23,13 +23,17 @@ GROUPS: Final = {
     "Ask a service": (
         "submit", "wait", "status", "log", "fetch", "jobs", "graphs", "cancel", "resume", "delete",
     ),
-    "Run a service": ("serve", "key", "runner", "worker"),
+    "Run a service": ("serve", "serve-routes", "key", "runner", "worker"),
     "This program": ("version",),
 }  # fmt: skip
 
 #: Command lines that are shown below the options of a command.
 EXAMPLES: Final = {
-    "inspect": ("apsp inspect roads.csv", "apsp inspect roads.graphml --weight travel_time"),
+    "inspect": (
+        "apsp inspect roads.csv",
+        "apsp inspect roads.graphml --weight travel_time",
+        "apsp inspect roads.csv --nodes nodes.csv",
+    ),
     "plan": ("apsp plan roads.csv --out roads.zarr", "apsp plan roads.csv --memory 4GiB --dtype float32"),
     "solve": (
         "apsp solve roads.csv --out roads.zarr",
@@ -45,6 +49,7 @@ EXAMPLES: Final = {
     "near": (
         "apsp near roads.csv --cutoff 5000 -o near.parquet",
         "apsp near roads.csv --nearest 10 --targets @hospitals.txt -o hospitals.csv",
+        "apsp near city.graphml --unit m --nearest 1 --targets @hospitals.csv -o nearest.geojson",
     ),
     "measure": (
         "apsp measure roads.csv --within 15,30 --opportunities jobs.csv -o access.parquet",
@@ -56,15 +61,20 @@ EXAMPLES: Final = {
         "apsp query roads.zarr path 17 42",
         "apsp query roads.zarr nearest 17 5",
         "apsp query roads.zarr within 17 900",
+        "apsp query city.zarr distance home school --points places.csv",
         "apsp query roads.zarr summary --json",
     ),
     "export": (
         "apsp export roads.zarr -o roads.csv --sources 17,42",
         "apsp export roads.zarr -o near.parquet --within 900",
+        "apsp export city.zarr -o from17.geojson --sources 17",
         "apsp export roads.zarr -o shops.csv --targets @shops.txt --nearest 3 --itself",
         "apsp export roads.zarr -o table.csv --wide --sources @zones.txt --targets @zones.txt",
     ),
-    "plot": ("apsp plot roads.zarr -o roads.png",),
+    "plot": (
+        "apsp plot roads.zarr -o roads.png",
+        "apsp plot city.zarr --map --from 17 --to 42 --classes 5,10,15 -o city.png",
+    ),
     "verify": ("apsp verify roads.zarr", "apsp verify roads.zarr --sample all"),
     "submit": ("apsp submit roads.csv --name roads --wait",),
     "wait": ("apsp wait 3f9c51d2 --timeout 600",),
@@ -77,6 +87,7 @@ EXAMPLES: Final = {
     "resume": ("apsp resume 3f9c51d2",),
     "delete": ("apsp delete 3f9c51d2",),
     "serve": ("apsp serve --data-dir /var/lib/apsp", "apsp serve --show-settings"),
+    "serve-routes": ("apsp serve-routes city.zarr --port 5000",),
     "runner": ("apsp runner --devices cuda0,cuda1",),
     "worker": ("apsp worker --scheduler tcp://node0:8786",),
 }

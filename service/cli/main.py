@@ -19,8 +19,12 @@ from service.cli.arguments import (
     BulkOutputOptions,
     ExportOptions,
     GraphFile,
+    GraphOptions,
     Json,
+    MapOptions,
     OutputOptions,
+    PairOptions,
+    PointOptions,
     StoreFolder,
     must_open,
     with_options,
@@ -28,7 +32,7 @@ from service.cli.arguments import (
 from service.cli.help_pages import GroupedCommands, command, plainer
 from service.cli.measure import measure
 from service.options import BulkOptions, LocalOptions, NearOptions
-from storage.options import ReadingOptions
+from storage.options import FileReadingOptions, ReadingOptions
 
 app = typer.Typer(
     name="apsp",
@@ -61,7 +65,7 @@ def every_command(
 def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("-o", "--out", metavar="STORE.zarr", help="Path of the store, or s3://....")],
-    reading: ReadingOptions,
+    reading: GraphOptions,
     options: LocalOptions,
     store: OutputOptions,
     as_json: Json = False,
@@ -70,7 +74,7 @@ def solve(
     must_open(graph)
     from service.cli.commands import solving
 
-    solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
+    solving.solve(solving.GraphArgs.of(graph, reading), options, out, store, as_json=as_json)
 
 
 @command(app, "solve-many")
@@ -105,25 +109,26 @@ command(app)(measure)
 def near(
     graph: GraphFile,
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="File of the pairs: .zarr, .npz, .parquet or .csv.")
+        Path,
+        typer.Option("-o", "--out", metavar="FILE", help="File of the pairs: .zarr, .npz, .parquet, .csv or .geojson."),
     ],
-    reading: ReadingOptions,
+    reading: GraphOptions,
     options: NearOptions,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE once the new one is done.")] = False,
+    written: PairOptions,
     as_json: Json = False,
 ) -> None:
     """Find the pairs up to a cutoff, or the nearest targets of each source, without a matrix."""
     must_open(graph)
     from service.cli.commands import finding_near, solving
 
-    finding_near.near(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+    finding_near.near(solving.GraphArgs.of(graph, reading), options, out, written, as_json=as_json)
 
 
 @command(app)
 @with_options
 def plan(
     graph: GraphFile,
-    reading: ReadingOptions,
+    reading: GraphOptions,
     options: LocalOptions,
     out: Annotated[
         Path | None,
@@ -135,14 +140,14 @@ def plan(
     must_open(graph)
     from service.cli.commands import solving
 
-    solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
+    solving.plan(solving.GraphArgs.of(graph, reading), options, out=out, as_json=as_json)
 
 
 @command(app)
 @with_options
 def inspect(
     graph: GraphFile,
-    reading: ReadingOptions,
+    reading: FileReadingOptions,
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
@@ -166,6 +171,10 @@ def query(
             metavar="U V", help="Vertices, named as in the graph; K of nearest, D of within.", show_default=False
         ),
     ] = None,
+    points: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Vertices may be points of this table with lon and lat; may be repeated."),
+    ] = None,
     server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
@@ -175,28 +184,34 @@ def query(
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 
+        if points:
+            raise typer.BadParameter("--points is for stores on this machine")
         remote.query(store, question, vertices or [], remote.Remote(server, as_json))
         return
     from service.cli.commands import querying
 
-    querying.query(store, question, vertices or [], as_json=as_json)
+    querying.query(store, question, vertices or [], points or [], as_json=as_json)
 
 
 @command(app)
 @with_options
 def export(
     store: StoreFolder,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet or .npy.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet, .npy or .geojson.")
+    ],
     options: ExportOptions,
+    points: PointOptions,
     as_json: Json = False,
 ) -> None:
     """Write distances of a store or a prepared graph into a file for other programs."""
     from service.cli.commands import exporting
 
-    exporting.export(store, out, exporting.ExportArgs(**cast(Any, options)), as_json=as_json)
+    exporting.export(store, out, exporting.ExportArgs(**cast(Any, {**options, **points})), as_json=as_json)
 
 
 @command(app)
+@with_options
 def plot(
     store: StoreFolder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The picture: .png, .svg or .pdf.")],
@@ -209,12 +224,14 @@ def plot(
     read: Annotated[
         str, typer.Option(metavar="SIZE", help="Most bytes to read; of a larger store, evenly spaced rows.")
     ] = "2GiB",
+    *,
+    network: MapOptions,
     as_json: Json = False,
 ) -> None:
-    """Draw a store: a heat map of the matrix, histograms of distances and eccentricities."""
+    """Draw a store: a heat map and histograms, or with --map the network coloured by the distance from a vertex."""
     from service.cli.commands import plotting
 
-    plotting.plot(store, out, order=order, side=side, read=read, as_json=as_json)
+    plotting.plot(store, out, plotting.HeatMap(order, side, read), network, as_json=as_json)
 
 
 @command(app)
@@ -245,7 +262,7 @@ def warm(
     ] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Compile what solves use, once a machine, ahead of the first one."""
+    """Compile the code that solves use, once for each machine, before the first solve."""
     from service.cli.commands import warming
 
     warming.warm(processes, device, as_json=as_json)

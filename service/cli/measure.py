@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from service.cli.arguments import GraphFile, Json, must_open, with_options
+from service.cli.arguments import GraphFile, GraphOptions, Json, must_open, with_options
 from service.options import MeasureOptions, SolveOptions
-from storage.options import ReadingOptions
 
 
 @with_options
 def measure(
     graph: GraphFile,
-    reading: ReadingOptions,
+    reading: GraphOptions,
     measures: MeasureOptions,
     options: SolveOptions,
     out: Annotated[
@@ -29,5 +28,5 @@ def measure(
     must_open(graph)
     from service.cli.commands import measuring, solving
 
-    wanted = measuring.MeasureArgs(solving.GraphArgs(graph, reading), measures, options, out, overwrite)
+    wanted = measuring.MeasureArgs(solving.GraphArgs.of(graph, reading), measures, options, out, overwrite)
     measuring.measure(wanted, as_json=as_json)

@@ -42,6 +42,32 @@ def serve(
     run_service(Settings.load(**given))
 
 
+def serve_routes(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="A solved matrix or a prepared graph.", show_default=False)
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on, 0 for a free one.")] = 5000,
+    unit: Annotated[
+        str | None, typer.Option(metavar="UNIT", help="Of the distances; else what the store says.")
+    ] = None,
+    speed: Annotated[
+        float | None, typer.Option(metavar="KMH", help="Kilometres an hour, by which lengths become durations.")
+    ] = None,
+    max_table: Annotated[int, typer.Option(metavar="ENTRIES", min=1, help="Entries of the largest table.")] = 4_000_000,
+) -> None:
+    """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches it may ask."""
+    if speed is not None and not speed > 0:
+        raise typer.BadParameter(f"--speed is above 0 km/h, found {speed:g}")
+    from engine.api.prepared_matrix import open_result
+    from service.cli.commands.querying import store_folder
+    from service.routing import app
+    from service.routing.network import RoutingNetwork
+
+    with open_result(store_folder(store)) as matrix:
+        app.serve(RoutingNetwork(matrix, unit=unit, speed=speed, most=max_table), host, port)
+
+
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
 KeyFolder = Annotated[
     Path | None,
@@ -151,4 +177,5 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to the program."""
     for part in (serve, runner, worker):
         command(app)(part)
+    command(app, "serve-routes")(serve_routes)
     app.add_typer(keys, name="key")

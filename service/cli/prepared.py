@@ -9,7 +9,7 @@ import typer
 
 from service.cli.arguments import GraphFile, Json, must_open, with_options
 from service.options import PrepareOptions, ReweightOptions
-from storage.options import ReadingOptions
+from storage.options import FileReadingOptions, ReadingOptions
 
 
 @with_options
@@ -17,7 +17,7 @@ def prepare(
     *,
     graph: GraphFile,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Folder of the prepared graph.")],
-    reading: ReadingOptions,
+    reading: FileReadingOptions,
     options: PrepareOptions,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
     as_json: Json = False,

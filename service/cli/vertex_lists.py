@@ -10,40 +10,97 @@ from typing import TYPE_CHECKING
 
 from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
+from storage.geography.tables import has_points
 from storage.graph.graph import Graph, index_of
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from storage.geography.coordinates import Coordinates
+    from storage.geography.snapping import SnappedPoints
+    from storage.matrix.sealed import SealedResult
+
     Labels = npt.NDArray[np.generic]
 
 
-def selected_vertices(text: str, graph: Graph | Labels, option: str) -> tuple[int, ...]:
+def selected_vertices(
+    text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
+) -> tuple[int, ...]:
     """Return the vertex indices that the text of ``option`` selects, in its order, each once.
 
+    Args:
+        text: the argument of the option, see :func:`selected`.
+        graph: the graph whose vertices are named, or a result of it.
+        option: name of the option, for messages.
+        limit: the farthest that a point may be from its vertex; None for no limit.
+
+    Raises:
+        NotFound, InvalidRequest: as :func:`selected`.
+    """
+    return selected(text, graph, option, limit)[0]
+
+
+def selected(
+    text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
+) -> tuple[tuple[int, ...], SnappedPoints | None]:
+    """Return the vertex indices that the text of ``option`` selects, in its order, each once, and the points if any.
+
     ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
-    the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the vertex; a
-    vertex called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column,
-    and a first line that is no vertex where the second one is one is the header, which is skipped with a note.
+    the file, and any other text is a list ``A,"B, c",D``. So a name of both a vertex and a file means the vertex; a
+    vertex called ``-`` is written ``"-"``. A file has one name on each line; in a ``.csv`` file, it is in the first
+    column.  If the first line does not name a vertex and the second one does, the first line is the header, which is
+    skipped with a note.  A table with columns lon and lat (or x and y) holds points: each means the vertex nearest to
+    it, with a note.
 
     Args:
         text: the argument of the option.
-        graph: the graph whose vertices are named, or the labels of its vertices.
+        graph: the graph whose vertices are named, or a result of it.
         option: name of the option, for messages.
+        limit: the farthest that a point may be from its vertex; None for no limit.
 
     Raises:
         NotFound: a name is no vertex, or ``@FILE`` does not exist.
-        InvalidRequest: no name at all, or the file is no text.
+        InvalidRequest: no name at all, the file is no text, or points of a graph without coordinates, or too far.
     """
-    names = _without_header(list(_named(text, option, lambda text: _is_vertex(graph, text))), graph, text)
-    found = dict.fromkeys(_index(graph, name, f"{option}{where}") for where, name in names)
+    labels = graph.labels
+    table = None if text == "-" or (text[:1] != "@" and _is_vertex(labels, text)) else _table_of_points(text)
+    if table is not None:
+        points = told_points(table, graph.coordinates, option, limit)
+        return tuple(dict.fromkeys(points.vertices.tolist())), points
+    names = _without_header(list(_named(text, option, lambda text: _is_vertex(labels, text))), labels, text)
+    found = dict.fromkeys(_index(labels, name, f"{option}{where}") for where, name in names)
     if not found:
         raise InvalidRequest(f"{option}: no vertex in {text!r}", field=option.removeprefix("--"))
-    return tuple(found)
+    return tuple(found), None
 
 
-def _without_header(names: list[tuple[str, str]], graph: Graph | Labels, text: str) -> list[tuple[str, str]]:
+def _table_of_points(text: str) -> Path | None:
+    path = Path(text.removeprefix("@"))
+    return path if _is_file(str(path)) and has_points(path) else None
+
+
+def told_points(path: Path, coordinates: Coordinates | None, option: str, limit: float | None) -> SnappedPoints:
+    """Take the points of a table to their vertices, and say on standard error how far these are.
+
+    Args:
+        path: the table.
+        coordinates: of the vertices; None if there are none.
+        option: name of the option, for messages.
+        limit: the farthest that a point may be from its vertex; None for no limit.
+
+    Raises:
+        NotFound, InvalidRequest: as ``storage.geography.snapping.snap_file``, and a point farther than ``limit``.
+    """
+    from storage.geography.snapping import snap_file
+
+    points = snap_file(path, coordinates)
+    points.check_limit(limit)
+    print(f"note: {option}: {points.note()}", file=sys.stderr)
+    return points
+
+
+def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> list[tuple[str, str]]:
     """Return the names without the first one if that is the header of a table."""
     if not text.lower().endswith(".csv") or len(names) < 2:
         return names
@@ -78,7 +135,7 @@ def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator
     return (("", name) for name in split_names([text], option))
 
 
-def _index(graph: Graph | Labels, name: str, place: str) -> int:
+def _index(graph: Labels, name: str, place: str) -> int:
     try:
         return index_of(graph, name)
     except NotFound as error:
@@ -92,7 +149,7 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _is_vertex(graph: Graph | Labels, text: str) -> bool:
+def _is_vertex(graph: Labels, text: str) -> bool:
     try:
         index_of(graph, text)
     except NotFound:

@@ -56,7 +56,7 @@ def prepared(graph: Any, reading: ReadingOptions, name: str | None = None) -> It
     if isinstance(graph, str | os.PathLike):
         yield _file(Path(os.fspath(graph)), reading, name)
         return
-    for field in ("format", "labels", "centroids_through", "mode"):
+    for field in ("format", "labels", "centroids_through", "coordinates", "mode"):
         if reading.get(field):
             raise InvalidRequest(f"{field} is for files; what is given here is none", field=field)
     handle, temporary = tempfile.mkstemp(prefix="apsp-upload-")
@@ -78,7 +78,8 @@ def _file(path: Path, reading: ReadingOptions, name: str | None) -> Upload:
 
 
 def _encoded(graph: Any, reading: ReadingOptions, path: Path) -> Upload:
-    query = {"directed": reading.get("directed"), "unweighted": reading.get("unweighted") or None}
+    query: dict[str, Any] = {"directed": reading.get("directed"), "unweighted": reading.get("unweighted") or None}
+    query["unit"] = reading.get("unit")
     for module, kind, encode in (
         ("networkx", "Graph", _networkx),
         ("pandas", "DataFrame", _pandas),

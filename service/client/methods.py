@@ -140,6 +140,8 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``source`` and ``target``, the columns of a table, or of a file of columns;
                 ``labels`` of GML, GraphML, GEXF, Pajek and JSON, the attribute that names vertices instead of their id;
                 ``length_of``, a formula over one column that makes the lengths, such as ``"1000 - score"``;
+                ``unit`` of the weights, such as ``min``, which is kept with the result;
+                ``coordinates`` of a file, ``lonlat`` or ``plane``, if they are called x and y;
                 ``centroids_through`` of a TNTP file, whether paths may pass through zone centroids;
                 ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``.
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.

@@ -77,7 +77,7 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
     if not taken and (finished() or store.exists()):  # an earlier claim has finished meanwhile
         return True
     for made in earlier:
-        if taken or not record_of(made).is_file():  # else a checkpoint could not be copied: leave it for the next claim
+        if taken or not record_of(made).is_file():  # a checkpoint that could not be copied is left for the next claim
             throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 

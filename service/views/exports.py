@@ -1,4 +1,5 @@
-"""Writes parts of a matrix into files, a few rows at a time: long and wide tables (CSV, Parquet) and NumPy arrays.
+"""Writes parts of a matrix into files, a few rows at a time: long and wide tables (CSV, Parquet), NumPy arrays, and
+features (GeoJSON, GeoParquet).
 
 An entry is kept if there is a path and it passes the filters; long tables have a line for each kept entry, other forms
 are null (CSV: empty; npy: +inf) where an entry is not kept.  Without a filter, long tables have a line for every entry.
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.graph.selection import first_beyond
+from service.views.features import LEAST_FEATURE, Ends, Features, Pairs, geo_metadata, with_geometry, write_geojson
 from service.views.representations import FLOAT_VIEW, Selection
 from storage.errors import InvalidRequest
 
@@ -40,12 +42,18 @@ class ExportedPart:
         nearest: the number of nearest targets of each source; equal distances are in the order of the columns.  None
             for all targets.
         itself: whether a source is among its own nearest targets.
+        sources, targets: what rows and columns are called and where they are, in their order, if they are points, or
+            if features are written; None for the labels of vertices.
+        features: what a feature is; None for tables without geometry.
     """
 
     rows: Selection
     within: float | None = None
     nearest: int | None = None
     itself: bool = False
+    sources: Ends | None = None
+    targets: Ends | None = None
+    features: Features | None = None
 
     @property
     def filtered(self) -> bool:
@@ -82,16 +90,27 @@ class ExportedPart:
 
         Sources are in their order.  Their targets are, too, except that with ``nearest`` the nearest come first.
         """
-        names = self.rows.target_names()
+        for count, pairs in self.pairs():
+            yield count, pairs.table()
+
+    def pairs(self) -> Iterator[tuple[int, Pairs]]:
+        """Yield the pairs of the long table, each time with the number of rows of the matrix that they come from."""
+        of_rows, of_columns, first = self._ends("source"), self._ends("target"), 0
         for sources, entries, kept in self.batches():
             row, column = np.nonzero(kept) if self.filtered else np.nonzero(np.ones_like(kept))
             if self.nearest is not None:
                 order = np.lexsort((column, entries[row, column], row))
                 row, column = row[order], column[order]
             values = self.rows.values(entries[row, column])
-            labels = self.rows.source_names(sources)
-            columns = [labels.gather(row).rename("source"), names.gather(column).rename("target"), values]
-            yield len(sources), pl.DataFrame(columns)
+            yield len(sources), Pairs(of_rows, of_columns, row + first, column, values)
+            first += len(sources)
+
+    def _ends(self, side: str) -> Ends:
+        """Return what rows or columns are called."""
+        given = self.sources if side == "source" else self.targets
+        vertices = self.rows.sources if side == "source" else self._columns
+        matrix = self.rows.result.matrix
+        return Ends.of_vertices(vertices, matrix.labels, None) if given is None else given
 
     def wide(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yield wide tables: a line for each source, a column for each target.
@@ -99,7 +118,7 @@ class ExportedPart:
         Raises:
             InvalidRequest: there are too many targets, or one has the same name as the column of the sources.
         """
-        names = [str(name) for name in self.rows.target_names()]
+        names, keys, first = [str(name) for name in self._ends("target").keys], self._ends("source").keys, 0
         if len(names) > MOST_COLUMNS:
             message = (
                 f"{len(names):,} targets are too many for a wide table: {MOST_COLUMNS:,} at most; leave out --wide"
@@ -109,7 +128,8 @@ class ExportedPart:
             message = "a target is called 'source', as the first column of a wide table is; leave out --wide"
             raise InvalidRequest(message, field="--wide")
         for sources, entries, kept in self.batches():
-            columns = [self.rows.source_names(sources).rename("source")]
+            columns = [keys[first : first + len(sources)].rename("source")]
+            first += len(sources)
             for j, name in enumerate(names):
                 column = pl.Series(name, np.ascontiguousarray(entries[:, j]))
                 columns.append(column.set(pl.Series(~kept[:, j]), None))
@@ -126,6 +146,8 @@ class ExportedPart:
         cells = len(self.rows.sources) * self.rows.width
         if kind == ".npy":
             return cells * np.dtype(FLOAT_VIEW[self.rows.result.matrix.dtype.name]).itemsize
+        if kind == ".geojson" and not self.filtered:
+            return cells * LEAST_FEATURE
         return cells * LEAST_LINE if kind == ".csv" and not self.filtered else 0
 
 
@@ -148,7 +170,13 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
     """Write a table as Parquet; arguments as in ``write_csv``."""
     from polars.io.plugins import register_io_source
 
-    tables = part.wide() if wide else part.lines()
+    features, metadata = part.features, None
+    tables: Iterator[tuple[int, pl.DataFrame]]
+    if features is not None:
+        tables = ((count, with_geometry(pairs, features)) for count, pairs in part.pairs())
+        metadata = geo_metadata(features, part.sources is None or part.sources.geographic)
+    else:
+        tables = part.wide() if wide else part.lines()
     first = next(tables)
 
     def batches(*_: object) -> Iterator[pl.DataFrame]:
@@ -159,7 +187,7 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
             yield more
             tell(following)
 
-    register_io_source(batches, schema=first[1].schema).sink_parquet(path)
+    register_io_source(batches, schema=first[1].schema).sink_parquet(path, metadata=metadata)
 
 
 def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
@@ -173,5 +201,11 @@ def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
             tell(len(rows))
 
 
+def write_features(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
+    """Write GeoJSON, which has no other form; arguments as in ``write_csv``."""
+    with path.open("wb") as file:
+        write_geojson(part.pairs(), file, tell, part.features or "lines", part.rows.result.matrix.unit)
+
+
 #: The function that writes each kind of file, by the ending of the name.
-WRITERS: Final = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_npy}
+WRITERS: Final = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_npy, ".geojson": write_features}

@@ -29,6 +29,8 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
         "strong_components": strong,
         "terminals": graph.terminals,
         "weights": _weights(graph, receipt),
+        "unit": graph.unit,
+        "coordinates": _coordinates(graph),
         "entries": receipt.entries,
         "dropped": {
             "self_loops": receipt.self_loops,
@@ -37,6 +39,16 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
         },
         "notes": list(receipt.notes),
     }
+
+
+def _coordinates(graph: Graph) -> dict[str, object] | None:
+    """Return system and extent of the coordinates, and for how many vertices they are known."""
+    found = graph.coordinates
+    if found is None or not found.there.any():
+        return None
+    x, y = found.x[found.there], found.y[found.there]
+    corners = {"from": [float(x.min()), float(y.min())], "to": [float(x.max()), float(y.max())]}
+    return {"system": found.system, "vertices": len(x), **corners, "columns": list(found.columns)}
 
 
 def _weights(graph: Graph, receipt: Receipt) -> dict[str, object]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
 from storage.files.atomic import Staging, failure, sync_tree
+from storage.geography.coordinates import Coordinates, add_to_digest, load_arrays, save_arrays
 from storage.graph.cleaning import (
     AnyArray,
     ArcList,
@@ -56,6 +57,8 @@ class Graph:
         directed: False when the arcs mirror each other.
         weighted: False when every arc weighs 1 because the file has no weights (distances are then hops).
         terminals: how many vertices, the first ones, are terminals: paths may begin or end there, but not pass through.
+        coordinates: where the vertices are; None if that is not known.
+        unit: what the weights measure, such as ``min``; None if that is not known.
     """
 
     indptr: IntArray
@@ -65,6 +68,8 @@ class Graph:
     directed: bool
     weighted: bool
     terminals: int = 0
+    coordinates: Coordinates | None = None
+    unit: str | None = None
 
     @property
     def n(self) -> int:
@@ -198,12 +203,21 @@ def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
     Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
+    Coordinates and unit count where there are any.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
-    head = {"n": graph.n, "arcs": graph.arcs, "directed": graph.directed, "integral": graph.integral, "text": text}
+    head: dict[str, object] = {
+        "n": graph.n,
+        "arcs": graph.arcs,
+        "directed": graph.directed,
+        "integral": graph.integral,
+        "text": text,
+    }
     if graph.terminals:
         head["terminals"] = graph.terminals
+    if graph.unit is not None:
+        head["unit"] = graph.unit
     digest.update(json.dumps(head, sort_keys=True).encode())
     weight_type = "<i8" if graph.integral else "<f8"
     for array, kind in ((graph.indptr, "<i8"), (graph.heads, "<i4"), (graph.weights, weight_type)):
@@ -214,6 +228,8 @@ def graph_digest(graph: Graph) -> str:
             digest.update(json.dumps(graph.labels[part].tolist()).encode())
         else:
             digest.update(np.ascontiguousarray(graph.labels[part], dtype="<i8").data)
+    if graph.coordinates is not None:
+        add_to_digest(digest, graph.coordinates)
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -306,7 +322,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         arrays["labels"] = graph.labels
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
-    about = {
+    about: dict[str, object] = {
         "form": FORM if graph.terminals else 1,
         "n": graph.n,
         "arcs": graph.arcs,
@@ -318,6 +334,10 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         # earlier versions do not know ``length_of``, so it is left out if empty: then they can read the receipt
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
+    if graph.unit is not None:
+        about["unit"] = graph.unit
+    if graph.coordinates is not None:
+        about["coordinates"] = save_arrays(graph.coordinates, folder)
     (folder / "graph.json").write_text(json.dumps(about, indent=1))
 
 
@@ -340,7 +360,10 @@ def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
             raise StorageFailed(f"{source} is damaged: lengths {shapes} do not fit n = {about['n']}")
         receipt = Receipt(**{**about["receipt"], "notes": tuple(about["receipt"]["notes"])})
         kind = bool(about["directed"]), bool(about["weighted"]), int(about.get("terminals", 0))
-        graph = Graph(indptr, heads, weights, labels, *kind)  # type: ignore[arg-type]
+        placed = load_arrays(about["coordinates"], source) if "coordinates" in about else None
+        if placed is not None and len(placed.x) != len(labels):
+            raise StorageFailed(f"{source} is damaged: {len(placed.x)} coordinates of {len(labels)} vertices")
+        graph = Graph(indptr, heads, weights, labels, *kind, placed, about.get("unit"))  # type: ignore[arg-type]
     except ApspError:
         raise
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:

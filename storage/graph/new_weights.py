@@ -102,9 +102,11 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
         directed: whether the stored graph is directed; the file is read in the same way.
 
     Raises:
-        InvalidRequest: the file has no weights.
+        InvalidRequest: the file has no weights, or a unit or coordinates are given, which stay as they are.
         ApspError: as ``storage.readers.read_graph``.
     """
+    if said := next((name for name in ("unit", "coordinates") if reading.get(name)), None):
+        raise InvalidRequest(f"new weights keep unit and coordinates of the graph; {said} was given", field=said)
     given, limits = cast(ReadingOptions, {**reading, "directed": directed}), ReadLimits()
     parsed, form = read_arcs(path, limits=limits, **given)
     if parsed.arcs.weights is None:
@@ -177,7 +179,8 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
     new, _ = build_from(arcs, labels=graph.labels, directed=graph.directed, mirrored=not graph.directed)
     if graph.terminals and new.arcs and new.weights.min() < 0:
         raise InvalidRequest("a graph with terminals cannot have negative arcs", field="weights")
-    new = replace(new, weighted=True, terminals=graph.terminals)
+    unit = graph.unit if graph.weighted else None
+    new = replace(new, weighted=True, terminals=graph.terminals, coordinates=graph.coordinates, unit=unit)
     return NewGraph(new, known[np.isinf(found)], known[found != old], len(known))
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.files import atomic
+from storage.geography.coordinates import GROUP, described, named_arrays
 from storage.graph.graph import Graph, graph_digest
 from storage.matrix.format import (
     COMPRESSIONS,
@@ -104,7 +105,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
     check_target(target, overwrite)
     common = {
         **_USUAL,
-        "unit": "weight" if graph.weighted else "hops",
+        "unit": unit_of(graph),
         **attributes,
         "type": kind.name,
         "unreachable": float(spec.unreachable) if kind.kind == "f" else int(spec.unreachable),
@@ -118,6 +119,11 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
     if graph.terminals:
         common["terminals"] = graph.terminals
     return Frame(target, graph, (rows, columns), common, overwrite)
+
+
+def unit_of(graph: Graph) -> str:
+    """Return what the distances of a graph measure: its unit, else ``weight``, or ``hops`` without weights."""
+    return graph.unit or ("weight" if graph.weighted else "hops")
 
 
 def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
@@ -145,13 +151,18 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
 
 
 def write_graph(folder: Path, graph: Graph) -> None:
-    """Write the arcs, and the document of their group.  Raises OSError."""
+    """Write the arcs, the coordinates if there are any, and the documents of their groups.  Raises OSError."""
     arcs = folder / "graph"
     side_array(arcs / "indptr", graph.indptr, ("boundary",))
     side_array(arcs / "heads", graph.heads, ("arc",))
     side_array(arcs / "weights", graph.weights, ("arc",))
     terminals = {"terminals": graph.terminals} if graph.terminals else {}
-    consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
+    unit = {"unit": graph.unit} if graph.unit is not None else {}
+    consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals, **unit})
+    if graph.coordinates is not None:
+        for name, values in named_arrays(graph.coordinates):
+            side_array(folder / GROUP / name, values, ("vertex",))
+        consolidate(folder / GROUP, described(graph.coordinates))
 
 
 def consolidate(folder: Path, attributes: Mapping[str, object]) -> None:

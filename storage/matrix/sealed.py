@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from storage.errors import NotFound, StorageFailed
+from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
 from storage.matrix.grid import TileGrid
@@ -183,6 +184,30 @@ class SealedResult(ABC):
         """Return the graph that was solved."""
         return self._graph
 
+    @cached_property
+    def coordinates(self) -> Coordinates | None:
+        """Where the vertices are; None if the graph had no coordinates.
+
+        Raises:
+            StorageFailed: a file is missing or damaged.
+        """
+        if GROUP not in self._arrays:
+            return None
+        about = json.loads(self._checked(f"{GROUP}/{ROOT_DOCUMENT}"))["attributes"]
+        try:
+            found = assembled(about, lambda name: self._side(f"{GROUP}/{name}"))
+        except (KeyError, ValueError) as error:
+            raise StorageFailed(f"{self.path} is damaged: coordinates ({error})") from error
+        if len(found.x) != self.n:
+            raise StorageFailed(f"{self.path} is damaged: {len(found.x)} coordinates of {self.n} vertices")
+        return found
+
+    @property
+    def unit(self) -> str | None:
+        """What the distances measure, such as ``min``; None if nobody has said it, or if they count arcs."""
+        unit = self.attributes.get("unit")
+        return None if unit in (None, "weight", "hops") else str(unit)
+
     def current(self) -> bool:
         """Return whether the path still leads to the store that was opened."""
         return self._folder.current()
@@ -238,7 +263,8 @@ class SealedResult(ABC):
         if not self.current():
             raise StorageFailed(f"{self.path} was replaced while open; open it again")
         kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
-        return Graph(indptr, heads, weights, self.labels, *kind)  # type: ignore[arg-type]
+        placed, unit = self.coordinates, facts.get("unit")
+        return Graph(indptr, heads, weights, self.labels, *kind, placed, unit)  # type: ignore[arg-type]
 
     @cached_property
     def _rows_of(self) -> IntArray | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,15 +26,18 @@ MOST_NAMES: Final = 1 << 30
 #: The attribute of a Zarr group by which it is recognised as near pairs.
 KIND: Final = "near-pairs"
 #: File formats by the ending of the name, each with a description.
-FORMS: Final = {".zarr": "Zarr group", ".npz": "file of NumPy", ".parquet": "Parquet table", ".csv": "CSV table"}
+FORMS: Final = {
+    ".zarr": "Zarr group", ".npz": "file of NumPy", ".parquet": "Parquet table", ".csv": "CSV table",
+}  # fmt: skip
 
 
-def check_pairs_target(path: str | Path, *, overwrite: bool) -> Path:
+def check_pairs_target(path: str | Path, *, overwrite: bool, forms: Mapping[str, str] = FORMS) -> Path:
     """Check that near pairs can be saved at a path, and return the absolute path.
 
     Args:
         path: the path; its ending decides the format.
         overwrite: whether a file, or a group of near pairs, may be replaced.
+        forms: the endings that stand for a format.
 
     Raises:
         InvalidRequest: the ending is not that of any format.
@@ -42,8 +45,8 @@ def check_pairs_target(path: str | Path, *, overwrite: bool) -> Path:
         Conflict: the path exists, and what is there may not be replaced.
     """
     target = Path(path).absolute()
-    if target.suffix not in FORMS:
-        known = ", ".join(f"{ending} ({form})" for ending, form in FORMS.items())
+    if target.suffix not in forms:
+        known = ", ".join(f"{ending} ({form})" for ending, form in forms.items())
         raise InvalidRequest(f"{target.name}: the ending decides the format; known are {known}", field="out")
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
@@ -79,7 +82,7 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
         _save_group(pairs, target, overwrite=overwrite)
         return target
     write = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[target.suffix]
-    _save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
+    save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
     return target
 
 
@@ -115,7 +118,17 @@ def _is_group(folder: Path) -> bool:
         return False
 
 
-def _save_file(target: Path, write: Callable[[io.BufferedWriter], None], size: int) -> None:
+def save_file(target: Path, write: Callable[[io.BufferedWriter], None], size: int) -> None:
+    """Write a file, which appears whole or not at all.
+
+    Args:
+        target: the file.
+        write: writes the content.
+        size: about how many bytes it has, for messages.
+
+    Raises:
+        StorageFailed: the file system refused.
+    """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as out:

@@ -14,8 +14,10 @@ from typing import Any, Final, Protocol, Unpack, cast
 import numpy as np
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
+from storage.geography.coordinates import Coordinates, check_system
+from storage.geography.nodes import read_nodes
 from storage.graph.graph import Graph, Receipt, build_from
-from storage.options import ReadingOptions, lists_options
+from storage.options import FileReadingOptions, ReadingOptions, lists_options
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
@@ -110,7 +112,7 @@ def read_graph(
     path: str | Path,
     *,
     limits: ReadLimits = ReadLimits(),  # noqa: B008 - frozen
-    **reading: Unpack[ReadingOptions],
+    **reading: Unpack[FileReadingOptions],
 ) -> tuple[Graph, Receipt]:
     """Read, check and clean a graph file, plain or compressed with gzip or zstd.
 
@@ -124,6 +126,9 @@ def read_graph(
         labels: the attribute of vertices that names them instead of their id; every vertex has it, no two the same.
         length_of: a formula over one column that makes the lengths, such as ``1000 - score`` (``formula``).
         centroids_through: let paths pass through the zone centroids of a TNTP network.
+        unit: what the weights measure, such as ``min``; it is stored with every result.
+        coordinates: what coordinates called x and y are, ``lonlat`` or ``plane``; None: as the file says, or a plane.
+        nodes: a table with the coordinates of the vertices and other columns (``docs/coordinates.md``).
         limits: limits on the size of the content and on declared counts.
 
     Returns:
@@ -139,7 +144,9 @@ def read_graph(
     """
     with _parsed(path, limits, reading) as (parsed, name, file):
         directed = reading.get("directed")
-        return _build(parsed, name, file, parsed.directed if directed is None else directed)
+        graph, receipt = _build(parsed, name, file, parsed.directed if directed is None else directed)
+    unit = parsed.unit if graph.weighted else None
+    return with_places(graph, receipt, parsed.coordinates, {**reading, "unit": reading.get("unit") or unit})
 
 
 def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[ReadingOptions]) -> tuple[Parsed, str]:
@@ -160,6 +167,32 @@ def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[Reading
         return parsed, name
 
 
+def with_places(
+    graph: Graph, receipt: Receipt, found: Coordinates | None, reading: FileReadingOptions
+) -> tuple[Graph, Receipt]:
+    """Return a graph with coordinates and the unit, and its receipt with what is to be told about them.
+
+    Args:
+        graph: the clean graph.
+        receipt: what was told so far.
+        found: the coordinates in its file; a table of nodes replaces them.
+        reading: says the table of nodes and the unit.
+
+    Raises:
+        NotFound, InvalidRequest: as ``storage.geography.nodes.read_nodes``; a unit for a graph without weights.
+    """
+    nodes, unit, notes = reading.get("nodes"), (reading.get("unit") or "").strip() or None, list(receipt.notes)
+    if unit is not None and not graph.weighted:
+        message = "unit says what the weights measure, and here every arc counts 1: distances are hops"
+        raise InvalidRequest(message, field="unit")
+    if nodes is not None:
+        found, more = read_nodes(Path(nodes), graph.labels, reading.get("coordinates"))
+        notes += more
+    if found is None and unit is None:
+        return graph, receipt
+    return replace(graph, coordinates=found, unit=unit), replace(receipt, notes=tuple(notes))
+
+
 @contextlib.contextmanager
 def _parsed(path: str | Path, limits: ReadLimits, reading: ReadingOptions) -> Iterator[tuple[Parsed, str, Source]]:
     """Context manager: the arcs of a file, its format, and the file."""
@@ -172,8 +205,9 @@ def _parsed(path: str | Path, limits: ReadLimits, reading: ReadingOptions) -> It
     if length_of is not None and (unweighted or weight is not None):
         other = "'unweighted'" if unweighted else "a weight column"
         raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
+    check_system(reading.get("coordinates"))
     formula = None if length_of is None else parse_formula(length_of)
-    given = {name: value for name, value in reading.items() if name not in ("format", "length_of")}
+    given = {name: value for name, value in reading.items() if name not in ("format", "length_of", "nodes", "unit")}
     options = ReadOptions(limits=limits, length_of=formula, told=form is not None, **cast(Any, given))
     with regular_file(Path(path), limits) as regular, _net(form):
         file = Source(regular, limits)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidGraph
+from storage.geography.nodes import VertexCoordinates
 from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
@@ -46,6 +47,7 @@ class NamedGraph:
         self._default = default
         self._names = VertexNames(options)
         self._node_attributes = LeftOut("attributes of vertices")
+        self._coordinates = VertexCoordinates(options.coordinates)
 
     @property
     def labelled(self) -> bool:
@@ -68,8 +70,10 @@ class NamedGraph:
             raise InvalidGraph(f"node {fields.shown(name)} stands twice", line=line, field="id")
         self._declared[code] = 1
         found = attributes or {}
-        self._names.add(name, {key: (value, line) for key, value in found.items()}, line)
-        self._node_attributes.add(key for key in found if key != self._options.labels)
+        lined = {key: (value, line) for key, value in found.items()}
+        self._names.add(name, lined, line)
+        used = self._coordinates.add(name, lined) | {self._options.labels}
+        self._node_attributes.add(key for key in found if key not in used)
 
     def edge(
         self,
@@ -112,10 +116,13 @@ class NamedGraph:
         one_way = np.where(kinds == _AS_ALL, directed, kinds == 1)
         arcs, directed, mixed = with_directions(arcs, one_way, directed, self._options)
         notes += mixed
+        coordinates, about = self._coordinates.finish(labels)
+        notes += about
         formula = None if self._weights is None else self._weights.formula
         parsed = Parsed(
-            *(arcs, labels, directed, entries), mirrored=mirrored, weight_column=name, length_of=formula, notes=notes
-        )
+            *(arcs, labels, directed, entries), mirrored=mirrored, weight_column=name, length_of=formula,
+            coordinates=coordinates, notes=notes,
+        )  # fmt: skip
         return self._names.rename(parsed)
 
     def _check_declared(self) -> None:

@@ -56,6 +56,8 @@ class VertexNames:
         if self._attribute is None or parsed.labels is None:
             return parsed
         parsed.labels, place = order_names([self._names[str(label)] for label in parsed.labels.tolist()])
+        if parsed.coordinates is not None:
+            parsed.coordinates = parsed.coordinates.taken(np.argsort(place))
         parsed.arcs.tails, parsed.arcs.heads = (
             place[side - parsed.base] + parsed.base for side in (parsed.arcs.tails, parsed.arcs.heads)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storage.errors import InvalidRequest
+from storage.geography.coordinates import Coordinates
 from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.formula import Formula
 from storage.readers.limits import ReadLimits
@@ -25,6 +26,7 @@ class ReadOptions:
     centroids_through: bool = False
     mode: str | None = None
     told: bool = False
+    coordinates: str | None = None
 
     @property
     def column(self) -> str | None:
@@ -52,6 +54,8 @@ class Parsed:
         length_of: the formula by which weights were computed, as it was written; None without one.
         first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None if there are no
             terminals.
+        coordinates: where the vertices are, in the order of ``labels``; None if the file does not say it.
+        unit: what the weights measure; None if the file does not say it.
         notes: remarks for people about how the file was understood.
     """
 
@@ -64,4 +68,6 @@ class Parsed:
     weight_column: str | None = None
     length_of: str | None = None
     first_through: int | None = None
+    coordinates: Coordinates | None = None
+    unit: str | None = None
     notes: list[str] = field(default_factory=list)

@@ -16,7 +16,8 @@ import uvicorn
 
 from service.app import create_app
 from service.http import protocol
-from service.serve import _listen, _run_api
+from service.http.listening import listen
+from service.serve import _run_api
 from service.settings import Settings
 from service.state import Service
 from tests.unit.service.support import Bench, small_graph
@@ -80,7 +81,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         started.append(server)
 
     monkeypatch.setattr(uvicorn.Server, "startup", startup)
-    with _listen(settings) as listener:
+    with listen(settings.host, settings.port) as listener:
         thread = threading.Thread(target=_run_api, args=(settings, app, listener, None))
         thread.start()
         while not started:

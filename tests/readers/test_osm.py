@@ -113,6 +113,12 @@ def test_arcs_are_those_of_plain_loops(mode: str, tmp_path: Path) -> None:
         told += 1
         found = arcs(graph)
         assert found.keys() == expected.keys(), seed
+        assert graph.coordinates is not None
+        assert graph.coordinates.geographic
+        places = zip(graph.coordinates.x.tolist(), graph.coordinates.y.tolist(), strict=True)
+        assert dict(zip(graph.labels.tolist(), places, strict=True)) == {
+            v: kept[v][:2] for arc in expected for v in arc
+        }
         assert graph.directed == MODES[mode].directed
         for arc, length in found.items():
             assert length == pytest.approx(expected[arc], abs=0.051)
@@ -132,7 +138,7 @@ def test_seconds_are_metres_by_speed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.osm.pbf", SQUARE, ways)
     drive, receipt = read_graph(path, mode="driving")
     assert receipt.format == "osm"
-    assert receipt.weight_column == "seconds"
+    assert (receipt.weight_column, drive.unit) == ("seconds", "s")
     assert drive.n == 1  # only one of its nodes is an end or a junction
     walk, _ = read_graph(path, mode="walking")
     short = metres(SQUARE[1], SQUARE[2])

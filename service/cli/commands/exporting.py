@@ -14,10 +14,11 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
 from service.cli.progress import ProgressMonitor
-from service.cli.vertex_lists import selected_vertices
+from service.cli.vertex_lists import selected
 from service.jobs.results import ResultReader
 from service.units import format_bytes
 from service.views.exports import WRITERS, ExportedPart
+from service.views.features import Ends, Features, check_features
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
@@ -32,6 +33,8 @@ class ExportArgs(NamedTuple):
         nearest: the number of nearest targets of each source; None for all.
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
+        features: what a feature is; None for a table, or what fits the number of sources.
+        snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
 
     sources: str | None
@@ -40,6 +43,8 @@ class ExportArgs(NamedTuple):
     nearest: int | None
     itself: bool
     wide: bool
+    features: Features | None
+    snap_limit: float | None
 
 
 def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
@@ -58,6 +63,7 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         StorageFailed: a damaged tile, or the file cannot be written.
     """
     kind = _kind(out)
+    _check_form(kind, args)
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     from engine.api.prepared_matrix import open_result
@@ -67,7 +73,7 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         result.check_within(args.within, "--within")
     if 0 in result.matrix.shape:
         raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
-    part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself)
+    part = _part(result, args, kind)
     needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
     if needed > free:
         message = (
@@ -93,16 +99,45 @@ def _kind(out: Path) -> str:
     return kind
 
 
-def _selection(result: ResultReader, args: ExportArgs) -> Selection:
+def _check_form(kind: str, args: ExportArgs) -> None:
+    """Refuse options that mean nothing for this kind of file."""
+    if args.wide and (kind == ".geojson" or args.features is not None):
+        raise InvalidRequest("--wide is for tables, and features have a line for each entry", field="--wide")
+    if args.features is not None and kind not in (".geojson", ".parquet"):
+        raise InvalidRequest(f"--features is for .geojson and .parquet, not for {kind}", field="--features")
+
+
+def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
+    """Return what is exported; points are rows and columns of their own, even where they have the same vertex."""
     matrix = result.matrix
-    sources, targets = matrix.sources, None
-    if args.sources is not None:
-        sources = np.array(selected_vertices(args.sources, matrix.labels, "--sources"), np.int64)
-        result.check_sources(sources)
-    if args.targets is not None:
-        targets = np.array(selected_vertices(args.targets, matrix.labels, "--targets"), np.int64)
-        result.check_targets(targets)
-    return Selection(result, sources, targets)
+    sources, targets, ends = matrix.sources, None, dict[str, Ends]()
+    for side, text in (("sources", args.sources), ("targets", args.targets)):
+        if text is None:
+            continue
+        vertices, points = selected(text, matrix, f"--{side}", args.snap_limit)
+        found = np.array(vertices, np.int64)
+        if points is not None:
+            found, ends[side] = points.vertices, Ends.of_points(points)
+        if side == "sources":
+            result.check_sources(found)
+            sources = found
+        else:
+            result.check_targets(found)
+            targets = found
+    itself = args.itself or bool(ends)  # a point is no target of itself, even if a target has its vertex
+    features = args.features
+    if kind == ".geojson" and features is None:
+        features = "targets" if len(sources) == 1 else "lines"
+    if features is not None:
+        of = matrix.targets if targets is None else targets
+        for side, vertices_of in (("sources", sources), ("targets", of)):
+            if side not in ends:
+                ends[side] = Ends.of_vertices(vertices_of, matrix.labels, matrix.coordinates)
+        check_features(ends["sources"], ends["targets"], kind)
+    selection = Selection(result, sources, targets)
+    return ExportedPart(
+        selection, args.within, args.nearest, itself, ends.get("sources"), ends.get("targets"), features
+    )
 
 
 def _write(part: ExportedPart, out: Path, kind: str, *, wide: bool) -> None:

@@ -9,29 +9,31 @@ from pathlib import Path
 from typing import cast
 
 from engine.model.problem import Options
+from service.cli.arguments import PairOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.solving import GraphArgs, load, tell
 from service.cli.progress import ProgressMonitor
-from service.cli.vertex_lists import selected_vertices
+from service.cli.vertex_lists import selected
 from service.options import NearOptions
 from service.units import format_seconds, parse_size
+from service.views.near_points import PointForm
 from storage.errors import InvalidRequest
-from storage.pairs.saving import FORMS, check_pairs_target, save_pairs
 
 
-def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: bool, as_json: bool) -> None:
+def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOptions, *, as_json: bool) -> None:
     """Read, search and save; progress goes to standard error.
 
     Args:
         graph_args: the graph file.
         given: the options of the command line.
         out: the file or Zarr group; its ending decides the format.
-        overwrite: whether an existing one may be replaced.
+        written: whether an existing one may be replaced, and what features are.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs``.
+        ApspError: as ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs``; points or features in a
+            file that has no words for them.
     """
     if given["cutoff"] is None and given["nearest"] is None:
         raise InvalidRequest("apsp near needs --cutoff DISTANCE, --nearest K, or both", field="cutoff")
@@ -39,12 +41,15 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: boo
     if list(lists.values()) == ["-", "-"]:
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
-    check_pairs_target(out, overwrite=overwrite)
+    overwrite, form = written["overwrite"], PointForm(out, written["features"])
+    form.check(overwrite=overwrite)
     from engine.api.near import near_pairs
 
     started = time.perf_counter()
     graph, receipt = load(graph_args)
-    sides = {name: selected_vertices(text, graph, f"--{name}") for name, text in lists.items()}
+    found = {name: selected(text, graph, f"--{name}", graph_args.snap_limit) for name, text in lists.items()}
+    sides = {name: vertices for name, (vertices, _) in found.items()}
+    form.take(graph, {name: points for name, (_, points) in found.items()})
     limits = Options(cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     options = replace(limits, sources=sides.get("sources"), targets=sides.get("targets"))
     seconds = {"read": time.perf_counter() - started}
@@ -54,15 +59,23 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: boo
         began = time.perf_counter()
         pairs = near_pairs(graph, options, nearest=given["nearest"], monitor=monitor)
         searched = time.perf_counter()
-        save_pairs(pairs, out, overwrite=overwrite)
+        entries, rows = form.save(pairs, sides.get("targets"), overwrite=overwrite)
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}
-    kind, rows = str(pairs.lengths.dtype), len(pairs.sources)
+    kind = str(pairs.lengths.dtype)
     if as_json:
         facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
-        said = {"pairs": pairs.entries, "sources": rows, "type": kind, "cutoff": pairs.cutoff, "nearest": pairs.nearest}
+        said = {
+            "pairs": entries,
+            "sources": rows,
+            "unit": graph.unit,
+            "type": kind,
+            "cutoff": pairs.cutoff,
+            "nearest": pairs.nearest,
+        }
         file = {"file": str(graph_args.graph), **facts, "notes": receipt.notes}
         emit_json({"near": str(out), "graph": file, **said, "seconds": seconds})
         return
     phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
-    lines = [("pairs", f"{pairs.entries:,} of {rows:,} sources"), ("form", f"{FORMS[out.suffix]}, {kind}")]
+    lines = [("pairs", f"{entries:,} of {rows:,} sources"), ("form", f"{form.name}, {kind}")]
+    lines += [("unit", graph.unit)] if graph.unit else []
     emit([f"{out}: done ({phases})", *table(lines, indent="  ")])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from service.cli.commands.failures import FAILED, complain
 from service.cli.commands.interrupts import INTERRUPTS
@@ -24,7 +24,7 @@ from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files.atomic import write_file
 from storage.graph.graph import Graph, Receipt, graph_digest
 from storage.matrix.reader import open_matrix
-from storage.options import ReadingOptions
+from storage.options import FileReadingOptions, ReadingOptions
 
 if TYPE_CHECKING:
     from engine.api.bulk import BulkFailure, BulkResult
@@ -190,7 +190,7 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
 
     def read(path: Path) -> tuple[Graph, Receipt] | BulkFailure:
         try:
-            return load(GraphArgs(path, args.reading))
+            return load(GraphArgs(path, cast(FileReadingOptions, args.reading)))
         except Exception as error:
             return failure_of(error)
 

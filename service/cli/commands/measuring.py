@@ -59,7 +59,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
     graph, receipt = load(args.graph)
     reading = time.perf_counter() - started
     request = _request(args.measures, graph, numbers)
-    options = options_of(args.options, graph)
+    options = options_of(args.options, graph, args.graph.snap_limit)
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
         measurement = Measurement(graph, options, **request)
         selected = measurement.make_plan(monitor)
@@ -72,7 +72,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
         found.write(args.out, overwrite=args.overwrite)
     seconds = {"read": reading, "plan": planning, **found.seconds}
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format, "unit": graph.unit}
         said = {"graph": {"file": str(args.graph.graph), **facts, "notes": receipt.notes}}
         shown = {"table": str(args.out)} if args.out is not None else {"measures": found.to_polars().to_dicts()}
         columns = ["vertex", *found.columns]
@@ -82,6 +82,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
     else:
         phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
         lines = [("rows", f"{len(found):,}"), ("columns", ", ".join(["vertex", *found.columns]))]
+        lines += [("unit", f"{graph.unit}, of distances")] if graph.unit else []
         emit([f"{args.out}: done ({phases})", *table(lines, indent="  ")])
 
 

@@ -6,11 +6,13 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from service.cli.arguments import MapOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
+from service.cli.mapping import check_map, map_figure
 from service.cli.progress import ProgressMonitor
 from service.units import parse_size
 from service.views.figures import draw_histogram, draw_matrix, new_figure
@@ -29,15 +31,28 @@ SUFFIXES: Final = (".png", ".svg", ".pdf")
 _BINS: Final = 64
 
 
-def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
-    """Read a store by bands of tiles, draw, and write the picture; an existing picture is replaced.
+class HeatMap(NamedTuple):
+    """How the matrix is drawn.
+
+    Attributes:
+        order: order of rows and columns, see ``take_picture``.
+        side: cells of the heat map along each side.
+        read: the most bytes of tiles to read, such as ``2GiB``.
+    """
+
+    order: Order
+    side: int
+    read: str
+
+
+def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: bool) -> None:
+    """Read a store by bands of tiles, or its network, draw, and write the picture; an existing picture is replaced.
 
     Args:
         store: folder or address of a solved matrix.
         out: file of the picture; its suffix decides the format.
-        order: order of rows and columns, see ``take_picture``.
-        side: cells of the heat map along each side.
-        read: the most bytes of tiles to read, such as ``2GiB``.
+        heat: how the matrix is drawn.
+        network: whether the network is drawn instead, and how.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -46,17 +61,21 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
         NotFound: no such store or folder.
         StorageFailed: a damaged tile, or the picture cannot be written.
     """
+    check_map(network)
     figure = new_figure(11, 6)
     if out.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(f"-o: {out.name} should end in {', '.join(SUFFIXES)}", field="-o")
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
-    budget = parse_size(read, field="--read")
+    if network["map"]:
+        _write(map_figure(store, network, as_json=as_json, out=out), out, dpi=170)
+        return
+    order, budget = heat.order, parse_size(heat.read, field="--read")
     with open_matrix(store_folder(store)) as matrix:
         if 0 in matrix.shape:
             raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-            picture = take_picture(matrix, side=side, budget=budget, order=order, monitor=monitor)
+            picture = take_picture(matrix, side=heat.side, budget=budget, order=order, monitor=monitor)
         _draw(figure, matrix, picture, order)
     _write(figure, out)
     share = picture.rows_read / picture.rows
@@ -69,7 +88,8 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
 
 def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> None:
     summary = matrix.summary
-    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else "distance"
+    unit = f"distance in {matrix.unit}" if matrix.unit else "distance"
+    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else unit
     axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
@@ -108,10 +128,10 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
         axes.legend(fontsize=8)
 
 
-def _write(figure: Figure, out: Path) -> None:
+def _write(figure: Figure, out: Path, dpi: int = 130) -> None:
     """Write to a temporary file next to the target first, so that an old picture stays until then."""
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=130)
+    figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=dpi, facecolor=figure.get_facecolor())
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.write_bytes(drawn.getvalue())

@@ -26,13 +26,14 @@ from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
 
 
-def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
+def query(store: str, question: str, vertices: Sequence[str], points: Sequence[Path] = (), *, as_json: bool) -> None:
     """Answer one question; vertices are named as in the graph's file.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         question: distance, path, row, nearest, within or summary.
         vertices: names of the vertices that the question takes, and its number (of vertices, or a distance).
+        points: tables of points, whose ids and names may stand for vertices.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -45,18 +46,59 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
     from engine.api.prepared_matrix import open_result
 
     result = ResultReader(open_result(store_folder(store)))
+    unit = result.matrix.unit
+    if points:
+        count_of_names = 2 if question in ("distance", "path") else 1
+        vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
     if question == "distance":
-        show_distance(result.distance(*vertices), as_json)
+        show_distance(result.distance(*vertices), as_json, unit)
     elif question == "path":
-        show_path(result.path(*vertices), as_json)
+        show_path(result.path(*vertices), as_json, unit)
     elif question == "nearest":
-        show_row(result.nearest(vertices[0], count), as_json)
+        show_row(result.nearest(vertices[0], count), as_json, unit)
     elif question == "within":
-        show_row(result.within(vertices[0], limit), as_json)
+        show_row(result.within(vertices[0], limit), as_json, unit)
     elif question == "row":
-        show_row(_row(result, vertices[0]), as_json)
+        show_row(_row(result, vertices[0]), as_json, unit)
     else:
         _summary(result, as_json)
+
+
+def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
+    """Return the labels of the vertices that names mean: points first, then vertices; say which points were meant.
+
+    Args:
+        result: the open result.
+        tables: files of points.
+        names: names of points or vertices.
+
+    Raises:
+        NotFound: a name is neither.
+        InvalidRequest: several points have that name, or as ``storage.geography.snapping.snap_file``.
+    """
+    from storage.geography.snapping import FAR, snap_file
+
+    all_points, found = [snap_file(path, result.matrix.coordinates) for path in tables], []
+    for name in names:
+        meant = [
+            (points, row)
+            for points in all_points
+            for row, (key, title) in enumerate(zip(points.ids, points.titles, strict=True))
+            if name in (key, title)
+        ]
+        if len(meant) > 1:
+            some = ", ".join(f"{points.ids[row]} of {points.path.name}" for points, row in meant[:3])
+            raise InvalidRequest(f"--points: {len(meant)} points are called {name!r}: {some}", field="points")
+        if not meant:
+            found.append(str(result.label(result.matrix.vertex(name))))
+            continue
+        [(points, row)] = meant
+        label, distance = result.label(int(points.vertices[row])), points.distances[row]
+        text = f"{distance:,.0f}{' m' if points.geographic else ''} from vertex {label}"
+        far = "; FAR" if points.geographic and distance > FAR else ""
+        print(f"note: {name} is a point of {points.path.name}, {text}{far}", file=sys.stderr)
+        found.append(str(label))
+    return found
 
 
 def store_folder(store: str) -> str | Path:
@@ -80,7 +122,7 @@ def _row(result: ResultReader, source: str) -> dict[str, Any]:
 
 def _summary(result: ResultReader, as_json: bool) -> None:
     matrix = result.matrix
-    facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
+    facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed, "unit": matrix.unit}
     kind = {"store": str(matrix.path), "result": result.kind}
     show_summary({**kind, **facts, "summary": matrix.summary}, str(matrix.path), as_json)
 

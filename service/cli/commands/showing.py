@@ -47,25 +47,35 @@ def limit_of(text: str) -> float:
     return limit
 
 
-def show_distance(answer: dict[str, Any], as_json: bool) -> None:
-    """Print one distance."""
+def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:
+    """Print one distance, with what it measures if that is known."""
     if as_json:
-        emit_json(answer)
+        emit_json({**answer, **_unit(unit)})
     else:
-        emit(_text(answer["distance"]))
+        emit(_text(answer["distance"]) + (f" {unit}" if unit and answer["distance"] is not None else ""))
 
 
-def show_path(answer: dict[str, Any], as_json: bool) -> None:
+def _unit(unit: str | None) -> dict[str, str]:
+    return {"unit": unit} if unit else {}
+
+
+def _measured(name: str, unit: str | None) -> str:
+    """Return the name of a column of distances."""
+    return f"{name} ({unit})" if unit else name
+
+
+def show_path(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:
     """Print one path, with one vertex on each line."""
     if as_json:
-        emit_json(answer)
+        emit_json({**answer, **_unit(unit)})
     elif not answer["reachable"]:
         emit(f"no path from {answer['source']} to {answer['target']}")
     else:
         weights = answer["weights"]
         sums = accumulate(weights, initial=type(answer["length"])(0))
         rows = zip(answer["vertices"], ["-", *map(number, weights)], sums, strict=True)
-        emit(["vertex\tweight\tlength", *(f"{name}\t{weight}\t{_rounded(length)}" for name, weight, length in rows)])
+        head = f"vertex\t{_measured('weight', unit)}\t{_measured('length', unit)}"
+        emit([head, *(f"{name}\t{weight}\t{_rounded(length)}" for name, weight, length in rows)])
 
 
 def _rounded(length: float) -> str:
@@ -73,16 +83,16 @@ def _rounded(length: float) -> str:
     return str(length) if isinstance(length, int) else f"{length:.12g}"
 
 
-def show_row(answer: dict[str, Any], as_json: bool) -> None:
+def show_row(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:
     """Print a row, with one target on each line."""
     if as_json:
-        emit_json(answer)
+        emit_json({**answer, **_unit(unit)})
     else:
-        emit(_row_lines(answer["targets"], answer["distances"]))
+        emit(_row_lines(answer["targets"], answer["distances"], unit))
 
 
-def _row_lines(labels: Sequence[object], distances: Sequence[float | None]) -> Iterator[str]:
-    yield "target\tdistance"
+def _row_lines(labels: Sequence[object], distances: Sequence[float | None], unit: str | None) -> Iterator[str]:
+    yield f"target\t{_measured('distance', unit)}"
     for label, distance in zip(labels, distances, strict=True):
         yield f"{label}\t{_text(distance)}"
 
@@ -104,7 +114,8 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
         return
     rows, columns = answer["shape"]
     kind = "directed" if answer["directed"] else "undirected"
-    emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}", *summary_lines(answer["summary"])])
+    unit = f", distances in {answer['unit']}" if answer.get("unit") else ""
+    emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}{unit}", *summary_lines(answer["summary"])])
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
 from engine.model.progress import COMPILING, PhaseClock
-from service.cli.arguments import OutputOptions
+from service.cli.arguments import GraphOptions, OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
@@ -25,17 +25,24 @@ from service.views.graph_summary import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
 from storage.graph.graph import Graph, Receipt
 from storage.matrix.working_dir import find_checkpoint
-from storage.options import ReadingOptions
+from storage.options import FileReadingOptions
 from storage.readers import read_graph
 from storage.remote import places
 
 
 @dataclass(frozen=True)
 class GraphArgs:
-    """A graph file and how it is to be read."""
+    """A graph file, how it is to be read, and how far from it points may be that are taken to its vertices."""
 
     graph: Path
-    reading: ReadingOptions
+    reading: FileReadingOptions
+    snap_limit: float | None = None
+
+    @classmethod
+    def of(cls, graph: Path, given: GraphOptions) -> GraphArgs:
+        """Return the arguments from the options of a command."""
+        reading: Any = {name: value for name, value in given.items() if name != "snap_limit"}
+        return cls(graph, reading, given.get("snap_limit"))
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
@@ -43,14 +50,20 @@ def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     return read_graph(args.graph, **args.reading)
 
 
-def options_of(given: SolveOptions | BulkOptions, graph: Graph) -> Options:
-    """Return the options for the engine; a vertex named twice counts once.  Errors name the option."""
+def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: float | None = None) -> Options:
+    """Return the options for the engine; a vertex named twice counts once.  Errors name the option.
+
+    Args:
+        given: the options, as the command line has them.
+        graph: the graph that they are for.
+        snap_limit: the farthest that a point may be from its vertex; None for no limit.
+    """
     values: dict[str, Any] = {**given, **budgets_of(given)}
     if values.get("sources") == values.get("targets") == "-":
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     for field in ("sources", "targets"):
         if (text := values.get(field)) is not None:
-            values[field] = selected_vertices(text, graph, f"--{field}")
+            values[field] = selected_vertices(text, graph, f"--{field}", snap_limit)
     return Options(**values)
 
 
@@ -89,8 +102,11 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
         kind = "whole numbers" if weights["integral"] else "fractions"
         column = f", column {weights['column']}" if weights["column"] else ""
         column = f", {weights['length_of']}" if weights["length_of"] else column
-        yield "weights", f"{number(weights['smallest'])} … {number(weights['largest'])}, {kind}{column}"
+        unit = f" {facts['unit']}" if facts["unit"] else ""
+        yield "weights", f"{number(weights['smallest'])} … {number(weights['largest'])}{unit}, {kind}{column}"
         yield "zero, negative", f"{weights['zero']:,}, {weights['negative']:,}"
+    if facts["coordinates"]:
+        yield "coordinates", _coordinates_text(cast(Mapping[str, Any], facts["coordinates"]))
     weak, strong = facts["weak_components"], facts["strong_components"]
     yield "components", f"{weak:,} weak, {strong:,} strong" if facts["directed"] else f"{weak:,}"
     yield "entries read", f"{facts['entries']:,}"
@@ -98,6 +114,14 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     yield "merged", f"{dropped['parallel_arcs']:,} parallel arcs, each into the shortest"
     for note in cast(list[str], facts["notes"]):
         yield "note", note
+
+
+def _coordinates_text(facts: Mapping[str, Any]) -> str:
+    kind = "longitude, latitude" if facts["system"] == "lonlat" else "of a plane"
+    columns = f"; columns {', '.join(facts['columns'])}" if facts["columns"] else ""
+    (west, south), (east, north) = facts["from"], facts["to"]
+    box = f"{west:.7g} … {east:.7g}, {south:.7g} … {north:.7g}"
+    return f"{kind}, of {facts['vertices']:,} vertices: {box}{columns}"
 
 
 def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_json: bool) -> None:
@@ -116,7 +140,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
 
     budgets_of(given)
     graph, receipt = load(graph_args)
-    profile, options = GraphProfile(graph), options_of(given, graph)
+    profile, options = GraphProfile(graph), options_of(given, graph, graph_args.snap_limit)
     try:
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
             selected = make_plan(profile, options, out=out, monitor=monitor)
@@ -263,7 +287,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
-    options = options_of(given, graph)
+    options = options_of(given, graph, graph_args.snap_limit)
     profile = GraphProfile(graph)
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
         clock = PhaseClock(monitor)

@@ -11,6 +11,7 @@ from xml.sax import xmlreader
 import numpy as np
 
 from storage.errors import InvalidGraph
+from storage.geography.nodes import VertexCoordinates
 from storage.graph.cleaning import ArcList
 from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
@@ -52,9 +53,12 @@ class _Events(XmlEvents):
         self._one_way: list[bool] = []
         self._weights = EdgeWeights(options)
         self._names = VertexNames(options)
+        self._coordinates = VertexCoordinates(options.coordinates)
+        self._crs: str | None = None
         self._node: tuple[str, int] | None = None
         self._attributes: dict[str, tuple[str, int]] | None = None
         self._name: str | None = None
+        self._of_graph: str | None = None
         self._text: list[str] = []
         self._open: list[str] = []
 
@@ -77,8 +81,7 @@ class _Events(XmlEvents):
             if label in self._codes:
                 raise InvalidGraph(f"node {fields.shown(label)} stands twice", line=self._line, field="id")
             self._codes[label] = len(self._codes)
-            if self._names.wanted:
-                self._node, self._attributes = (label, self._line), {}
+            self._node, self._attributes = (label, self._line), {}
             self._options.limits.check_vertices(len(self._codes), self._line)
         elif tag == "edge":
             self._edge(attrs)
@@ -89,7 +92,10 @@ class _Events(XmlEvents):
             self._name, self._text = self._keys.get(key) or self._others.get(key, key), []
         elif tag == "data":
             key = self._need(attrs, "key", tag)
-            self._left_out.add([self._others.get(key) or self._keys.get(key, key)])
+            self._of_graph = self._others.get(key) or self._keys.get(key, key)
+            self._text = []
+            if self._of_graph != "crs":
+                self._left_out.add([self._of_graph])
         elif tag == "default":
             self._text = []
 
@@ -106,7 +112,7 @@ class _Events(XmlEvents):
 
     def characters(self, content: str) -> None:
         """Handle text (SAX)."""
-        if self._name is not None and len(self._text) <= _VALUE:
+        if (self._name is not None or self._of_graph == "crs") and len(self._text) <= _VALUE:
             self._text.append(content if len(self._text) < _VALUE else " ...")
 
     def endElement(self, name: str) -> None:  # noqa: N802 - SAX's name
@@ -115,7 +121,10 @@ class _Events(XmlEvents):
         self._open.pop()
         if "data" in self._open:
             return
-        if tag in ("data", "default") and self._name is not None:
+        if tag == "data" and self._of_graph is not None:
+            self._crs = "".join(self._text).strip() if self._of_graph == "crs" else self._crs
+            self._of_graph = None
+        elif tag in ("data", "default") and self._name is not None:
             store = self._defaults if tag == "default" else self._attributes
             if store is not None:
                 if self._name in store:
@@ -126,7 +135,8 @@ class _Events(XmlEvents):
             self._name = None
         elif tag == "node" and self._node is not None and self._attributes is not None:
             self._names.add(self._node[0], self._attributes, self._node[1])
-            self._left_out.add(key for key in self._attributes if key != self._options.labels)
+            used = self._coordinates.add(self._node[0], self._attributes) | {self._options.labels}
+            self._left_out.add(key for key in self._attributes if key not in used)
             self._node = self._attributes = None
         elif tag == "edge" and self._attributes is not None:
             self._weights.add({**self._defaults, **self._attributes}, self._line)
@@ -161,7 +171,8 @@ class _Events(XmlEvents):
         tails = place[np.array([self._codes[source] for source, _, _ in self._edges], np.int64)]
         heads = place[np.array([self._codes[target] for _, target, _ in self._edges], np.int64)]
         name, weights = self._weights.finish()
-        notes = self._weights.notes() + self._left_out.notes()
+        coordinates, about = self._coordinates.finish(labels, self._crs)
+        notes = self._weights.notes() + self._left_out.notes() + about
         one_way = np.array(self._one_way, np.bool_)
         arcs, directed, mixed = with_directions(ArcList(tails, heads, weights), one_way, self._directed, self._options)
         notes += mixed
@@ -169,6 +180,7 @@ class _Events(XmlEvents):
             *(arcs, labels, directed, len(self._edges)),
             weight_column=name,
             length_of=self._weights.formula,
+            coordinates=coordinates,
             notes=notes,
         )
         return self._names.rename(found)

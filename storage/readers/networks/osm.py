@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidGraph, InvalidRequest
+from storage.geography.coordinates import Coordinates, crow_distances
 from storage.graph.cleaning import ArcList
 from storage.readers.fields import shown
 from storage.readers.limits import ReadLimits
@@ -23,10 +24,8 @@ from storage.readers.networks.osm_modes import MODES, TravelMode
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
-#: Mean radius of the Earth in metres (IUGG).
-RADIUS: Final = 6_371_008.8
-#: The weights to choose from, the first one is the default.
-WEIGHTS: Final = ("seconds", "metres")
+#: The weights to choose from, the first of which is the default, and their units.
+UNITS: Final = {"seconds": "s", "metres": "m"}
 #: Digits after the point that weights keep: tenths of a metre are finer than any map.
 DIGITS: Final = 1
 #: Bytes that each entry in the node list of a way takes while the file is read.
@@ -51,9 +50,19 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     kept = _largest(network, directed=mode.directed)
     lengths = network.metres if weight == "metres" else network.metres / network.speeds * 3.6
     weights = None if options.unweighted else np.round(lengths[kept], DIGITS)
-    arcs = ArcList(network.tails[kept], network.heads[kept], weights)
-    notes = _notes(mode, ways, places, network, kept)
-    return Parsed(arcs, None, mode.directed, ways.seen, weight_column=weight, notes=notes)
+    labels, ends = np.unique(np.concatenate((network.tails[kept], network.heads[kept])), return_inverse=True)
+    tails, heads = np.split(ends, 2)
+    at = np.searchsorted(places.ids, labels)
+    return Parsed(
+        ArcList(tails, heads, weights),
+        labels,
+        mode.directed,
+        ways.seen,
+        weight_column=weight,
+        coordinates=Coordinates(places.longitudes[at], places.latitudes[at], geographic=True),
+        unit=UNITS[weight],
+        notes=_notes(mode, ways, places, network, len(labels)),
+    )
 
 
 def _mode(options: ReadOptions) -> TravelMode:
@@ -71,10 +80,10 @@ def _mode(options: ReadOptions) -> TravelMode:
 
 def _weight(options: ReadOptions) -> str:
     if options.weight is None:
-        return WEIGHTS[0]
-    if options.weight not in WEIGHTS:
+        return next(iter(UNITS))
+    if options.weight not in UNITS:
         raise InvalidRequest(
-            f"an OpenStreetMap file has the weights {' and '.join(WEIGHTS)}, not {shown(options.weight)}",
+            f"an OpenStreetMap file has the weights {' and '.join(UNITS)}, not {shown(options.weight)}",
             field="weight",
         )
     return options.weight
@@ -200,7 +209,8 @@ def _network(ways: _Ways, places: _Places) -> _Network:
     An arc of an undirected network, or of a way that is open both ways, is listed in both directions.
     """
     where = np.searchsorted(places.ids, ways.nodes)
-    steps = _metres(places.longitudes[where], places.latitudes[where])
+    x, y = places.longitudes[where], places.latitudes[where]
+    steps = crow_distances(x[:-1], y[:-1], x[1:], y[1:], geographic=True)
     steps[ways.starts[1:-1] - 1] = 0.0  # from the end of a way to the start of the next
     usable = ~(np.isnan(places.longitudes) | places.blocked)[where]
     junction = np.bincount(where, minlength=len(places.ids))[where] > 1
@@ -227,13 +237,6 @@ def _network(ways: _Ways, places: _Places) -> _Network:
     )
 
 
-def _metres(longitudes: Reals, latitudes: Reals) -> Reals:
-    """Return the great-circle distances between neighbours in a list of places, in metres (haversine formula)."""
-    x, y = np.radians(longitudes), np.radians(latitudes)
-    half = np.sin(np.diff(y) / 2) ** 2 + np.cos(y[:-1]) * np.cos(y[1:]) * np.sin(np.diff(x) / 2) ** 2
-    return np.asarray(2 * RADIUS * np.arcsin(np.sqrt(np.minimum(half, 1.0))))
-
-
 def _largest(network: _Network, *, directed: bool) -> npt.NDArray[np.bool_]:
     """Return which arcs belong to the largest part in which every vertex reaches every other."""
     from scipy.sparse import csr_array
@@ -247,14 +250,13 @@ def _largest(network: _Network, *, directed: bool) -> npt.NDArray[np.bool_]:
     return np.asarray((part[tails] == largest) & (part[heads] == largest))
 
 
-def _notes(mode: TravelMode, ways: _Ways, places: _Places, network: _Network, kept: npt.NDArray[np.bool_]) -> list[str]:
+def _notes(mode: TravelMode, ways: _Ways, places: _Places, network: _Network, vertices: int) -> list[str]:
     """Return what people have to know about how the file was understood."""
-    all_ids = np.unique(np.concatenate((network.tails, network.heads)))
-    ids = np.unique(np.concatenate((network.tails[kept], network.heads[kept])))
+    found = len(np.unique(np.concatenate((network.tails, network.heads))))
     notes = [f"{len(ways.speeds):,} of {ways.seen:,} ways are open for {mode.name}"]
-    if len(ids) < len(all_ids):
+    if vertices < found:
         notes.append(
-            f"{len(ids):,} of {len(all_ids):,} junctions and ends are the largest part whose vertices all reach each "
+            f"{vertices:,} of {found:,} junctions and ends are the largest part whose vertices all reach each "
             "other; the rest is left out"
         )
     if network.cut:

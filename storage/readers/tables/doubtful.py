@@ -61,7 +61,7 @@ class CommentedRows:
         ]
 
     def refuse_signs(self, names: AnyArray) -> None:
-        """Refuse such comments if names of vertices begin with a sign of comments, too."""
+        """Refuse comments that look like arcs if names of vertices also begin with ``#`` or ``%``."""
         if self._first is None:
             return
         # in the order of code points, names that begin with the same sign are neighbours

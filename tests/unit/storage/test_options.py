@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict, Unpack
 
 import pytest
 
-from storage.options import Option, ReadingOptions, declared, lists_options
+from storage.options import FileReadingOptions, Option, declared, lists_options
 from storage.readers import read_graph
 
 
@@ -40,8 +40,8 @@ def test_a_function_shows_each_option_with_its_default():
 
 def test_reading_takes_what_is_declared_and_nothing_else(tmp_path):
     (tmp_path / "g.csv").write_text("a,b,w\n1,2,3\n")
-    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", *declared(ReadingOptions)}
-    defaults = {name: option.default for name, (_, option) in declared(ReadingOptions).items()}
+    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", *declared(FileReadingOptions)}
+    defaults = {name: option.default for name, (_, option) in declared(FileReadingOptions).items()}
     assert read_graph(tmp_path / "g.csv", **defaults)[0].m == read_graph(tmp_path / "g.csv")[0].m == 1
     with pytest.raises(TypeError, match="wieght"):
         read_graph(tmp_path / "g.csv", wieght="w")

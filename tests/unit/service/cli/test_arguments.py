@@ -25,13 +25,14 @@ from service.client.graphs import prepared
 from service.dashboard.render import environment
 from service.state import Service
 from storage.errors import InvalidRequest
+from storage.graph.graph_store import GraphStore
 from storage.options import ReadingOptions, declared
 from storage.readers import FORMATS, read_graph
 from storage.readers.named import NO_DIRECTION
 from tests.property.test_openapi import here
 
 ROOT = Path(__file__).resolve().parents[4]
-OPTIONS = {name for name in inspect.signature(read_graph).parameters if name not in ("path", "limits")}
+OPTIONS = set(declared(ReadingOptions))
 TEXTS = "here,there,score,km\n1,2,0.75,9\n2,3,0.25,8\n"
 
 
@@ -47,6 +48,7 @@ def service(client: TestClient) -> Service:
 
 def test_the_reader_has_these_options() -> None:
     assert {"format", "directed", "weight", "unweighted", "source", "target", "labels", "length_of"} < OPTIONS
+    assert set(inspect.signature(read_graph).parameters) == {"path", "limits", "nodes", *OPTIONS}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,6 @@ def test_the_reader_has_these_options() -> None:
 )
 def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
     assert set(inspect.signature(command).parameters) >= OPTIONS
-    assert set(declared(ReadingOptions)) == OPTIONS
 
 
 def test_no_other_command_takes_a_graph_file() -> None:
@@ -94,13 +95,22 @@ def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
 def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: dict[str, Any] = {}
     monkeypatch.setattr(remote, "submit", lambda _graph, options, _at, **_more: passed.update(options))
-    texts = ("format", "weight", "source", "target", "labels", "length_of", "mode")
+    texts = ("format", "weight", "source", "target", "labels", "length_of", "unit", "mode")
     words = {"source": "from", "target": "to", "length_of": "length-of"}
     (tmp_path / "g.csv").write_text(TEXTS)
     said = [word for name in texts for word in (f"--{words.get(name, name)}", name)]
-    run("submit", tmp_path / "g.csv", *said, "--undirected", "--unweighted", "--centroids-through")
+    run(
+        "submit",
+        tmp_path / "g.csv",
+        *said,
+        "--undirected",
+        "--unweighted",
+        "--centroids-through",
+        "--coordinates",
+        "plane",
+    )
     expected: dict[str, Any] = {name: name for name in texts}
-    expected |= {"directed": False, "unweighted": True, "centroids_through": True}
+    expected |= {"directed": False, "unweighted": True, "centroids_through": True, "coordinates": "plane"}
     assert {name: passed[name] for name in OPTIONS} == expected
 
 
@@ -273,3 +283,22 @@ def test_formulas_of_tables(kind: str) -> None:
         read, receipt = understood(table, length_of=formula, source="b", target="a")
         assert (read.weights.tolist(), receipt.weight_column) == ([0.5, 0.75], "source")
         assert read.labels[read.heads].tolist() == [1, 2]
+
+
+def test_an_uploaded_graph_keeps_coordinates_and_unit(client: TestClient, service: Service, tmp_path: Path) -> None:
+    graph = nx.MultiDiGraph(crs="epsg:4326")
+    graph.add_node(1, x=24.5, y=60.25)
+    graph.add_node(2, x=24.75, y=60.5)
+    graph.add_edge(1, 2, length=7.0)
+    nx.write_graphml(graph, tmp_path / "city.graphml")
+    body = (tmp_path / "city.graphml").read_bytes()
+    found = client.post("/v1/graphs?unit=m", content=body).json()
+    assert found["facts"]["unit"] == "m"
+    assert found["facts"]["coordinates"] == {
+        "system": "lonlat", "vertices": 2, "from": [24.5, 60.25], "to": [24.75, 60.5], "columns": [],
+    }  # fmt: skip
+    kept, _ = GraphStore(service.settings.data_dir).load(found["id"])
+    assert (kept.unit, kept.coordinates.x.tolist(), kept.coordinates.geographic) == ("m", [24.5, 24.75], True)
+    plain = client.post("/v1/graphs", content=body).json()
+    assert plain["id"] != found["id"]
+    assert client.post("/v1/graphs?nodes=/etc/passwd", content=body).status_code == 422

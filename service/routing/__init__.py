@@ -1,0 +1,1 @@
+"""Answers in the protocols of OSRM and Valhalla, over a result whose graph has coordinates: ``apsp serve-routes``."""

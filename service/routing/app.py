@@ -1,0 +1,94 @@
+"""Serves the protocols of OSRM and Valhalla over one result."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from service.auth.keys import is_loopback
+from service.http.listening import address_of, listen
+from service.routing.network import RoutingNetwork
+from service.routing.osrm import Osrm
+from service.routing.valhalla import Valhalla
+from service.version import software_version
+
+#: Bytes of the longest address, which holds the places of OSRM's requests, and of the largest body.
+_ADDRESS_BYTES: Final = 1 << 20
+_BODY_BYTES: Final = 16 << 20
+#: Requests that are answered at a time; more get 503.
+_MOST_AT_ONCE: Final = 64
+_NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+
+
+def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
+    """Return the application.
+
+    Args:
+        network: what it answers about.
+        local: whether only names of this machine are answered, so that no page elsewhere can ask through a name of its
+            own.
+    """
+    app = FastAPI(title="apsp serve-routes", version=software_version(), docs_url=None, redoc_url=None)
+    osrm, valhalla = Osrm(network), Valhalla(network)
+    if local:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=_NAMES)
+
+    def service(name: str) -> Callable[..., Awaitable[Response]]:
+        async def answer(request: Request, mode: str, places: str) -> Response:  # noqa: ARG001 - one network, one mode
+            return _json(*await run_in_threadpool(osrm.answer, name, places, dict(request.query_params)))
+
+        return answer
+
+    for name in ("table", "route", "nearest"):
+        app.add_api_route(f"/{name}/v1/{{mode}}/{{places:path}}", service(name), methods=["GET"], name=name)
+
+    async def matrix(request: Request) -> Response:
+        body = bytearray(request.query_params.get("json", "").encode())
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _BODY_BYTES:
+                return _json(413, {"error": f"the body is larger than {_BODY_BYTES:,} bytes", "status_code": 413})
+        return _json(*await run_in_threadpool(valhalla.answer, bytes(body)))
+
+    app.add_api_route("/sources_to_targets", matrix, methods=["GET", "POST"], name="sources_to_targets")
+    return app
+
+
+def _json(status: int, content: dict[str, Any]) -> Response:
+    # infinity becomes null
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
+
+
+class _Announcing(uvicorn.Server):
+    """Prints its address once it listens."""
+
+    def __init__(self, config: uvicorn.Config, address: str) -> None:
+        super().__init__(config)
+        self._address = address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(f"routes are served at {self._address} (OSRM: table, route, nearest; Valhalla: sources_to_targets)")
+
+
+def serve(network: RoutingNetwork, host: str, port: int) -> None:
+    """Serve until SIGTERM or SIGINT.  Raises InvalidRequest: the address cannot be listened on."""
+    config = uvicorn.Config(
+        create_app(network, local=is_loopback(host)),
+        http="h11",
+        h11_max_incomplete_event_size=_ADDRESS_BYTES,
+        limit_concurrency=_MOST_AT_ONCE,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )
+    with listen(host, port) as listener:
+        _Announcing(config, address_of(host, listener)).run(sockets=[listener])

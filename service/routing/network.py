@@ -1,0 +1,200 @@
+"""A result with coordinates, asked by places instead of vertices."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest, LimitExceeded
+from storage.geography.coordinates import Coordinates, arc_metres, crow_distances, unit_vectors
+from storage.matrix.sealed import SealedResult
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Seconds in a unit of time, and metres in a unit of length.
+SECONDS: Final = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
+METRES: Final = {"m": 1.0, "metres": 1.0, "meters": 1.0, "km": 1000.0, "mi": 1609.344, "miles": 1609.344, "ft": 0.3048}
+
+
+@dataclass(frozen=True, eq=False)
+class Stops:
+    """Places on the way, each taken to the vertex nearest to it.
+
+    Attributes:
+        vertices: vertex indices, shape (k,).
+        metres: how far each vertex is from its place, shape (k,).
+        lon, lat: degrees of the vertices, shape (k,).
+        names: their names, empty where there is none.
+    """
+
+    vertices: Indices
+    metres: Floats
+    lon: Floats
+    lat: Floats
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+
+@dataclass(frozen=True, eq=False)
+class Leg:
+    """A shortest path between two stops.
+
+    Attributes:
+        seconds: how long it takes; None if the result does not tell.
+        metres: how long it is.
+        lon, lat: degrees of its vertices, in order, shape (k,).
+    """
+
+    seconds: float | None
+    metres: float
+    lon: Floats
+    lat: Floats
+
+
+class RoutingNetwork:
+    """A solved matrix or a prepared graph, in degrees, seconds and metres; safe to use from many threads.
+
+    Args:
+        matrix: the open result, of all vertices.
+        unit: what its distances measure; None for what it says itself.
+        speed: kilometres an hour by which lengths become times; None: lengths have none.
+        most: entries of the largest table.
+
+    Raises:
+        InvalidRequest: it has no longitudes and latitudes, not all vertices, or no unit of time or length.
+    """
+
+    def __init__(self, matrix: SealedResult, *, unit: str | None, speed: float | None, most: int) -> None:
+        self._matrix, self._most, self._lock = matrix, most, threading.Lock()
+        found = matrix.coordinates
+        if found is None or not found.geographic or not found.there.any():
+            what = "no coordinates" if found is None else "coordinates of a plane, not longitude and latitude"
+            raise InvalidRequest(
+                f"{matrix.path} has {what}; read the graph with --nodes TABLE (id, lon, lat), or from a file of "
+                "OpenStreetMap or OSMnx, and solve or prepare it again",
+                field="store",
+            )
+        n = len(matrix.labels)
+        if matrix.shape != (n, n):
+            rows, columns = matrix.shape
+            message = f"{matrix.path} has {rows:,} sources and {columns:,} targets of {n:,} vertices"
+            raise InvalidRequest(f"{message}; places may lie anywhere, so all vertices are needed", field="store")
+        self._coordinates: Coordinates = found
+        self._seconds, self._metres = _factors(unit or matrix.unit, speed)
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether durations are known."""
+        return self._seconds is not None
+
+    @property
+    def tells_length(self) -> bool:
+        """Whether the distances of the result are lengths, so that tables of them can be made."""
+        return self._metres is not None
+
+    @cached_property
+    def _known(self) -> Indices:
+        return np.flatnonzero(self._coordinates.there)
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import KDTree
+
+        return KDTree(unit_vectors(self._coordinates.x[self._known], self._coordinates.y[self._known]))
+
+    def stops(self, lon: Floats, lat: Floats) -> Stops:
+        """Return the vertices nearest to places in degrees, shape (k,)."""
+        return self._stops(*self._nearest(lon, lat, 1))
+
+    def nearest(self, lon: float, lat: float, count: int) -> Stops:
+        """Return the ``count`` vertices nearest to a place, the nearest first."""
+        chords, places = self._nearest(np.array([lon]), np.array([lat]), min(count, len(self._known)))
+        return self._stops(chords.reshape(-1), places.reshape(-1))
+
+    def _nearest(self, lon: Floats, lat: Floats, count: int) -> tuple[Floats, Indices]:
+        with self._lock:  # the tree is made once
+            tree = self._tree
+        chords, places = tree.query(unit_vectors(lon, lat), k=count)
+        return np.asarray(chords, np.float64), np.asarray(places, np.int64)
+
+    def _stops(self, chords: Floats, places: Indices) -> Stops:
+        vertices, there = self._known[places], self._coordinates
+        names = there.names
+        called = [""] * len(vertices) if names is None else [str(names[vertex]) for vertex in vertices.tolist()]
+        return Stops(vertices, arc_metres(chords), there.x[vertices], there.y[vertices], called)
+
+    def table(self, sources: Stops, targets: Stops) -> Floats:
+        """Return the distances between stops in the unit of the result, shape (sources, targets), +inf where there is
+        no way.
+
+        Raises:
+            LimitExceeded: the table is larger than allowed.
+        """
+        entries = len(sources) * len(targets)
+        if entries > self._most:
+            raise LimitExceeded(
+                f"a table of {len(sources):,} x {len(targets):,} has {entries:,} entries, more than the {self._most:,} "
+                "allowed; ask for parts of it, or serve with a larger --max-table",
+                limit=self._most, requested=entries, setting="max_table",
+            )  # fmt: skip
+        rows, at_row = np.unique(sources.vertices, return_inverse=True)
+        columns, at_column = np.unique(targets.vertices, return_inverse=True)
+        block = self._matrix.block(rows, columns)
+        found = block.astype(np.float64)
+        found[block == self._matrix.unreachable] = np.inf
+        return np.asarray(found[np.ix_(at_row, at_column)], np.float64)
+
+    def seconds(self, table: Floats) -> Floats:
+        """Return distances of the result as seconds.  Only where times are told."""
+        assert self._seconds is not None
+        return table * self._seconds
+
+    def metres(self, table: Floats) -> Floats:
+        """Return distances of the result as metres.  Only where they are lengths."""
+        assert self._metres is not None
+        return table * self._metres
+
+    def leg(self, source: int, target: int) -> Leg | None:
+        """Return a shortest path between two vertices (indices); None where there is none."""
+        with self._lock:  # the arcs are transposed once
+            router = self._router
+        route = router.route(source, target)
+        if route is None:
+            return None
+        lon, lat = self._coordinates.x[route.vertices], self._coordinates.y[route.vertices]
+        shown = ~np.isnan(lon)
+        lon, lat = lon[shown], lat[shown]
+        straight = float(crow_distances(lon[:-1], lat[:-1], lon[1:], lat[1:], geographic=True).sum())
+        return Leg(
+            None if self._seconds is None else float(route.length) * self._seconds,
+            straight if self._metres is None else float(route.length) * self._metres,
+            lon,
+            lat,
+        )
+
+    @cached_property
+    def _router(self) -> Any:
+        from engine.api.routes import Router
+
+        return Router(self._matrix)
+
+
+def _factors(unit: str | None, speed: float | None) -> tuple[float | None, float | None]:
+    """Return seconds and metres for each unit of distance, None for what is not known."""
+    known = (unit or "").strip()
+    if known in SECONDS:
+        if speed is not None:
+            raise InvalidRequest(f"the distances are times ({known}) already, so --speed has no meaning", field="speed")
+        return SECONDS[known], None
+    if known in METRES:
+        return None if speed is None else METRES[known] * 3.6 / speed, METRES[known]
+    found = f"the unit {known!r} is none of time or length" if known else "the result does not say its unit"
+    raise InvalidRequest(f"{found}: say --unit {', '.join([*SECONDS, *METRES])}", field="unit")

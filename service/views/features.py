@@ -1,0 +1,211 @@
+"""Writes pairs of vertices or points with their geometry: GeoJSON and GeoParquet, a batch at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from storage.geography.coordinates import Coordinates
+    from storage.geography.snapping import SnappedPoints
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+#: What a feature is: a line from source to target, or a point at one of them.
+Features = Literal["lines", "sources", "targets"]
+#: Decimals of degrees in GeoJSON: a centimetre.
+_DECIMALS: Final = 7
+#: Column of the geometry in GeoParquet, and the version of the standard that is followed.
+GEOMETRY: Final = "geometry"
+GEOPARQUET: Final = "1.1.0"
+#: The fewest bytes of a feature of GeoJSON.
+LEAST_FEATURE: Final = 120
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The sources or the targets of pairs: vertices, or points that were taken to vertices.
+
+    Attributes:
+        vertices: the vertex index of each, shape (k,); several points may have the same.
+        keys: what each is called: the label of the vertex or the id of the point, shape (k,).
+        x, y: where each is, NaN where that is not known, shape (k,); None without coordinates.
+        names: the names of points, shape (k,); None for vertices and for points without names.
+        snapped: how far each point is from its vertex, shape (k,); None for vertices.
+        geographic: whether x and y are longitude and latitude.
+    """
+
+    vertices: Indices
+    keys: pl.Series
+    x: Floats | None
+    y: Floats | None
+    names: pl.Series | None = None
+    snapped: Floats | None = None
+    geographic: bool = True
+
+    @classmethod
+    def of_vertices(cls, vertices: Indices, labels: Array, coordinates: Coordinates | None) -> Ends:
+        """Return vertices as ends.
+
+        Args:
+            vertices: their indices, shape (k,).
+            labels: of all vertices.
+            coordinates: of all vertices; None if there are none.
+        """
+        found = labels[vertices]
+        keys = pl.Series(found if labels.dtype.kind in "iu" else [str(label) for label in found])
+        if coordinates is None:
+            return cls(vertices, keys, None, None)
+        geographic = coordinates.geographic
+        return cls(vertices, keys, coordinates.x[vertices], coordinates.y[vertices], geographic=geographic)
+
+    @classmethod
+    def of_points(cls, points: SnappedPoints) -> Ends:
+        """Return points as ends; numbers stay numbers if all ids are."""
+        keys = pl.Series(list(points.ids))
+        whole = keys.cast(pl.Int64, strict=False)
+        if not whole.null_count() and (whole.cast(pl.String) == keys).all():
+            keys = whole
+        named = points.names is not None and list(points.names) != list(points.ids)
+        names = None if points.names is None or not named else pl.Series(list(points.names))
+        return cls(points.vertices, keys, points.x, points.y, names, points.distances, points.geographic)
+
+    def columns(self, side: str, rows: Indices) -> list[pl.Series]:
+        """Return the columns of a table that say which ends its lines have.
+
+        Args:
+            side: ``source`` or ``target``, with which the names of the columns begin.
+            rows: the end of each line.
+        """
+        found = [self.keys.gather(rows).rename(side)]
+        if self.names is not None:
+            found.append(self.names.gather(rows).rename(f"{side}_name"))
+        if self.snapped is not None:
+            found.append(pl.Series(f"{side}_snap", np.round(self.snapped[rows], 2)))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Some pairs: for each the row of its source and of its target among the ends, and the distance."""
+
+    sources: Ends
+    targets: Ends
+    rows: Indices
+    columns: Indices
+    distances: pl.Series
+
+    def table(self) -> pl.DataFrame:
+        """Return a long table."""
+        ends = self.sources.columns("source", self.rows) + self.targets.columns("target", self.columns)
+        return pl.DataFrame([*ends, self.distances.rename("distance")])
+
+    def corners(self, features: Features) -> tuple[Floats, Floats]:
+        """Return x and y of the corners of each feature, shape (pairs, 2) for lines, (pairs, 1) for points."""
+        sides = {"lines": "both", "sources": "source", "targets": "target"}[features]
+        x, y = [], []
+        for side, ends, rows in (("source", self.sources, self.rows), ("target", self.targets, self.columns)):
+            if sides in ("both", side):
+                assert ends.x is not None
+                assert ends.y is not None
+                x.append(ends.x[rows])
+                y.append(ends.y[rows])
+        return np.stack(x, axis=1), np.stack(y, axis=1)
+
+
+def check_features(sources: Ends, targets: Ends, kind: str) -> None:
+    """Refuse features of ends that have no coordinates, and GeoJSON of a plane, which it has no words for.
+
+    Args:
+        sources, targets: the ends.
+        kind: ending of the file.
+
+    Raises:
+        InvalidRequest: see above.
+    """
+    if sources.x is None or targets.x is None:
+        raise InvalidRequest(
+            "the graph has no coordinates, so its distances have no places: give them with --nodes TABLE when the "
+            "graph is read, or write a table (.csv, .parquet) without --features",
+            field="features",
+        )
+    if kind == ".geojson" and not (sources.geographic and targets.geographic):
+        raise InvalidRequest(
+            "GeoJSON holds longitude and latitude, and these coordinates are those of a plane; write .parquet with "
+            "--features",
+            field="features",
+        )
+
+
+def write_geojson(
+    batches: Iterator[tuple[int, Pairs]],
+    file: IO[bytes],
+    tell: Callable[[int], None],
+    features: Features,
+    unit: str | None,
+) -> None:
+    """Write features with the columns of the long table as properties (RFC 7946).
+
+    Args:
+        batches: counts of rows, and their pairs.
+        file: where they go.
+        tell: called with the count of each batch.
+        features: what a feature is.
+        unit: what distances measure, a member of the collection; None if that is not known.
+    """
+    said = f'"distance_unit":{json.dumps(unit)},' if unit else ""
+    file.write(f'{{"type":"FeatureCollection",{said}"features":['.encode())
+    comma = "\n"
+    for count, pairs in batches:
+        x, y = pairs.corners(features)
+        for row, properties in enumerate(pairs.table().iter_rows(named=True)):
+            geometry = _geometry(x[row], y[row])
+            text = json.dumps(properties, ensure_ascii=False, allow_nan=False)
+            file.write(f'{comma}{{"type":"Feature","geometry":{geometry},"properties":{text}}}'.encode())
+            comma = ",\n"
+        tell(count)
+    file.write(b"\n]}\n")
+
+
+def _geometry(x: Floats, y: Floats) -> str:
+    """Return the geometry of a feature as JSON; null where a corner is not known."""
+    if np.isnan(x).any():
+        return "null"
+    corners = [f"[{round(float(a), _DECIMALS)!r},{round(float(b), _DECIMALS)!r}]" for a, b in zip(x, y, strict=True)]
+    if len(corners) == 1:
+        return f'{{"type":"Point","coordinates":{corners[0]}}}'
+    return f'{{"type":"LineString","coordinates":[{",".join(corners)}]}}'
+
+
+def with_geometry(pairs: Pairs, features: Features) -> pl.DataFrame:
+    """Return the long table with a column of well-known binary."""
+    x, y = pairs.corners(features)
+    corners = x.shape[1]
+    head = [("order", "u1"), ("kind", "<u4")] + ([("count", "<u4")] if corners > 1 else [])
+    records = np.zeros(len(x), np.dtype([*head, ("corners", "<f8", (corners, 2))]))
+    records["order"], records["kind"] = 1, corners
+    if corners > 1:
+        records["count"] = corners
+    records["corners"] = np.stack([x, y], axis=2)
+    data, size = records.tobytes(), records.itemsize
+    missing = np.asarray(np.isnan(x).any(axis=1))
+    geometry = [None if missing[i] else data[i * size : (i + 1) * size] for i in range(len(x))]
+    return pairs.table().with_columns(pl.Series(GEOMETRY, geometry, dtype=pl.Binary))
+
+
+def geo_metadata(features: Features, geographic: bool) -> dict[str, str]:
+    """Return the metadata of a GeoParquet file; without ``crs`` coordinates are OGC:CRS84, with null nobody knows."""
+    kind = "LineString" if features == "lines" else "Point"
+    column: dict[str, object] = {"encoding": "WKB", "geometry_types": [kind]}
+    if not geographic:
+        column["crs"] = None
+    return {"geo": json.dumps({"version": GEOPARQUET, "primary_column": GEOMETRY, "columns": {GEOMETRY: column}})}

@@ -1,0 +1,140 @@
+"""Writes near pairs whose sources or targets are points, or that are features: a line for each pair of points."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest
+from storage.pairs.saving import FORMS, check_pairs_target, save_file, save_pairs
+
+if TYPE_CHECKING:
+    from service.views.features import Ends, Features, Pairs
+    from storage.geography.snapping import SnappedPoints
+    from storage.graph.graph import Graph
+    from storage.pairs.near_pairs import NearPairs
+
+Indices = npt.NDArray[np.int64]
+#: Forms that have columns for points.
+TABLES: Final = (".csv", ".parquet", ".geojson")
+
+
+class PointForm:
+    """How near pairs are written: as rows of vertices, or line by line where there are points or features."""
+
+    def __init__(self, out: Path, features: Features | None) -> None:
+        """``out`` is the file, ``features`` what was asked for; None for what is usual."""
+        self._out, self._kind = out, out.suffix.lower()
+        self._features: Features | None = "lines" if self._kind == ".geojson" and features is None else features
+        self._graph: Graph | None = None
+        self._points: Mapping[str, SnappedPoints | None] = {}
+
+    @property
+    def name(self) -> str:
+        """What the file is."""
+        if self._kind == ".geojson":
+            return "GeoJSON"
+        return "GeoParquet table" if self._features is not None else FORMS[self._out.suffix]
+
+    def check(self, *, overwrite: bool) -> None:
+        """Refuse a target that cannot be written, and features of a form that has none.
+
+        Raises:
+            InvalidRequest, NotFound, Conflict: as ``check_pairs_target``.
+        """
+        if self._features is not None and self._kind not in (".geojson", ".parquet"):
+            raise InvalidRequest(f"--features is for .geojson and .parquet, not for {self._kind}", field="features")
+        check_pairs_target(self._out, overwrite=overwrite, forms={**FORMS, ".geojson": "GeoJSON"})
+
+    def take(self, graph: Graph, points: Mapping[str, SnappedPoints | None]) -> None:
+        """Take the graph and the points of ``sources`` and ``targets``; refuse what the form has no words for."""
+        self._graph, self._points = graph, points
+        if any(points.values()) and self._kind not in TABLES:
+            raise InvalidRequest(
+                f"{self._kind} holds vertices, and points have names of their own; write {', '.join(TABLES)}",
+                field="out",
+            )
+        if self._features is not None:
+            from service.views.features import check_features
+
+            every = np.arange(graph.n)
+            check_features(self._ends("sources", every), self._ends("targets", every), self._kind)
+
+    def save(self, pairs: NearPairs, targets: Sequence[int] | None, *, overwrite: bool) -> tuple[int, int]:
+        """Write the pairs; return how many there are, and of how many sources.
+
+        Args:
+            pairs: what was found, between vertices.
+            targets: the vertices that were wanted; None for all.
+            overwrite: whether a file may be replaced.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        if self._features is None and not any(self._points.values()):
+            save_pairs(pairs, self._out, overwrite=overwrite)
+            return pairs.entries, len(pairs.sources)
+        found = self._lines(pairs, targets)
+        self._write(found)
+        return len(found.rows), len(found.sources.vertices)
+
+    def _ends(self, side: str, vertices: Indices) -> Ends:
+        from service.views.features import Ends
+
+        points, graph = self._points.get(side), self._graph
+        assert graph is not None
+        return Ends.of_points(points) if points else Ends.of_vertices(vertices, graph.labels, graph.coordinates)
+
+    def _lines(self, pairs: NearPairs, targets: Sequence[int] | None) -> Pairs:
+        """Return a line for each pair of a source and a target.
+
+        A source vertex is no target of itself.  But a point may be: where either side has points, those at the same
+        vertex are at distance 0 of each other.
+        """
+        import polars as pl
+
+        from service.views.features import Pairs
+
+        sources = self._ends("sources", pairs.sources)
+        ends = self._ends("targets", np.arange(len(pairs.labels)))
+        rows = np.repeat(np.arange(len(pairs.sources)), np.diff(pairs.indptr))
+        tails, heads, lengths = pairs.sources[rows], pairs.indices.astype(np.int64), pairs.lengths
+        if any(self._points.values()):
+            own = pairs.sources if targets is None else np.intersect1d(pairs.sources, np.asarray(targets, np.int64))
+            tails, heads = np.concatenate([own, tails]), np.concatenate([own, heads])
+            lengths = np.concatenate([np.zeros(len(own), lengths.dtype), lengths])
+        found = pl.DataFrame({"tail": tails, "head": heads, "distance": lengths})
+        for name, side in (("tail", sources), ("head", ends)):
+            numbered = pl.DataFrame({name: side.vertices, f"{name}_row": np.arange(len(side.vertices))})
+            found = found.join(numbered, on=name, how="inner")
+        if pairs.nearest is None:
+            found = found.sort("tail_row", "head_row")
+        else:
+            found = found.sort("tail_row", "distance", "head_row")
+            found = found.filter(pl.int_range(pl.len()).over("tail_row") < pairs.nearest)
+        columns: list[Any] = [found[name].to_numpy() for name in ("tail_row", "head_row")]
+        return Pairs(sources, ends, columns[0], columns[1], found["distance"])
+
+    def _write(self, found: Pairs) -> None:
+        from service.views.features import geo_metadata, with_geometry, write_geojson
+
+        features, graph = self._features, self._graph
+        assert graph is not None
+        table, metadata = found.table(), None
+
+        def write(out: io.BufferedWriter) -> None:
+            if self._kind == ".geojson":
+                write_geojson(iter([(1, found)]), out, lambda _: None, features or "lines", graph.unit)
+            elif self._kind == ".csv":
+                table.write_csv(out)
+            else:
+                table.write_parquet(out, metadata=metadata)
+
+        if features is not None and self._kind == ".parquet":
+            table, metadata = with_geometry(found, features), geo_metadata(features, found.sources.geographic)
+        save_file(self._out, write, int(table.estimated_size()))

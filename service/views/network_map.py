@@ -1,0 +1,305 @@
+"""Draws a network from its coordinates, coloured by the distance from one vertex, with matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from service.views.figures import new_figure
+from storage.geography.coordinates import EARTH_RADIUS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
+
+    from storage.geography.coordinates import Coordinates
+    from storage.graph.graph import Graph
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Longer side of the picture, and the shortest and longest other side, in inches.
+_LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
+#: Edges from which lines of an SVG or PDF are drawn as a picture: a file of paths would be too large to show.
+_MANY: Final = 60_000
+#: Inches above the map for the title, and below it for the scale.
+_ABOVE, _BELOW = 0.85, 0.75
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Colours of a map.
+
+    Attributes:
+        paper, ink, dim, line: of the background, text, lesser text, and edges without a colour of their own.
+        route: of the route and of the vertices at its ends.
+        near, far: the part of matplotlib's ``magma`` that colours take; what is near differs most from the paper.
+    """
+
+    paper: str
+    ink: str
+    dim: str
+    line: str
+    route: str
+    near: float
+    far: float
+
+
+SCHEMES: Final = {
+    "light": Scheme("#fcfbf9", "#1d1c1a", "#68645d", "#dcd7ce", "#0f766a", 0.08, 0.84),
+    "dark": Scheme("#141513", "#eceae5", "#a19d94", "#3b3c36", "#5cc4b4", 0.98, 0.37),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkMap:
+    """What is drawn.
+
+    Attributes:
+        graph: its arcs are the lines.
+        coordinates: where the vertices are.
+        distances: from one vertex to each, NaN without a path, shape (n,).
+        source: that vertex.
+        title, subtitle: text above the map.
+        route: the vertices of a route, in order; empty for none.
+        ends: names of the first and the last vertex, or of the first only.
+        classes: bounds of isochrones, ascending; empty for continuous colours.
+        unit: what distances measure; None if that is not known.
+    """
+
+    graph: Graph
+    coordinates: Coordinates
+    distances: Floats
+    source: int
+    title: str
+    subtitle: str = ""
+    route: Sequence[int] = ()
+    ends: Sequence[str] = ()
+    classes: Sequence[float] = field(default=())
+    unit: str | None = None
+
+
+def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
+    """Return the picture.
+
+    Args:
+        network: what is drawn; at least one vertex has coordinates.
+        scheme: its colours.
+
+    Raises:
+        InvalidRequest: matplotlib is not installed.
+    """
+    x, y = _projected(network.coordinates)
+    width, height = _size(x, y)
+    figure = new_figure(width, height + _ABOVE + _BELOW)
+    figure.set_layout_engine("none")
+    figure.set_facecolor(scheme.paper)
+    whole = height + _ABOVE + _BELOW
+    axes = figure.add_axes((0.03, _BELOW / whole, 0.94, height / whole), facecolor=scheme.paper)
+    axes.set_axis_off()
+    axes.set_aspect("equal")
+    lines, colours = _lines(network, x, y)
+    colour_map, norm = _colours(network, scheme)
+    _draw_lines(axes, (lines, colours), scheme, (colour_map, norm))
+    axes.autoscale_view()
+    axes.margins(0.03)
+    _draw_route(axes, network, scheme, (x, y))
+    indent = 0.045
+    figure.text(indent, 1 - 0.30 / whole, network.title, color=scheme.ink, size=14, weight="bold", va="center")
+    figure.text(indent, 1 - 0.58 / whole, network.subtitle, color=scheme.dim, size=9, va="center")
+    _draw_legend(figure, network, scheme, (colour_map, norm))
+    if network.coordinates.geographic:
+        _draw_scale(axes, scheme)
+    return figure
+
+
+def _projected(coordinates: Coordinates) -> tuple[Floats, Floats]:
+    """Return the coordinates in metres of a plane that touches the Earth in the middle of the network."""
+    if not coordinates.geographic:
+        return coordinates.x, coordinates.y
+    there = coordinates.there
+    x = coordinates.x
+    if np.ptp(x[there]) > 180:  # a network across the date line stays in one piece
+        x = np.where(x < 0, x + 360, x)
+    middle = (coordinates.y[there].min() + coordinates.y[there].max()) / 2
+    metres = EARTH_RADIUS * math.pi / 180
+    return x * metres * math.cos(math.radians(middle)), coordinates.y * metres
+
+
+def _size(x: Floats, y: Floats) -> tuple[float, float]:
+    """Return width and height of the map in inches."""
+    wide, high = float(np.nanmax(x) - np.nanmin(x)) or 1.0, float(np.nanmax(y) - np.nanmin(y)) or 1.0
+    if wide >= high:
+        return _LONG, min(_MOST, max(_LEAST, _LONG * high / wide))
+    return max(_LEAST + 1, min(_MOST, _LONG * wide / high)), _LONG
+
+
+def _lines(network: NetworkMap, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of each edge, shape (edges, 2, 2), and its distance: that of its nearer end and half its way.
+
+    Edges are in the order in which they are drawn: those without a distance first, then from far to near.
+    """
+    graph = network.graph
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    heads = graph.heads.astype(np.int64)
+    ends = np.stack([np.minimum(tails, heads), np.maximum(tails, heads)], axis=1)
+    ends = np.unique(ends, axis=0)
+    ends = ends[~np.isnan(x[ends]).any(axis=1)]
+    distance = network.distances[ends].mean(axis=1)
+    order = np.argsort(np.where(np.isnan(distance), np.inf, distance), kind="stable")[::-1]
+    ends = ends[order]
+    return np.stack([x[ends], y[ends]], axis=2), distance[order]
+
+
+def _colours(network: NetworkMap, scheme: Scheme) -> tuple[Colormap, Normalize]:
+    """Return the colours of distances: continuous ones, or one for each class and none beyond the last."""
+    from matplotlib import colormaps
+    from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, ListedColormap, Normalize
+
+    magma = colormaps["magma"]
+    if network.classes:
+        count = len(network.classes)
+        shades = [magma(at) for at in np.linspace(scheme.near, scheme.far, count)]
+        listed = ListedColormap(shades).with_extremes(over=scheme.line, bad=scheme.line)
+        least = min(0.0, float(np.nanmin(network.distances)))
+        bounds = [least, *network.classes]
+        # a distance that equals a bound belongs to the class below it
+        return listed, BoundaryNorm([np.nextafter(bound, np.inf) for bound in bounds], count)
+    spread: Any = magma(np.linspace(scheme.near, scheme.far, 256))
+    known = network.distances[~np.isnan(network.distances)]
+    most = float(known.max()) or 1.0
+    least = min(0.0, float(known.min()))
+    continuous = LinearSegmentedColormap.from_list("distance", spread).with_extremes(bad=scheme.line)
+    return continuous, Normalize(least, most)
+
+
+def _draw_lines(axes: Axes, lines: tuple[Floats, Floats], scheme: Scheme, colours: tuple[Colormap, Normalize]) -> None:
+    from matplotlib.collections import LineCollection
+
+    segments, distances = lines
+    width = float(np.clip(3.2 - 0.55 * math.log10(max(1, len(segments))), 0.3, 2.4))
+    drawn = LineCollection(
+        list(segments),
+        colors=_shades(distances, scheme, colours),
+        linewidths=width,
+        capstyle="round",
+        rasterized=len(segments) > _MANY,
+        zorder=2,
+    )
+    axes.add_collection(drawn)
+
+
+def _shades(distances: Floats, scheme: Scheme, colours: tuple[Colormap, Normalize]) -> Any:
+    """Return the colour of each distance, shape (k, 4)."""
+    from matplotlib.colors import to_rgba
+
+    colour_map, norm = colours
+    shades = colour_map(norm(np.ma.masked_invalid(distances)))
+    shades[np.isnan(distances)] = to_rgba(scheme.line)
+    return shades
+
+
+def _draw_route(axes: Axes, network: NetworkMap, scheme: Scheme, place: tuple[Floats, Floats]) -> None:
+    """Draw the route on its own light border, and the ends with their names."""
+    x, y = place
+    route = np.asarray(network.route, np.int64)
+    if len(route) > 1:
+        path: Any = {"solid_capstyle": "round", "solid_joinstyle": "round"}
+        axes.plot(x[route], y[route], color=scheme.paper, linewidth=6.5, zorder=3, **path)
+        axes.plot(x[route], y[route], color=scheme.route, linewidth=3.2, zorder=4, **path)
+    marks = [network.source, *([int(route[-1])] if len(route) > 1 else [])]
+    for vertex, name, filled in zip(marks, network.ends, (True, False), strict=False):
+        face = scheme.route if filled else scheme.paper
+        axes.plot(
+            x[vertex], y[vertex], "o", markersize=10, color=face, markeredgecolor=scheme.route if not filled else
+            scheme.paper, markeredgewidth=2.4, zorder=6,
+        )  # fmt: skip
+        _write_name(axes, (float(x[vertex]), float(y[vertex])), name, scheme)
+
+
+def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme) -> None:
+    """Write the name of a vertex beside it, on the side where there is more of the map."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    across = spot[0] > (left + right) / 2
+    up = spot[1] > low + 0.9 * (high - low)
+    axes.annotate(
+        name,
+        spot,
+        xytext=(-11 if across else 11, -13 if up else 9),
+        textcoords="offset points",
+        ha="right" if across else "left",
+        va="center",
+        size=10,
+        weight="bold",
+        color=scheme.ink,
+        bbox={"boxstyle": "round,pad=0.28", "facecolor": scheme.paper, "edgecolor": scheme.line, "alpha": 0.92},
+        zorder=7,
+        annotation_clip=False,
+    )
+
+
+def _draw_legend(figure: Figure, network: NetworkMap, scheme: Scheme, colours: tuple[Colormap, Normalize]) -> None:
+    """Draw what the colours mean below the map."""
+    from matplotlib.colorbar import ColorbarBase
+    from matplotlib.ticker import MaxNLocator
+
+    whole = figure.get_figheight()
+    colour_map, norm = colours
+    if network.classes:
+        _draw_classes(figure, network, scheme, colour_map)
+        return
+    axes = figure.add_axes((0.045, 0.42 / whole, 0.36, 0.10 / whole))
+    bar = ColorbarBase(axes, cmap=colour_map, norm=norm, orientation="horizontal")
+    bar.outline.set_visible(False)
+    bar.locator = MaxNLocator(5)
+    bar.update_ticks()
+    axes.tick_params(color=scheme.dim, labelcolor=scheme.dim, labelsize=8, length=2, pad=2)
+    figure.text(0.418, 0.47 / whole, network.unit or "", color=scheme.dim, size=9, va="center")
+
+
+def _draw_classes(figure: Figure, network: NetworkMap, scheme: Scheme, colour_map: Colormap) -> None:
+    """Draw a swatch for each class, and one for what lies beyond the last."""
+    from matplotlib.lines import Line2D
+
+    unit = f" {network.unit}" if network.unit else ""
+    handles = [
+        Line2D([], [], color=colour_map(i), linewidth=5, label=f"up to {bound:,g}{unit}")
+        for i, bound in enumerate(network.classes)
+    ]
+    handles.append(Line2D([], [], color=scheme.line, linewidth=5, label="farther, or no path"))
+    figure.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0.035, 0.12 / figure.get_figheight()),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=9,
+        labelcolor=scheme.dim,
+        handlelength=1.1,
+        columnspacing=1.4,
+        borderaxespad=0,
+    )
+
+
+def _draw_scale(axes: Axes, scheme: Scheme) -> None:
+    """Draw a bar of a round number of metres or kilometres at the lower right of the map."""
+    left, right = axes.get_xlim()
+    across = right - left
+    length = round_below(across / 5)
+    text = f"{length / 1000:g} km" if length >= 1000 else f"{length:g} m"
+    box: Any = {"transform": axes.transAxes, "clip_on": False, "zorder": 8, "color": scheme.dim}
+    share = length / across
+    axes.plot([1 - share, 1], [-0.035, -0.035], linewidth=2, solid_capstyle="butt", **box)
+    axes.text(1 - share / 2, -0.05, text, ha="center", va="top", size=8, color=scheme.dim, transform=axes.transAxes)
+
+
+def round_below(value: float) -> float:
+    """Return the largest of 1, 2 and 5 times a power of ten that is not above a positive number."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return max(step * power for step in (1.0, 2.0, 5.0) if step * power <= value * (1 + 1e-12))

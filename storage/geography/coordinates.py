@@ -1,0 +1,200 @@
+"""Coordinates of the vertices of a graph, with names and other columns, and their files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+#: Longitude and latitude in degrees (WGS 84), or coordinates of a plane in units of their own.
+LONLAT: Final = "lonlat"
+PLANE: Final = "plane"
+SYSTEMS: Final = (LONLAT, PLANE)
+#: Radius of the sphere on which great-circle distances are measured, in metres: the mean radius of the Earth (IUGG).
+EARTH_RADIUS: Final = 6_371_008.8
+#: The group of a store, and the beginning of the names of a saved graph's files.
+GROUP: Final = "coordinates"
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Where the vertices are.
+
+    Attributes:
+        x, y: float64, shape (n,), NaN where a vertex has no coordinates; longitude and latitude in degrees if
+            ``geographic``.
+        geographic: whether they are longitude and latitude (WGS 84), else coordinates of a plane.
+        columns: further columns by name, such as ``name``, each int64, float64 or ``StringDType`` of shape (n,).
+    """
+
+    x: Floats
+    y: Floats
+    geographic: bool
+    columns: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def there(self) -> npt.NDArray[np.bool_]:
+        """Which vertices have coordinates, shape (n,)."""
+        return ~np.isnan(self.x)
+
+    @property
+    def system(self) -> str:
+        """``lonlat`` or ``plane``."""
+        return LONLAT if self.geographic else PLANE
+
+    @property
+    def names(self) -> Array | None:
+        """The names of the vertices, shape (n,), empty where there is none; None without a column ``name``."""
+        return self.columns.get("name")
+
+    def taken(self, order: npt.NDArray[np.int64]) -> Coordinates:
+        """Return the coordinates of some vertices (indices), in this order."""
+        columns = {name: column[order] for name, column in self.columns.items()}
+        return Coordinates(self.x[order], self.y[order], self.geographic, columns)
+
+    def distances(self, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Floats:
+        """Return the distances between pairs of vertices (indices) as the crow flies, see :func:`crow_distances`."""
+        return crow_distances(self.x[first], self.y[first], self.x[second], self.y[second], self.geographic)
+
+
+def crow_distances(x1: Floats, y1: Floats, x2: Floats, y2: Floats, geographic: bool) -> Floats:
+    """Return distances as the crow flies.
+
+    Args:
+        x1, y1, x2, y2: the ends, shape (k,).
+        geographic: whether they are degrees; the distances are then metres on a sphere of ``EARTH_RADIUS``.
+    """
+    if not geographic:
+        return np.hypot(x2 - x1, y2 - y1)
+    chord = np.linalg.norm(unit_vectors(x2, y2) - unit_vectors(x1, y1), axis=-1)
+    return arc_metres(chord)
+
+
+def unit_vectors(lon: Floats, lat: Floats) -> Floats:
+    """Return points of the unit sphere, shape (k, 3), from degrees, shape (k,)."""
+    east, north = np.radians(lon), np.radians(lat)
+    return np.stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=-1)
+
+
+def arc_metres(chord: Floats) -> Floats:
+    """Return lengths along the Earth in metres of chords of the unit sphere."""
+    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(1.0, np.asarray(chord) / 2)), np.float64)
+
+
+def wrong_degrees(x: float, y: float) -> str | None:
+    """Return what is wrong with a longitude and a latitude; None if nothing is."""
+    if -180 <= x <= 180 and -90 <= y <= 90:
+        return None
+    hint = "; longitude and latitude may be exchanged" if -90 <= x <= 90 and -180 <= y <= 180 else ""
+    if not -180 <= x <= 180:
+        return f"longitude {x:g} is outside -180 .. 180{hint}"
+    return f"latitude {y:g} is outside -90 .. 90{hint}"
+
+
+def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int], str]) -> None:
+    """Refuse coordinates that are none; NaN stands for a missing one.
+
+    Args:
+        x, y: shape (k,).
+        geographic: whether they are degrees.
+        where: says where a row is, given its number from 0.
+
+    Raises:
+        InvalidRequest: one is infinite, only one of the two is there, or degrees are out of range.
+    """
+    lone = np.flatnonzero(np.isnan(x) != np.isnan(y))
+    if len(lone):
+        raise InvalidRequest(f"{where(int(lone[0]))}: only one of the two coordinates is there", field="nodes")
+    infinite = np.flatnonzero(np.isinf(x) | np.isinf(y))
+    if len(infinite):
+        raise InvalidRequest(f"{where(int(infinite[0]))}: a coordinate is infinite", field="nodes")
+    if geographic:
+        for row in np.flatnonzero((np.abs(x) > 180) | (np.abs(y) > 90))[:1].tolist():
+            raise InvalidRequest(f"{where(row)}: {wrong_degrees(x[row], y[row])}", field="nodes")
+
+
+def check_system(system: str | None) -> None:
+    """Refuse a system of coordinates that is not known.  Raises InvalidRequest."""
+    if system is not None and system not in SYSTEMS:
+        raise InvalidRequest(f"coordinates are {' or '.join(SYSTEMS)}, found {system!r}", field="coordinates")
+
+
+def add_to_digest(digest: hashlib._Hash, coordinates: Coordinates) -> None:
+    """Add coordinates and columns to the digest of a graph."""
+    head = {"system": coordinates.system, "columns": list(coordinates.columns)}
+    digest.update(json.dumps(head, sort_keys=True).encode())
+    for column in (coordinates.x, coordinates.y, *coordinates.columns.values()):
+        if column.dtype.kind == "T":
+            digest.update(json.dumps(column.tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(column, column.dtype.newbyteorder("<")).tobytes())
+
+
+def named_arrays(coordinates: Coordinates) -> Iterator[tuple[str, Array]]:
+    """Yield the arrays with the names of their files; columns are numbered, because their names may be anything."""
+    yield "x", coordinates.x
+    yield "y", coordinates.y
+    for number, column in enumerate(coordinates.columns.values()):
+        yield f"column_{number}", column
+
+
+def described(coordinates: Coordinates) -> dict[str, object]:
+    """Return what a file says about the arrays beside it, in JSON types."""
+    return {"system": coordinates.system, "columns": list(coordinates.columns)}
+
+
+def assembled(about: Mapping[str, Any], read: Callable[[str], Array]) -> Coordinates:
+    """Undo :func:`described` and :func:`named_arrays`.
+
+    Args:
+        about: what ``described`` returned.
+        read: returns an array by its name.
+
+    Raises:
+        ValueError, KeyError: ``about`` is not understood, or the arrays have different lengths.
+    """
+    if about["system"] not in SYSTEMS:
+        raise ValueError(f"a system of coordinates {about['system']!r}")
+    x, y = np.asarray(read("x"), np.float64), np.asarray(read("y"), np.float64)
+    columns = {str(name): np.asarray(read(f"column_{i}")) for i, name in enumerate(about["columns"])}
+    if {len(column) for column in (y, *columns.values())} != {len(x)}:
+        raise ValueError("the columns of the coordinates have different lengths")
+    return Coordinates(x, y, about["system"] == LONLAT, columns)
+
+
+def save_arrays(coordinates: Coordinates, folder: Path) -> dict[str, object]:
+    """Write npy files into a folder and return what :func:`load_arrays` needs to know.  Raises OSError."""
+    for name, array in named_arrays(coordinates):
+        if array.dtype.kind == "T":
+            encoded = [str(text).encode() for text in array]
+            np.save(folder / f"{GROUP}_{name}_bytes.npy", np.frombuffer(b"".join(encoded), np.uint8))
+            np.save(folder / f"{GROUP}_{name}_ends.npy", np.cumsum([len(part) for part in encoded], dtype=np.int64))
+        else:
+            np.save(folder / f"{GROUP}_{name}.npy", array, allow_pickle=False)
+    return described(coordinates)
+
+
+def load_arrays(about: Mapping[str, Any], folder: Path) -> Coordinates:
+    """Read what :func:`save_arrays` wrote.  Raises OSError, ValueError, KeyError."""
+
+    def read(name: str) -> Array:
+        plain = folder / f"{GROUP}_{name}.npy"
+        if plain.is_file():
+            return np.asarray(np.load(plain, allow_pickle=False))
+        raw = np.load(folder / f"{GROUP}_{name}_bytes.npy", allow_pickle=False).tobytes()
+        ends = np.load(folder / f"{GROUP}_{name}_ends.npy", allow_pickle=False).tolist()
+        texts = [raw[i:j].decode() for i, j in zip([0, *ends[:-1]], ends, strict=True)]
+        return np.array(texts, np.dtypes.StringDType())
+
+    return assembled(about, read)

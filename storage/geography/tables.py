@@ -1,0 +1,299 @@
+"""Reads tables of points: CSV, Parquet, GeoParquet and GeoJSON; the names of columns say what they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest, NotFound
+from storage.geography.coordinates import LONLAT, check_numbers
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Floats = npt.NDArray[np.float64]
+
+#: Names of columns, in lower case, by what they hold.
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("id", "node", "vertex", "node_id", "vertex_id", "osmid", "osm_id", "stop_id", "zone", "zone_id", "label"),
+    "lon": ("lon", "lng", "long", "longitude", "stop_lon"),
+    "lat": ("lat", "latitude", "stop_lat"),
+    "x": ("x", "easting", "x_coord", "xcoord"),
+    "y": ("y", "northing", "y_coord", "ycoord"),
+    "name": ("name", "title", "stop_name"),
+}
+#: Endings of the files that are read as tables of points, and those that may hold nothing else.
+TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson")
+#: A column of this name, which spreadsheets hold as text, is left out: the coordinates say the same.
+GEOMETRY: Final = "geometry"
+_GEOGRAPHIC: Final = {("OGC", "CRS84"), ("EPSG", "4326"), ("EPSG", "4979")}
+
+
+@dataclass(frozen=True, eq=False)
+class PointTable:
+    """Rows of a table, each a point.
+
+    Attributes:
+        path: the file.
+        ids: the ids, texts, shape (k,); None without a column of ids.
+        x, y: float64, shape (k,), NaN where they are missing.
+        system: ``lonlat`` if the columns or the file say so, ``plane`` if the file says so; None if they are called x
+            and y and nothing else is known.
+        columns: the further columns by name, in the order of the file; names are below ``name``.
+    """
+
+    path: Path
+    ids: Sequence[str] | None
+    x: Floats
+    y: Floats
+    system: str | None
+    columns: Mapping[str, npt.NDArray[Any]]
+
+    def where(self, row: int) -> str:
+        """Return where a row is, for messages."""
+        if self.path.suffix.lower() in (".csv", ".tsv"):
+            return f"{self.path}, line {row + 2}"
+        return f"{self.path}, row {row + 1}"
+
+
+def has_points(path: Path) -> bool:
+    """Return whether a file is a table with columns of coordinates.  A file that cannot be read has none."""
+    if path.suffix.lower() not in TABLES:
+        return False
+    if path.suffix.lower() == ".geojson":
+        return True
+    try:
+        if path.suffix.lower() in (".csv", ".tsv"):
+            with path.open(encoding="utf-8-sig") as file:
+                names = _cells(file.readline())
+            return _pair(names) is not None
+        import polars as pl
+
+        names = list(pl.read_parquet_schema(path))
+        return _pair(names) is not None or _geometry(path) is not None
+    except (OSError, UnicodeDecodeError, InvalidRequest):
+        return False
+    except Exception as error:
+        if type(error).__module__.startswith("polars"):
+            return False
+        raise
+
+
+def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
+    """Read a table of points.
+
+    Args:
+        path: CSV, TSV, Parquet, GeoParquet or GeoJSON.
+        first_is_id: whether the first column has the ids where no column is called so.
+
+    Raises:
+        NotFound: there is no such file.
+        InvalidRequest: no columns of coordinates or two of a kind, no number, degrees out of range, or an unknown
+            ending.
+    """
+    if path.suffix.lower() not in TABLES:
+        raise InvalidRequest(f"{path} must end in {', '.join(TABLES)}, which says its format", field="nodes")
+    frame, geometry = _frame(path)
+    names = frame.columns
+    found = _pair(names) if geometry is None else None
+    if found is None and geometry is None:
+        raise InvalidRequest(
+            f"{path} has no columns of coordinates, which are called lon and lat or x and y; there are "
+            f"{', '.join(names)}",
+            field="nodes",
+        )
+    if found is not None:
+        x, y = (_numbers(path, frame[name]) for name in found[:2])
+        system, used = found[2], set(found[:2])
+    else:
+        assert geometry is not None
+        (x, y, system), used = geometry, set((_pair(names) or ())[:2])  # OSMnx writes them beside the geometry
+    id_column = _one(names, "id") or (names[0] if first_is_id and names and names[0] not in used else None)
+    name_column = _one(names, "name")
+    ids = None if id_column is None else _texts(frame[id_column])
+    columns = {
+        "name" if name == name_column else name: _column(frame[name])
+        for name in names
+        if name != id_column and name not in used and name.lower() != GEOMETRY
+    }
+    table = PointTable(path, ids, x, y, system, columns)
+    check_numbers(x, y, system == LONLAT, table.where)
+    return table
+
+
+def _one(names: Sequence[str], kind: str) -> str | None:
+    """Return the column of a kind; InvalidRequest if there are two."""
+    found = [name for name in names if name.strip().lower() in _NAMES[kind]]
+    if kind in ("id", "name") and len(found) > 1:  # the usual word comes first
+        found.sort(key=lambda name: _NAMES[kind].index(name.strip().lower()))
+        return found[0]
+    if len(found) > 1:
+        raise InvalidRequest(f"two columns may be the {kind}: {' and '.join(found)}; leave one out", field="nodes")
+    return found[0] if found else None
+
+
+def _pair(names: Sequence[str]) -> tuple[str, str, str | None] | None:
+    """Return the columns of the coordinates, and their system if the names say it."""
+    for first, second, system in (("lon", "lat", LONLAT), ("x", "y", None)):
+        x, y = _one(names, first), _one(names, second)
+        if x is not None and y is not None:
+            return x, y, system
+    return None
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.rstrip("\r\n").split(_separator(line))]
+
+
+def _separator(line: str) -> str:
+    """Return what separates the columns of a table: the most frequent of tab, semicolon and comma."""
+    return max(",;\t", key=line.count)
+
+
+def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] | None]:
+    """Return a table without its geometry, and the coordinates of that geometry."""
+    import polars as pl
+
+    ending = path.suffix.lower()
+    try:
+        if ending == ".geojson":
+            return _geojson(path)
+        if ending in (".csv", ".tsv"):
+            with path.open(encoding="utf-8-sig") as file:
+                separator = _separator(file.readline())
+            return pl.read_csv(path, infer_schema=False, separator=separator), None
+        with path.open("rb"):
+            pass
+        frame = pl.read_parquet(path)
+        column = _geometry(path)
+    except OSError as error:
+        raise NotFound(f"cannot open {path}: {error.strerror or error}") from error
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidRequest(f"{path} cannot be read as a table: {reason}", field="nodes") from error
+    if column is None:
+        return frame, None
+    name, system = column
+    x, y = _from_wkb(path, frame[name])
+    return frame.drop(name), (x, y, system)
+
+
+def _geometry(path: Path) -> tuple[str, str | None] | None:
+    """Return the primary column of a GeoParquet file, and its system of coordinates; None for plain Parquet."""
+    import polars as pl
+
+    text = pl.read_parquet_metadata(path).get("geo")
+    if text is None:
+        return None
+    try:
+        about = json.loads(text)
+        name = about["primary_column"]
+        column = about["columns"][name]
+        encoding, crs = column["encoding"], column.get("crs", "default")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(f"{path}: its metadata are no GeoParquet ({error!r})", field="nodes") from error
+    if encoding != "WKB":
+        raise InvalidRequest(f"{path}: geometry encoded as {encoding!r} is not read, WKB is", field="nodes")
+    if crs == "default":  # the standard says: longitude and latitude
+        return name, LONLAT
+    known = crs.get("id", {}) if isinstance(crs, dict) else {}
+    geographic = (str(known.get("authority", "")).upper(), str(known.get("code", ""))) in _GEOGRAPHIC
+    projected = isinstance(crs, dict) and crs.get("type") == "ProjectedCRS"
+    return name, LONLAT if geographic else "plane" if projected else None
+
+
+def _from_wkb(path: Path, column: pl.Series) -> tuple[Floats, Floats]:
+    """Return the coordinates of a column of points in well-known binary."""
+    x, y = np.full(len(column), np.nan), np.full(len(column), np.nan)
+    for row, data in enumerate(column.to_list()):
+        if data is None:
+            continue
+        order = "<" if data[:1] == b"\x01" else ">"
+        kind = int(np.frombuffer(data, f"{order}u4", 1, 1)[0]) if len(data) >= 21 else 0
+        if (kind & 0x1FFFFFFF) % 1000 != 1:  # a point with height or measure has other thousands or high bits
+            raise InvalidRequest(f"{path}, row {row + 1}: the geometry is no point", field="nodes")
+        at = 9 if kind & 0x20000000 else 5
+        x[row], y[row] = np.frombuffer(data, f"{order}f8", 2, at)
+    return x, y
+
+
+def _geojson(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None]]:
+    """Return the properties of a GeoJSON file of points, and their coordinates (RFC 7946: longitude, latitude)."""
+    import polars as pl
+
+    try:
+        features = json.loads(path.read_text(encoding="utf-8"))["features"]
+        rows, x, y = [], np.full(len(features), np.nan), np.full(len(features), np.nan)
+        for row, feature in enumerate(features):
+            geometry = feature["geometry"]
+            if geometry is not None:
+                if geometry["type"] != "Point":
+                    raise InvalidRequest(f"{path}, feature {row + 1} is a {geometry['type']}, no Point", field="nodes")
+                x[row], y[row] = (float(value) for value in geometry["coordinates"][:2])
+            own = {"id": feature["id"]} if "id" in feature else {}
+            rows.append({**own, **(feature.get("properties") or {})})
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(f"{path} is no GeoJSON FeatureCollection ({error!r})", field="nodes") from error
+    return pl.DataFrame(rows, infer_schema_length=None, strict=False), (x, y, LONLAT)
+
+
+def _numbers(path: Path, column: pl.Series) -> Floats:
+    """Return the coordinates of a column, NaN where it is empty; other texts are refused."""
+    import polars as pl
+
+    if column.dtype == pl.String():
+        texts = column.str.strip_chars().replace("", None)
+        numbers = texts.cast(pl.Float64(), strict=False)
+        wrong = np.flatnonzero(((numbers.is_null() | ~numbers.is_finite()) & texts.is_not_null()).fill_null(True))
+        if len(wrong):
+            row = int(wrong[0])
+            raise InvalidRequest(
+                f"{path}, line {row + 2}: {column.name} is {texts[row]!r}, which is no coordinate; "
+                "leave it empty where there is none",
+                field="nodes",
+            )
+    elif column.dtype.is_numeric():
+        numbers = column.cast(pl.Float64())
+    else:
+        raise InvalidRequest(f"{path}: the column {column.name!r} holds no numbers ({column.dtype})", field="nodes")
+    return np.array(numbers.fill_null(np.nan).to_numpy(), np.float64)
+
+
+def _texts(column: pl.Series) -> list[str]:
+    import polars as pl
+
+    return [(text or "").strip() for text in column.cast(pl.String()).to_list()]
+
+
+def _column(column: pl.Series) -> npt.NDArray[Any]:
+    """Return a further column as int64, float64 or text; what is missing is NaN or empty."""
+    import polars as pl
+
+    if column.dtype.is_integer() and not column.null_count() and column.dtype != pl.UInt64():
+        return column.cast(pl.Int64()).to_numpy().copy()
+    if column.dtype.is_numeric():
+        return np.array(column.cast(pl.Float64()).fill_null(np.nan).to_numpy(), np.float64)
+    if column.dtype == pl.String():
+        whole = column.cast(pl.Int64(), strict=False)
+        if len(column) and not whole.null_count() and (whole.cast(pl.String()) == column).all():
+            return whole.to_numpy().copy()
+        real = column.cast(pl.Float64(), strict=False)
+        codes = column.str.contains(r"^-?0\d").any()  # 007 is a code, not the number 7
+        if (
+            not codes
+            and (real.is_null() == column.is_null()).all()
+            and not column.is_null().all()
+            and real.is_finite().all()
+        ):
+            return np.array(real.fill_null(np.nan).to_numpy(), np.float64)
+        return np.array([text or "" for text in column.to_list()], np.dtypes.StringDType())
+    if column.dtype.is_nested() or column.dtype == pl.Binary():
+        texts = [str(value) if value is not None and not isinstance(value, bytes) else "" for value in column.to_list()]
+        return np.array(texts, np.dtypes.StringDType())
+    return np.array([text or "" for text in column.cast(pl.String()).to_list()], np.dtypes.StringDType())

@@ -1,0 +1,244 @@
+"""Points of tables in place of vertices, and files with geometry, compared with all distances and with formulas."""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+
+import networkx as nx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import apsp
+from service.cli import main
+from tests.unit.storage.geography.test_snapping import haversine
+
+SIDE = 7
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory):
+    """A lattice of streets one way round, as OSMnx writes it, solved and prepared; homes and hospitals."""
+    folder, rng = tmp_path_factory.mktemp("city"), np.random.default_rng(5)
+    graph = nx.MultiDiGraph(crs="epsg:4326")
+    for i in range(SIDE):
+        for j in range(SIDE):
+            graph.add_node(100 + i * SIDE + j, x=24.93 + j * 0.002, y=60.16 + i * 0.001)
+    for i in range(SIDE):
+        for j in range(SIDE):
+            here = 100 + i * SIDE + j
+            graph.add_edge(here, 100 + i * SIDE + (j + 1) % SIDE, length=float(rng.integers(1, 100)))
+            graph.add_edge(here, 100 + (i + 1) % SIDE * SIDE + j, length=float(rng.integers(1, 100)))
+    nx.write_graphml(graph, folder / "city.graphml")
+    spots = np.stack([24.93 + rng.random(14) * 0.012, 60.16 + rng.random(14) * 0.006], axis=1).round(6)
+    rows = [f"{k},{lon!r},{lat!r}" for k, (lon, lat) in enumerate(spots.tolist(), 1)]
+    (folder / "homes.csv").write_text("id,lon,lat\n" + "\n".join(rows[:8]) + "\n")
+    hospitals = [f"H{row},clinic {row[0]}" for row in rows[8:]]
+    (folder / "hospitals.csv").write_text("id,lon,lat,name\n" + "\n".join(hospitals) + "\n")
+    file = folder / "city.graphml"
+    run("solve", file, "--unit", "m", "--out", folder / "solved", "--dtype", "float64")
+    run("prepare", file, "--unit", "m", "--out", folder / "prepared", "--dtype", "float64")
+    (folder / "plain.csv").write_text("from,to,length\n100,101,4\n101,100,4\n")
+    run("solve", folder / "plain.csv", "--out", folder / "plain")
+    return folder
+
+
+def run(*words, code=0):
+    assert main.run([str(word) for word in words]) == code
+
+
+def points(city, name):
+    with (city / f"{name}.csv").open() as file:
+        return [(row["id"], float(row["lon"]), float(row["lat"])) for row in csv.DictReader(file)]
+
+
+def expected(city):
+    """All distances between homes and hospitals, by hand: nearest vertices by the haversine, NetworkX between them."""
+    graph = nx.read_graphml(city / "city.graphml", node_type=int)
+    lengths = dict(nx.all_pairs_dijkstra_path_length(graph, weight="length"))
+    names = sorted(graph.nodes)
+    x, y = (np.array([graph.nodes[name][axis] for name in names]) for axis in "xy")
+    vertex = {
+        key: names[int(np.argmin(haversine(lon, lat, x, y)))]
+        for name in ("homes", "hospitals")
+        for key, lon, lat in points(city, name)
+    }
+    return {
+        (home, hospital): lengths[vertex[home]][vertex[hospital]]
+        for home, *_ in points(city, "homes")
+        for hospital, *_ in points(city, "hospitals")
+    }
+
+
+def table(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def nearest(wanted, count):
+    found = {}
+    for (home, hospital), distance in wanted.items():
+        found.setdefault(home, []).append((distance, hospital))
+    return {home: sorted(pairs)[:count] for home, pairs in found.items()}
+
+
+def both(city):
+    return "--sources", city / "homes.csv", "--targets", f"@{city / 'hospitals.csv'}"
+
+
+@pytest.mark.parametrize("way", ["solved", "prepared", "near"])
+def test_tables_of_points(city, tmp_path, way, capsys):
+    wanted, out = expected(city), tmp_path / "x.csv"
+    if way == "near":
+        run("near", city / "city.graphml", "--unit", "m", *both(city), "--nearest", 3, "-o", out)
+    else:
+        run("export", city / way, *both(city), "--nearest", 3, "-o", out)
+    told = capsys.readouterr().err
+    assert "note: --sources: 8 points of homes.csv were taken to" in told
+    rows = table(out)
+    assert list(rows[0]) == ["source", "source_snap", "target", "target_name", "target_snap", "distance"]
+    found = {}
+    for row in rows:
+        assert wanted[row["source"], row["target"]] == float(row["distance"])
+        assert row["target_name"] == f"clinic {row['target'][1]}"
+        found.setdefault(row["source"], []).append(float(row["distance"]))
+    assert found == {home: [distance for distance, _ in pairs] for home, pairs in nearest(wanted, 3).items()}
+
+
+def test_a_target_at_the_vertex_of_its_source_is_at_distance_0(city, tmp_path):
+    twins = tmp_path / "twins.csv"
+    twins.write_text("id,lon,lat\nA,24.93,60.16\nB,24.93001,60.16001\n")
+    for words in (("near", city / "city.graphml"), ("export", city / "prepared")):
+        run(*words, "--sources", twins, "--targets", twins, "--nearest", 2, "-o", tmp_path / f"{words[0]}.csv")
+        rows = [(row["source"], row["target"], float(row["distance"])) for row in table(tmp_path / f"{words[0]}.csv")]
+        assert rows == [("A", "A", 0), ("A", "B", 0), ("B", "A", 0), ("B", "B", 0)]
+    run("near", city / "city.graphml", "--targets", twins, "--nearest", 1, "-o", tmp_path / "all.csv")
+    assert ("100", "A", "0") in [(row["source"], row["target"], row["distance"]) for row in table(tmp_path / "all.csv")]
+    assert len(table(tmp_path / "all.csv")) == SIDE * SIDE
+
+
+def test_a_wide_table_has_a_row_and_a_column_for_each_point(city, tmp_path):
+    run("export", city / "solved", *both(city), "--wide", "-o", tmp_path / "wide.csv")
+    wanted = expected(city)
+    for row in table(tmp_path / "wide.csv"):
+        home = row.pop("source")
+        assert {(home, hospital): float(distance) for hospital, distance in row.items()} == {
+            pair: distance for pair, distance in wanted.items() if pair[0] == home
+        }
+
+
+@pytest.mark.parametrize("way", ["export", "near"])
+def test_geojson(city, tmp_path, way):
+    out = tmp_path / "x.geojson"
+    graph = city / ("prepared" if way == "export" else "city.graphml")
+    unit = () if way == "export" else ("--unit", "m")
+    run(way, graph, *unit, *both(city), "--nearest", 1, "-o", out)
+    found = json.loads(out.read_text())
+    assert (found["type"], found["distance_unit"], len(found["features"])) == ("FeatureCollection", "m", 8)
+    spots = {key: [lon, lat] for name in ("homes", "hospitals") for key, lon, lat in points(city, name)}
+    wanted = expected(city)
+    for feature in found["features"]:
+        about = feature["properties"]
+        assert about["distance"] == wanted[str(about["source"]), about["target"]]
+        assert feature["geometry"] == {
+            "type": "LineString", "coordinates": [spots[str(about["source"])], spots[about["target"]]],
+        }  # fmt: skip
+    run(way, graph, *unit, *both(city), "--nearest", 1, "--features", "sources", "-o", tmp_path / "y.geojson")
+    first = json.loads((tmp_path / "y.geojson").read_text())["features"][0]["geometry"]
+    assert first == {"type": "Point", "coordinates": spots["1"]}
+
+
+def test_distances_from_one_vertex_are_points(city, tmp_path):
+    run("export", city / "solved", "--sources", "100", "-o", tmp_path / "x.geojson")
+    features = json.loads((tmp_path / "x.geojson").read_text())["features"]
+    with apsp.open(city / "solved") as result:
+        placed, row = result.coordinates, result.row(0)
+        wanted = [
+            (label, distance, [round(x, 7), round(y, 7)])
+            for label, distance, x, y in zip(result.labels.tolist(), row.tolist(), placed.x, placed.y, strict=True)
+        ]
+    assert [
+        (one["properties"]["target"], one["properties"]["distance"], one["geometry"]["coordinates"]) for one in features
+    ] == wanted
+
+
+@pytest.mark.parametrize("features", ["lines", "sources", "targets"])
+@pytest.mark.parametrize("way", ["export", "near"])
+def test_geoparquet(city, tmp_path, way, features):
+    """The metadata and the well-known binary, read by pyarrow and by hand, as the standard 1.1.0 has them."""
+    graph, out = city / ("solved" if way == "export" else "city.graphml"), tmp_path / "x.parquet"
+    run(way, graph, *both(city), "--nearest", 2, "--features", features, "-o", out)
+    read = pq.read_table(out)
+    about = json.loads(pq.read_metadata(out).metadata[b"geo"])
+    kind = "LineString" if features == "lines" else "Point"
+    assert about == {
+        "version": "1.1.0", "primary_column": "geometry",
+        "columns": {"geometry": {"encoding": "WKB", "geometry_types": [kind]}},
+    }  # fmt: skip
+    assert str(read.schema.field("geometry").type).endswith("binary")
+    spots = {key: (lon, lat) for name in ("homes", "hospitals") for key, lon, lat in points(city, name)}
+    for row in read.to_pylist():
+        ends = spots[str(row["source"])], spots[row["target"]]
+        data = struct.pack("<BII4d", 1, 2, 2, *ends[0], *ends[1])
+        if features != "lines":
+            data = struct.pack("<BI2d", 1, 1, *ends[features == "targets"])
+        assert row["geometry"] == data
+
+
+def test_a_question_about_points(city, capsys):
+    wanted = expected(city)
+    both_tables = "--points", city / "homes.csv", "--points", city / "hospitals.csv"
+    capsys.readouterr()
+    for store in ("solved", "prepared"):
+        run("query", city / store, "distance", "3", "clinic 9", *both_tables)
+        said = capsys.readouterr()
+        assert said.out == f"{wanted['3', 'H9']:g} m\n"
+        assert "note: clinic 9 is a point of hospitals.csv" in said.err
+    run("query", city / "solved", "nearest", "3", "2", *both_tables[:2], "--json")
+    assert json.loads(capsys.readouterr().out)["unit"] == "m"
+    run("query", city / "solved", "distance", "100", "100", "--points", city / "homes.csv")
+    assert capsys.readouterr().out == "0 m\n"
+    run("query", city / "solved", "distance", "3", "1", *both_tables[:2], *both_tables[:2], code=2)
+    assert "2 points are called '3'" in capsys.readouterr().err
+
+
+def test_a_solve_from_points(city, tmp_path, capsys):
+    run("solve", city / "city.graphml", "--sources", city / "homes.csv", "--out", tmp_path / "some")
+    with apsp.open(tmp_path / "some") as some, apsp.open(city / "solved") as every:
+        assert 1 <= len(some.sources) <= 8
+        np.testing.assert_array_equal(some.rows(some.sources), every.rows(some.sources))
+    words = ("near", city / "city.graphml", "--cutoff", 1, "-o", tmp_path / "n.csv", *both(city))
+    run(*words, "--snap-limit", 1, code=2)
+    assert "homes.csv: points farther than 1 from every vertex: 8, " in capsys.readouterr().err
+    assert not (tmp_path / "n.csv").exists()
+    run(*words, "--snap-limit", 1000)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["export", "plain", "-o", "x.geojson"], "the graph has no coordinates"),
+        (["export", "plain", "-o", "x.csv", "--sources", "homes.csv"], "points, and the graph has no coordinates"),
+        (["export", "solved", "-o", "x.geojson", "--wide"], "--wide is for tables"),
+        (["export", "solved", "-o", "x.csv", "--features", "lines"], "--features is for .geojson and .parquet"),
+        (["near", "city.graphml", "--cutoff", "1", "-o", "x.npz", "--sources", "homes.csv"], "points have names of"),
+        (["near", "city.graphml", "--cutoff", "1", "-o", "x.csv", "--features", "lines"], "--features is for .geojson"),
+        (["near", "plain.csv", "--cutoff", "1", "-o", "x.geojson"], "the graph has no coordinates"),
+        (["near", "city.graphml", "--cutoff", "1", "-o", "solved.geojson"], "exists already"),
+        (["near", "city.graphml", "--coordinates", "plane", "--cutoff", "1", "-o", "x.geojson"], "those of a plane"),
+    ],
+)  # fmt: skip
+def test_refusals(city, monkeypatch, capsys, words, message):
+    (city / "solved.geojson").write_text("")
+    (city / "flat.csv").write_text("id,x,y\n")
+    monkeypatch.chdir(city)
+    if "--coordinates" in words:
+        text = (city / "city.graphml").read_text().replace("epsg:4326", "epsg:3067")
+        (city / "city.graphml").with_stem("flat").write_text(text)
+        words = ["near", "flat.graphml", *words[4:]]
+    before = sorted(path.name for path in city.iterdir())
+    assert main.run(words) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in city.iterdir()) == before

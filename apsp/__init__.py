@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from engine.model.progress import Monitor as Monitor
     from service.client import AsyncClient as AsyncClient
     from service.client import Client as Client
+    from storage.geography.coordinates import Coordinates as Coordinates
+    from storage.geography.snapping import nearest_vertices as nearest_vertices
     from storage.graph.graph import Graph as Graph
     from storage.graph.graph import build_graph as build_graph
     from storage.matrix.reader import Matrix as Matrix
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "Client",
+    "Coordinates",
     "Graph",
     "Matrix",
     "MeasureTable",
@@ -75,6 +78,7 @@ __all__ = [
     "errors",
     "measure",
     "near_pairs",
+    "nearest_vertices",
     "open",
     "plan",
     "prepare",
@@ -92,6 +96,7 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "service.client",
     "Client": "service.client",
+    "Coordinates": "storage.geography.coordinates",
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
     "MeasureTable": "engine.api.measuring",
@@ -106,6 +111,7 @@ _HOMES = {
     "PreparedMatrix": "engine.api.prepared_matrix",
     "measure": "engine.api.measuring",
     "near_pairs": "engine.api.near",
+    "nearest_vertices": "storage.geography.snapping",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",

@@ -145,8 +145,7 @@ def read_graph(
     with _parsed(path, limits, reading) as (parsed, name, file):
         directed = reading.get("directed")
         graph, receipt = _build(parsed, name, file, parsed.directed if directed is None else directed)
-    unit = parsed.unit if graph.weighted else None
-    return with_places(graph, receipt, parsed.coordinates, {**reading, "unit": reading.get("unit") or unit})
+    return with_places(graph, receipt, parsed, reading)
 
 
 def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[ReadingOptions]) -> tuple[Parsed, str]:
@@ -167,27 +166,31 @@ def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[Reading
         return parsed, name
 
 
-def with_places(
-    graph: Graph, receipt: Receipt, found: Coordinates | None, reading: FileReadingOptions
-) -> tuple[Graph, Receipt]:
+def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileReadingOptions) -> tuple[Graph, Receipt]:
     """Return a graph with coordinates and the unit, and its receipt with what is to be told about them.
 
     Args:
         graph: the clean graph.
         receipt: what was told so far.
-        found: the coordinates in its file; a table of nodes replaces them.
+        parsed: the coordinates and the unit that its file says; what is asked for replaces them.
         reading: says the table of nodes and the unit.
 
     Raises:
         NotFound, InvalidRequest: as ``storage.geography.nodes.read_nodes``; a unit for a graph without weights.
     """
     nodes, unit, notes = reading.get("nodes"), (reading.get("unit") or "").strip() or None, list(receipt.notes)
+    found: Coordinates | None = parsed.coordinates
     if unit is not None and not graph.weighted:
         message = "unit says what the weights measure, and here every arc counts 1: distances are hops"
         raise InvalidRequest(message, field="unit")
     if nodes is not None:
         found, more = read_nodes(Path(nodes), graph.labels, reading.get("coordinates"))
         notes += more
+    asked = reading.get("coordinates")
+    if asked is not None and (found is None or found.system != asked):
+        has = "has no coordinates called x and y" if found is None else f"says that its coordinates are {found.system}"
+        raise InvalidRequest(f"--coordinates {asked} has no meaning here: the file {has}", field="coordinates")
+    unit = unit or parsed.unit
     if found is None and unit is None:
         return graph, receipt
     return replace(graph, coordinates=found, unit=unit), replace(receipt, notes=tuple(notes))

@@ -272,3 +272,19 @@ def test_rules_of_ways(mode: str, tags: dict[str, str], speed: float, directions
 )
 def test_rules_of_barriers(mode: str, tags: dict[str, str], stops: bool) -> None:
     assert MODES[mode].stops(tags) == stops
+
+
+@pytest.mark.parametrize(("weight", "unit"), [("seconds", "s"), ("metres", "m")])
+def test_junctions_keep_their_coordinates_and_weights_their_unit(tmp_path: Path, weight: str, unit: str) -> None:
+    nodes: dict[int, Node] = {30: (24.9, 60.1, {}), 4: (24.95, 60.15, {}), 7: (24.92, 60.11, {}), 9: (25.0, 60.2, {})}
+    streets = [([30, 7, 4], {"highway": "residential"}), ([4, 9], {"highway": "residential"})]
+    path = write(tmp_path / "town.osm.pbf", nodes, streets)
+    graph, _ = read_graph(path, mode="driving", weight=weight)
+    assert graph.labels.tolist() == [4, 9, 30]  # 7 only bends the line
+    placed = graph.coordinates
+    assert placed is not None
+    assert placed.geographic
+    np.testing.assert_allclose(np.stack([placed.x, placed.y], axis=1), [nodes[k][:2] for k in (4, 9, 30)], atol=1e-7)
+    assert graph.unit == unit
+    assert read_graph(path, mode="driving", weight=weight, unit="h")[0].unit == "h"
+    assert read_graph(path, mode="driving", unweighted=True)[0].unit is None

@@ -118,6 +118,7 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
     emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}{unit}", *summary_lines(answer["summary"])])
 
 
-def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the summary of a matrix in aligned lines."""
-    return table(shown_facts(summary), indent="  ")
+def summary_lines(summary: Mapping[str, Any], unit: str | None = None) -> list[str]:
+    """Return the summary of a matrix in aligned lines, and what its distances measure if that is known."""
+    facts = [*shown_facts(summary), *([("unit", unit)] if unit else [])]
+    return table(facts, indent="  ")

@@ -316,6 +316,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
             "m": graph.m,
             "directed": graph.directed,
             "format": receipt.format,
+            "unit": graph.unit,
             "notes": receipt.notes,
         }
         emit_json(
@@ -329,7 +330,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
         )
         return
     phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
-    emit([f"{out}: done ({phases})", *summary_lines(outcome.summary)])
+    emit([f"{out}: done ({phases})", *summary_lines(outcome.summary, graph.unit)])
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:

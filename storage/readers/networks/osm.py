@@ -60,7 +60,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
         ways.seen,
         weight_column=weight,
         coordinates=Coordinates(places.longitudes[at], places.latitudes[at], geographic=True),
-        unit=UNITS[weight],
+        unit=None if options.unweighted else UNITS[weight],
         notes=_notes(mode, ways, places, network, len(labels)),
     )
 

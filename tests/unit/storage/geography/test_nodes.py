@@ -89,6 +89,15 @@ def test_graphml_of_osmnx(tmp_path, crs, geographic):
     assert any("--coordinates lonlat" in note for note in receipt.notes) is (crs is None)
 
 
+def test_a_system_for_what_has_none_or_another_is_refused(tmp_path):
+    (tmp_path / "edges.csv").write_text(EDGES)
+    with pytest.raises(InvalidRequest, match="--coordinates plane has no meaning here: the file has no coordinates"):
+        read_graph(tmp_path / "edges.csv", coordinates="plane")
+    nx.write_graphml(city("EPSG:32635", lon=1.5, lat=2.5), tmp_path / "city.graphml")
+    with pytest.raises(InvalidRequest, match="the file says that its coordinates are lonlat"):
+        read_graph(tmp_path / "city.graphml", coordinates="plane")
+
+
 def test_lon_and_lat_go_before_x_and_y(tmp_path):
     nx.write_graphml(city("EPSG:32635", lon=1.5, lat=2.5), tmp_path / "city.graphml")
     graph, _ = read_graph(tmp_path / "city.graphml")

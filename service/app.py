@@ -14,7 +14,9 @@ from service.api import problems
 from service.api.openapi import describe
 from service.auth.keys import Keyring
 from service.auth.sessions import Sessions
-from service.dashboard import forms, pages
+from service.dashboard import forms, lists, pages
+from service.dashboard import tables as table_pages
+from service.dashboard.visiting import error_page
 from service.http.fast_path import FastPath
 from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
@@ -23,7 +25,7 @@ from service.jobs.events import EventStreams
 from service.jobs.folders import prepare
 from service.jobs.submission import Plans
 from service.pool.process_pool import ProcessPool
-from service.routes import graphs, health, jobs, results, rows, samples, store
+from service.routes import graphs, health, jobs, results, rows, samples, store, tables
 from service.settings import Settings
 from service.state import Results, Service
 from service.version import software_version
@@ -48,9 +50,13 @@ ROUTERS: Final = (
     results.router,
     rows.router,
     samples.router,
+    tables.results,
+    tables.uploads,
     store.router,
     health.router,
     pages.router,
+    table_pages.router,
+    lists.router,
     forms.router,
 )
 
@@ -92,7 +98,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         RequestGate, settings=settings, identify=identify, observe=observe, visit=service.visitors.identify
     )
     _allow_origins(app, settings)
-    problems.install(app)
+    problems.install(app, error_page)
     for router in ROUTERS:
         app.include_router(router)
     app.state.routes = [route for router in ROUTERS for route in router.routes]

@@ -19,6 +19,11 @@ Size = int | str | None
 #: vertices as the file names them; on the command line and in forms, a text that lists them
 Vertices = list[Any] | None
 Compression = Literal["none", "zstd"]
+#: numbers, or names, in a list; on the command line and in forms, a text with commas
+Numbers = list[float] | None
+Words = list[str] | None
+#: numbers by vertex, to be summed: a file, a table, or columns; over the wire an id or columns
+Opportunities = Any
 
 
 class BulkOptions(TypedDict, total=False):
@@ -27,8 +32,8 @@ class BulkOptions(TypedDict, total=False):
     dtype: Annotated[
         Literal["auto", "uint16", "int32", "float32", "float64"],
         Option("Type of the distances.", default="auto", label="Numbers are kept as",
-               in_form="By default the narrowest exact type.",
-               titles={"auto": "whatever is exact and smallest", "uint16": "16-bit integers",
+               in_form="The narrowest type that is exact is taken unless you say otherwise.",
+               titles={"auto": "the smallest exact type", "uint16": "16-bit integers",
                        "int32": "32-bit integers", "float32": "32-bit floats", "float64": "64-bit floats"}),
     ]  # fmt: skip
     device: Annotated[
@@ -59,7 +64,7 @@ class SolveOptions(BulkOptions, total=False):
     algorithm: Annotated[
         str,
         Option("How to solve; auto lets the planner choose.", default="auto", in_api="Name of an algorithm, or auto.",
-               label="Algorithm", in_form="The plan below says which one is fastest, and why.",
+               label="Algorithm", in_form="The plan says which one is fastest, and why.",
                titles={"auto": "the fastest"}),
     ]  # fmt: skip
     sources: Annotated[
@@ -97,15 +102,76 @@ class LocalOptions(SolveOptions, total=False):
     ]
 
 
-class JobOptions(SolveOptions, total=False):
+class TableOptions(TypedDict, total=False):
+    """The options of a job whose result is a table of measures or of near pairs; a job for another result has none."""
+
+    measures: Annotated[
+        Words,
+        Option("Of --result measures, which, with commas: reached, sum, mean, closeness, closeness_plain, harmonic, "
+               "eccentricity, farthest; else all.", metavar="LIST",
+               in_api="Of result measures: names of measures; all if left out.",
+               label="Measures", in_form="Of a table of measures: reached, closeness and others, with commas.",
+               hint="all"),
+    ]  # fmt: skip
+    direction: Annotated[
+        Literal["out", "in"] | None,
+        Option("Of --result measures: a row for each source, or for each target.",
+               in_api="Of result measures: out has a row for each source, in for each target; out if left out."),
+    ]  # fmt: skip
+    within: Annotated[
+        Numbers,
+        Option("Of --result measures: count vertices within these distances, such as 15,30.", metavar="DISTANCES",
+               in_api="Of result measures: distances within which vertices are counted and opportunities summed.",
+               label="Count within", in_form="Of a table of measures: distances, such as 15,30.", hint="none"),
+    ]  # fmt: skip
+    quantiles: Annotated[
+        Numbers,
+        Option("Of --result measures: quantiles of the distances, such as 0.5,0.9.", metavar="SHARES",
+               in_api="Of result measures: shares from 0 to 1.",
+               label="Quantiles", in_form="Of a table of measures: shares, such as 0.5,0.9.", hint="none"),
+    ]  # fmt: skip
+    nearest: Annotated[
+        int | None,
+        Option("Of --result measures and near: the K nearest vertices.", metavar="K", least=1,
+               in_api="Of result measures: how many nearest vertices are named; of near: how many are kept.",
+               label="Nearest", in_form="Of measures and near pairs: how many nearest vertices.", hint="no limit"),
+    ]  # fmt: skip
+    opportunities: Annotated[
+        Opportunities,
+        Option("Of --result measures, CSV or Parquet: vertex, then numbers that are summed within the distances.",
+               metavar="FILE",
+               in_api="Of result measures: the id of an uploaded table, or vertices and columns of numbers."),
+    ]  # fmt: skip
+    columns: Annotated[
+        Words,
+        Option("Columns of --opportunities to sum; else all but the first.", metavar="LIST",
+               in_api="Columns of the opportunities that are summed; all if left out."),
+    ]  # fmt: skip
+    decay: Annotated[
+        Literal["step", "exponential", "linear", "logistic"] | None,
+        Option("Of --result measures: how an opportunity fades with distance.",
+               in_api="How an opportunity fades with distance; step if left out."),
+    ]  # fmt: skip
+    decay_value: Annotated[
+        float | None,
+        Option("Width of a linear decay, standard deviation of a logistic one.", metavar="DISTANCE",
+               in_api="Width of a linear decay, standard deviation of a logistic one."),
+    ]  # fmt: skip
+
+
+class JobOptions(SolveOptions, TableOptions, total=False):
     """The options of a job of the service, as docs/api.md describes them."""
 
     result: Annotated[
-        Literal["matrix", "prepared"],
-        Option("The matrix, or a prepared graph, which has tables that answer every distance.", default="matrix",
-               in_api="The matrix, or a prepared graph: tables from which every distance is computed when it is asked.",
-               label="Result", in_form="A prepared graph is far smaller where separators are small, as of roads.",
-               titles={"matrix": "the matrix", "prepared": "a prepared graph"}),
+        Literal["matrix", "prepared", "measures", "near"],
+        Option("The matrix; a prepared graph, whose tables answer every distance; a table of measures; or near pairs.",
+               default="matrix",
+               in_api="The matrix; a prepared graph: tables from which every distance is computed when it is asked; "
+                      "a table of measures, with a row for each vertex; or near pairs, with a row for each.",
+               label="Result", in_form="A prepared graph is far smaller where separators are small, as of roads; "
+                                       "tables of measures and near pairs are made without any matrix.",
+               titles={"matrix": "the matrix", "prepared": "a prepared graph", "measures": "a table of measures",
+                       "near": "near pairs"}),
     ]  # fmt: skip
 
     priority: Annotated[

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import anyio.to_thread
 from fastapi import Depends, Request
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from service.jobs.events import EventStreams
     from service.jobs.results import ResultReader
     from service.jobs.submission import Plans
+    from service.jobs.table_results import TableReader
 
 #: seconds after which a client should request an open job again
 RETRY_AFTER = 1
@@ -173,11 +174,20 @@ class Service:
         return found if found.removed is None else self.jobs.graph(graph_id)
 
     def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
-        """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller."""
+        """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller.
+
+        A graph that is uploaded again under another name takes that name.
+        """
         kept, new = self.jobs.add_graph(record)
-        if caller.owner is None:
+        name, owner = record.name, caller.owner
+        if owner is None:
+            if name and name != kept.name:
+                self.jobs.rename_graph(kept.id, name)
+                kept = replace(kept, name=name)
             return kept, new
-        new = self.keys.own_graph(caller.owner, replace(record, id=kept.id))
+        new = self.keys.own_graph(owner, replace(record, id=kept.id))
+        if name and not new:
+            self.keys.rename_graph(owner, kept.id, name)
         return self.graph(kept.id, caller), new
 
     def remove_graph(self, graph_id: str, caller: Caller) -> None:
@@ -296,7 +306,7 @@ async def _permit() -> AsyncIterator[None]:
 ReadPermit = Annotated[None, Depends(_permit, scope="function", max_concurrency=2)]
 
 
-async def _opened(job_id: str, service: Shared, caller: Known) -> AsyncIterator[ResultReader]:
+async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncIterator[ResultReader]:
     found = service.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(service.result, job_id, caller)
@@ -309,6 +319,34 @@ async def _opened(job_id: str, service: Shared, caller: Known) -> AsyncIterator[
 
 #: the opened result of the job that the URL names; a result that is not cached is opened in a thread
 if TYPE_CHECKING:
-    Opened = Annotated[ResultReader, Depends(_opened, scope="function")]
+    OpenedAny = Annotated[ResultReader, Depends(_opened_any, scope="function")]
 else:
-    Opened = Annotated[object, Depends(_opened, scope="function")]  # importing the class would import NumPy
+    OpenedAny = Annotated[object, Depends(_opened_any, scope="function")]  # importing the class would import NumPy
+
+
+async def _opened(job_id: str, found: OpenedAny) -> ResultReader:
+    if found.table:
+        raise Conflict(
+            f"the result of job {job_id} is a table of {_KINDS[found.kind]}, which holds no distances of all pairs; "
+            f"read /v1/jobs/{job_id}/table, or solve the graph for a matrix"
+        )
+    return found
+
+
+async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
+    if not found.table:
+        raise Conflict(
+            f"the result of job {job_id} is a {_KINDS[found.kind]}, which is read by its rows; tables are results "
+            "measures and near of a job"
+        )
+    return cast("TableReader", found)
+
+
+_KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs"}
+#: the opened result of the job, which must be one with distances, or must be a table
+if TYPE_CHECKING:
+    Opened = Annotated[ResultReader, Depends(_opened, scope="function")]
+    OpenedTable = Annotated[TableReader, Depends(_opened_table, scope="function")]
+else:
+    Opened = Annotated[object, Depends(_opened, scope="function")]
+    OpenedTable = Annotated[object, Depends(_opened_table, scope="function")]

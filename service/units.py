@@ -51,7 +51,9 @@ def format_count(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration: ``0.012 s``, ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a duration: ``under 1 ms``, ``0.012 s``, ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if 0 < seconds < 0.001:
+        return "under 1 ms"
     if seconds < 10:
         return f"{seconds:.2g} s"
     whole = round(seconds)

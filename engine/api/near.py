@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from engine.algorithms.near import ENTRY_BYTES, PIECE, SPACE_BYTES, NearSearches, NearWanted
 from engine.devices.cpu.arcs import FAR
@@ -11,6 +16,7 @@ from engine.devices.cpu.team import Team
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
+from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.planning.refusal import gib
@@ -25,6 +31,11 @@ FAVOURABLE: Final = 0.05
 #: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
+#: Sources from which time and size are predicted: first some, and more of them if these took at most so many seconds.
+_SAMPLES: Final = (8, 256)
+_SAMPLE_SECONDS: Final = 1.0
+#: Bytes of a pair in a compressed table beside the arrays: 3.3 were measured (decision 140).
+_TABLE_ENTRY: Final = 4
 
 
 def near_pairs(
@@ -33,6 +44,7 @@ def near_pairs(
     *,
     nearest: int | None = None,
     monitor: Monitor | None = None,
+    beside: int = 0,
 ) -> NearPairs:
     """Find the targets near each source, and their distances.
 
@@ -42,10 +54,10 @@ def near_pairs(
 
     Args:
         graph: the graph, or its profile; no weight may be negative.
-        options: the cutoff, sources and targets; memory and threads.  No other option may be set.
-        nearest: the number of nearest targets of each source; of equally near ones those of smaller index come first.
-            None for all targets within the cutoff.
-        monitor: receives progress, and is asked whether to stop.
+        options: the cutoff, sources and targets; memory and threads.  Nothing else may be asked for.
+        nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
+        monitor: is told of progress, and asked whether to stop.
+        beside: bytes of memory that the caller will need for each pair.
 
     Returns:
         The pairs.  A source is no target of itself.  Distances are integers where all weights are, else float64.
@@ -61,7 +73,8 @@ def near_pairs(
     machine = survey(memory=options.memory, threads=options.threads)
     clock, asked = PhaseClock(monitor or Monitor()), Rectangle.of(options, graph.n)
     inner, rectangle = profile.open(asked)
-    budget = _budget(machine, inner.graph)
+    each = ENTRY_BYTES + beside
+    budget = _budget(machine, inner.graph, each)
     clock.begin("search", len(asked.rows), "rows")
     team = Team(machine.threads)
     try:
@@ -69,7 +82,7 @@ def near_pairs(
             searches = NearSearches(
                 inner.arcs, NearWanted(rectangle, asked.columns, asked.rows, asked.cutoff, nearest), graph.n
             )
-            _run(searches, team, clock, budget)
+            _run(searches, team, clock, budget, each)
     finally:
         team.close()
     clock.stop()
@@ -109,10 +122,10 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
         )
 
 
-def _budget(machine: Machine, graph: Graph) -> int:
-    """Return the largest number of entries that fits in memory; raise DoesNotFit if not even the searches fit."""
-    fixed = SPACE_BYTES * graph.n * machine.threads + 40 * (graph.n + graph.arcs)
-    if fixed + PIECE * ENTRY_BYTES > machine.memory:
+def _budget(machine: Machine, graph: Graph, each: int) -> int:
+    """Return the most entries that fit memory, or refuse the graph."""
+    fixed = _fixed(machine, graph)
+    if fixed + PIECE * each > machine.memory:
         raise DoesNotFit(
             f"{fixed} bytes ({gib(fixed)}) are needed to search this graph with {machine.threads} threads, and "
             f"{machine.memory} ({gib(machine.memory)}) may be used; take fewer threads, or give it more memory",
@@ -120,11 +133,26 @@ def _budget(machine: Machine, graph: Graph) -> int:
             needed=fixed,
             available=machine.memory,
         )
-    return (machine.memory - fixed) // ENTRY_BYTES
+    return (machine.memory - fixed) // each
 
 
-def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int) -> None:
-    """Search a sample of the sources, check that the result will fit, and search the rest."""
+def _fixed(machine: Machine, graph: Graph) -> int:
+    """Return the bytes that the searches need, however many pairs they find."""
+    return SPACE_BYTES * graph.n * machine.threads + 40 * (graph.n + graph.arcs)
+
+
+def _too_many(count: int, found: str, rows: int, budget: int, each: int) -> DoesNotFit:
+    return DoesNotFit(
+        f"near pairs: {found} of {rows:,} sources, and {budget:,} fit the memory that may be "
+        f"used ({each} bytes per pair); take a smaller cutoff, fewer sources, or more memory",
+        resource="memory",
+        needed=count * each,
+        available=budget * each,
+    )
+
+
+def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int, each: int) -> None:
+    """Search a sample, see that the result will fit, and search the rest."""
     rows = searches.size
 
     def within(entries: int, predicted: float | None = None) -> None:
@@ -132,13 +160,7 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int) -> 
             return
         count = int(predicted or entries)
         found = f"about {count:,} pairs are predicted from" if predicted else f"already {count:,} pairs were found from"
-        raise DoesNotFit(
-            f"near pairs: {found} {searches.rows:,} of {rows:,} sources, and {budget:,} fit the memory that may be "
-            f"used ({ENTRY_BYTES} bytes per pair); take a smaller cutoff, fewer sources, or more memory",
-            resource="memory",
-            needed=count * ENTRY_BYTES,
-            available=budget * ENTRY_BYTES,
-        )
+        raise _too_many(count, f"{found} {searches.rows:,}", rows, budget, each)
 
     sample = searches.sample()
     searches.run(team, sample, clock, within)
@@ -146,6 +168,84 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int) -> 
     rest = sorted(set(searches.pieces) - set(sample))
     if rest:
         searches.run(team, rest, clock, within)
+
+
+def _spread(options: Options, rows: int, most: int) -> tuple[int, ...]:
+    """Return at most so many of the sources, evenly spaced."""
+    count = min(rows, most)
+    places = [(2 * i + 1) * rows // (2 * count) for i in range(count)]
+    return tuple(places if options.sources is None else (options.sources[place] for place in places))
+
+
+def plan_near(
+    graph: Graph | GraphProfile,
+    options: Options,
+    *,
+    nearest: int | None = None,
+    beside: int = 0,
+    out: Path | None = None,
+) -> Plan:
+    """Plan near pairs that will be kept as sparse rows and as a table: searches from some sources say what it takes.
+
+    Args:
+        graph, options, nearest, beside: as for :func:`near_pairs`.
+        out: where the result will be, whose disk is looked at; None for none.
+
+    Returns:
+        The plan: bytes of memory and disk, seconds; its shape is that of the matrix that is not made.
+
+    Raises:
+        InvalidRequest: as :func:`near_pairs`.
+        DoesNotFit: as many pairs as are likely at least fit neither memory nor disk.
+    """
+    profile = GraphProfile.of(graph)
+    graph = profile.graph
+    _check(profile, options, nearest)
+    machine, asked = survey(out=out, memory=options.memory, threads=options.threads), Rectangle.of(options, graph.n)
+    each, rows = ENTRY_BYTES + beside, len(asked.rows)
+    budget = _budget(machine, graph, each)
+    for most in _SAMPLES:
+        began = time.perf_counter()
+        some = replace(options, sources=_spread(options, rows, most)) if rows else options
+        found = near_pairs(profile, some, nearest=nearest)
+        spent, counts = time.perf_counter() - began, np.diff(found.indptr).astype(np.float64)
+        if spent > _SAMPLE_SECONDS or len(counts) == rows:
+            break
+    mean = float(counts.mean()) if rows else 0.0
+    error = float(counts.std(ddof=1)) / math.sqrt(len(counts)) if 1 < len(counts) < rows else 0.0
+    least, entries = int(max(0.0, mean - 2 * error) * rows), int(mean * rows)
+    if least > budget:
+        raise _too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
+    size, labels = 4 + found.lengths.itemsize, 16 * (graph.n + rows)
+    if machine.disk is not None and least * size > machine.disk:
+        raise DoesNotFit(
+            f"near pairs: about {least:,} are predicted, {least * size} bytes ({gib(least * size)}), and of disk "
+            f"{machine.disk} ({gib(machine.disk)}) are free; take a smaller cutoff or fewer sources",
+            resource="disk",
+            needed=least * size,
+            available=machine.disk,
+        )
+    phases = (Phase("search", spent * rows / max(1, len(counts)), entries * size),)
+    made = Candidate(
+        "near", _fixed(machine, graph) + entries * each, entries * (size + _TABLE_ENTRY) + labels,
+        phases[0].seconds, phases,
+    )  # fmt: skip
+    return Plan(
+        algorithm="near",
+        dtype=found.lengths.dtype.name,
+        device="cpu",
+        threads=machine.threads,
+        shape=(rows, len(asked.columns)),
+        memory=made.memory,
+        disk=made.disk,
+        seconds=made.seconds,
+        reason=f"about {entries:,} pairs, predicted from searches from {len(counts):,} of {rows:,} sources",
+        dtype_reason="whole weights stay whole numbers" if graph.integral else "sums of fractions are float64",
+        device_reason="near pairs are searched by processors",
+        phases=phases,
+        candidates=(made,),
+        cutoff=options.cutoff,
+    )
 
 
 def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options) -> DoesNotFit:
@@ -166,10 +266,9 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     if refusal.resource not in ("disk", "memory"):
         return refusal
     rows = len(options.sources) if options.sources is not None else graph.n
-    count = min(rows, OFFERED_SOURCES)
-    places = [(2 * i + 1) * rows // (2 * count) for i in range(count)]
-    some = tuple(places if options.sources is None else (options.sources[place] for place in places))
+    some = _spread(options, rows, OFFERED_SOURCES)
     asked = Options(cutoff=options.cutoff, sources=some, targets=options.targets, threads=options.threads)
+    began = time.perf_counter()
     try:
         found = near_pairs(profile, asked)
     except ApspError:  # near pairs cannot answer this either, and the original refusal explains more
@@ -177,12 +276,19 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:
         return refusal
+    seconds = (time.perf_counter() - began) * rows / len(some)
+    machine = survey(memory=options.memory, threads=options.threads)
+    memory, size = _fixed(machine, graph) + entries * ENTRY_BYTES, 4 + found.lengths.itemsize + _TABLE_ENTRY
+    if memory > machine.memory:
+        return refusal
+    said = "makes no matrix, but keeps the pairs up to the cutoff: apsp near"
+    found_beside = Candidate("near", memory, entries * size, seconds, rejected=said)
     return DoesNotFit(
         f"{refusal}; near pairs: about {entries:,} ({gib(entries * ENTRY_BYTES)} of memory; apsp near --cutoff keeps "
         "them without a matrix)",
         resource=refusal.resource,
         needed=refusal.needed,
         available=refusal.available,
-        candidates=refusal.candidates,
+        candidates=[*refusal.candidates, found_beside],
         remedies=refusal.remedies,
     )

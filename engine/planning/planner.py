@@ -24,7 +24,7 @@ from engine.planning.cost_distributed import over_workers
 from engine.planning.cost_streaming import ALGORITHM as STREAMED
 from engine.planning.cost_streaming import streamable, streamed
 from engine.planning.cost_streaming_cuda import through_devices
-from engine.planning.refusal import gib, refusal, shortages
+from engine.planning.refusal import gib, refusal, seconds_text, shortages
 from storage.errors import InvalidRequest
 
 #: The estimate of each algorithm on processors.
@@ -275,7 +275,7 @@ def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
 
 
 def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
-    cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
+    cost = f"about {seconds_text(best.seconds)} and {gib(best.memory)} of memory"
     if best.device_memory:
         cost += f", {gib(best.device_memory)} of the GPU's"
     if best.from_targets:
@@ -285,7 +285,7 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     rivals = [c for c in others if c.feasible]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
-    rival = f"{rivals[0].algorithm}{_where(rivals[0], best)}, {rivals[0].seconds:.3g} s"
+    rival = f"{rivals[0].algorithm}{_where(rivals[0], best)}, {seconds_text(rivals[0].seconds)}"
     return f"{best.algorithm} is the fastest that fits: {cost}; next is {rival}"
 
 
@@ -296,7 +296,11 @@ def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
     if options.algorithm not in ("auto", candidate.algorithm):
         return replace(candidate, rejected=f"{best.algorithm} was asked for")
     slower = candidate.seconds / best.seconds if best.seconds else 1
-    return replace(candidate, rejected=f"{slower:.2g} times the time of {best.algorithm}{_where(best, candidate)}")
+    name = f"{best.algorithm}{_where(best, candidate)}"
+    if slower < 1.05:
+        return replace(candidate, rejected=f"no faster than {name}")
+    times = f"{slower:,.0f}" if slower >= 10 else f"{slower:.1f}"
+    return replace(candidate, rejected=f"{times} times the time of {name}")
 
 
 def _where(candidate: Candidate, other: Candidate) -> str:

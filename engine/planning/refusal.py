@@ -308,7 +308,7 @@ def _way(candidate: Candidate) -> str:
     device = " on the GPU" if candidate.device == "cuda" else ""
     where = {"store": ", streamed from the store", "host": ", streamed from host memory"}
     tier = where.get(candidate.tier, "") if candidate.streaming is not None else ""
-    return f"{candidate.algorithm}{device}{tier}, about {candidate.seconds:.3g} s"
+    return f"{candidate.algorithm}{device}{tier}, about {seconds_text(candidate.seconds)}"
 
 
 def _document(remedy: Remedy, machine: Machine, options: Options) -> dict[str, object]:
@@ -334,6 +334,13 @@ def round_up(size: int) -> int:
         unit *= 1024
     step = unit / 10.0 ** max(0, 3 - len(str(size // unit)))
     return max(size, math.floor(math.ceil(size / step) * step))
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds as text with about three digits, such as ``0.012 s`` or ``12,300 s``."""
+    if 0 < seconds < 0.001:
+        return "less than 0.001 s"
+    return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 def gib(size: int) -> str:

@@ -12,6 +12,8 @@ from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidReq
 
 #: the setting that limits a resource; there is none for the memory of a GPU, because each job states its own limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
+#: results of a job that take less than a matrix, by the names of the option and of the candidates that refusals have
+WAYS_OUT: Final = ("prepared", "measures", "near")
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,13 @@ class NotAcceptable(InvalidRequest):
 
 
 def _offered(refusal: DoesNotFit) -> dict[str, Any]:
-    """Return the figures of preparing the graph if the refusal of its matrix has them; else an empty dictionary."""
+    """Return what each result without a matrix would take, if the refusal of its matrix names that; else nothing."""
+    found = {}
     for candidate in refusal.candidates:
-        if getattr(candidate, "algorithm", None) == "prepared" and getattr(candidate, "feasible", False):
-            return {"prepared": {name: getattr(candidate, name) for name in ("seconds", "memory", "disk")}}
-    return {}
+        name = getattr(candidate, "algorithm", None)
+        if name in WAYS_OUT and getattr(candidate, "feasible", False):
+            found[name] = {figure: getattr(candidate, figure) for figure in ("seconds", "memory", "disk")}
+    return found
 
 
 def fault_of(error: BaseException) -> Fault:

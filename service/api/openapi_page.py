@@ -1,25 +1,26 @@
-"""``/docs``: the OpenAPI document as one plain page; nothing is loaded from elsewhere, and no script runs."""
+"""``/docs``: the OpenAPI document as a page of this service, on which requests can be tried.
+
+Nothing is loaded from elsewhere: style and scripts are those of the dashboard.
+"""
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
+import json
+import re
 from typing import Any, Final
 
-from service.dashboard.render import environment
+from markupsafe import Markup, escape
 
-_STYLE: Final = """
-body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1b1f24;background:#fff}
-code,pre{font:14px/1.4 ui-monospace,monospace;background:#f2f4f6}pre{padding:.7rem;overflow-x:auto}
-h2{margin-top:2.5rem;border-bottom:1px solid #d5dadf}h3 code{background:none;font-size:1.05rem}
-table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}
-@media(prefers-color-scheme:dark){body{color:#e4e7ea;background:#15181b}code,pre{background:#22272c}}
-"""
-#: nothing but the style above is allowed
-POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+from service.dashboard.render import environment
+from service.version import software_version
+
+_TITLES: Final = {
+    "graphs": "Graphs", "jobs": "Jobs", "results": "Results", "store": "Files of a result", "service": "The service",
+}  # fmt: skip
+_CODE: Final = re.compile(r"(`{1,2})([^`]+)\1")
+#: Media types of bodies that are typed in; another body is a file.
+_TYPED: Final = "application/json"
+_Operation = dict[str, Any]
 
 
 def render(document: dict[str, Any]) -> str:
@@ -28,4 +29,46 @@ def render(document: dict[str, Any]) -> str:
 
     # most members of an OpenAPI document may be left out
     template = environment().overlay(undefined=Undefined).get_template("api.html")
-    return template.render(document=document, style=_STYLE)
+    return template.render(
+        document=document, groups=_groups(document), inline=_inline, path="/docs", version=software_version(),
+        visitor=None,
+    )  # fmt: skip
+
+
+def _groups(document: dict[str, Any]) -> list[tuple[str, list[_Operation]]]:
+    """Return the operations by what they are about, in the order of the document."""
+    found: dict[str, list[_Operation]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            tag = (operation.get("tags") or ["service"])[0]
+            found.setdefault(tag, []).append(_operation(document, path, method, operation))
+    return [(_TITLES.get(tag, tag), operations) for tag, operations in found.items()]
+
+
+def _operation(document: dict[str, Any], path: str, method: str, operation: _Operation) -> _Operation:
+    """Return one operation with its answers apart from its refusals, and what a form to try it needs."""
+    answers = operation.get("responses", {})
+    body = next(iter((operation.get("requestBody") or {}).get("content", {}).items()), None)
+    return {
+        **operation, "path": path, "method": method.upper(), "id": operation.get("operationId") or f"{method}{path}",
+        "answers": {status: answer for status, answer in answers.items() if not status.startswith(("4", "5"))},
+        "refusals": {status: answer for status, answer in answers.items() if status.startswith(("4", "5"))},
+        "scopes": [scope for item in operation.get("security") or [] for scopes in item.values() for scope in scopes],
+        "body": body, "example": _example(document, body), "types_body": body is not None and body[0] == _TYPED,
+        "parameters": operation.get("parameters") or [],
+    }  # fmt: skip
+
+
+def _example(document: dict[str, Any], body: tuple[str, dict[str, Any]] | None) -> str:
+    """Return a body to begin with: the first example of its schema."""
+    if body is None or body[0] != _TYPED:
+        return ""
+    schema = body[1].get("schema", {})
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return json.dumps((schema.get("examples") or [{}])[0], indent=2, ensure_ascii=False)
+
+
+def _inline(text: str | None) -> Markup:
+    """Return a text of the document with what stands between backticks as code; nothing else becomes markup."""
+    return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text or ""))))  # noqa: S704 - it was escaped

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -133,8 +133,19 @@ def respond(
     return JSONResponse(body, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
 
 
-def install(app: FastAPI) -> None:
-    """Make all errors of ``app`` problem documents."""
+#: renders an error for a browser that asked for a page: the request, what went wrong, the status
+ErrorPage = Callable[[Request, Fault, int], Response]
+#: paths that only programs ask for
+_FOR_PROGRAMS: Final = ("/v1/", "/health/", "/static/", "/openapi.json")
+
+
+def install(app: FastAPI, error_page: ErrorPage) -> None:
+    """Make all errors of ``app`` problem documents; browsers that ask for a page that does not exist get a page.
+
+    Args:
+        app: the application.
+        error_page: renders such a page.
+    """
 
     @app.exception_handler(ApspError)
     async def ours(request: Request, error: ApspError) -> Response:
@@ -160,13 +171,21 @@ def install(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NOT_PARSED:
             return respond(request, Fault("invalid-request", NO_JSON))
         code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
-        message = _http_message(request, error)
-        return respond(request, Fault(code, message), status=error.status_code, headers=headers)
+        fault = Fault(code, _http_message(request, error))
+        if error.status_code == HTTPStatus.NOT_FOUND and _wants_a_page(request):
+            return error_page(request, fault, error.status_code)
+        return respond(request, fault, status=error.status_code, headers=headers)
 
 
 def unexpected(request: Request) -> Response:
     """Return the answer to any other exception; the log has the traceback under the request id."""
     return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
+
+
+def _wants_a_page(request: Request) -> bool:
+    """Return whether a browser asks for something to read."""
+    readable = "text/html" in request.headers.get("accept", "")
+    return readable and request.method in ("GET", "HEAD") and not request.scope["path"].startswith(_FOR_PROGRAMS)
 
 
 def _allowed(request: Request) -> str:

@@ -17,10 +17,13 @@ from service.options import (
     JobOptions,
     LocalOptions,
     MeasureOptions,
+    Numbers,
+    Opportunities,
     PrepareOptions,
     Size,
     SolveOptions,
     Vertices,
+    Words,
 )
 from storage.options import FileReadingOptions, Option, ReadingOptions, declared
 
@@ -180,7 +183,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> inspect.Parameter:
-    """Return the parameter from which Typer makes an option; sizes and lists of vertices are texts there.
+    """Return the parameter from which Typer makes an option; sizes and lists are texts there.
 
     Args:
         name: name of the option in its class.
@@ -188,9 +191,9 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
         option: its declaration.
         heading: the heading below which the help page shows it; None for "Options".
     """
-    if kind in (Size, Vertices):
+    if kind in (Size, Vertices, Numbers, Words):
         kind = str | None
-    elif name == "nodes":
+    elif name == "nodes" or kind is Opportunities:
         kind = Path | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]

@@ -48,12 +48,15 @@ def submit(
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
     from service.cli.commands import remote
-    from service.cli.vertex_lists import selected_names
+    from service.cli.vertex_lists import selected_names, values_of
 
     given: dict[str, Any] = {**options, "name": name}
     for field in ("sources", "targets"):
         if given[field] is not None:
             given[field] = selected_names(given[field], f"--{field}")
+    for field, kind in (("within", float), ("quantiles", float), ("measures", str), ("columns", str)):
+        if given[field] is not None:
+            given[field] = values_of(given[field], field, kind)
     remote.submit(graph, {**reading, **given}, remote.Remote(server, as_json), wait=wait)
 
 
@@ -134,14 +137,19 @@ def graphs(
 
 def fetch(
     job: JobId,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="STORE.zarr", help="Where the matrix goes; a table also to .parquet, .csv."
+        ),
+    ],
     server: Server = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace STORE.zarr once the download is complete.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch the solved matrix of a job; a second run continues a download that broke off."""
+    """Fetch the solved matrix, or the table, of a job; run again, it goes on where it was broken off."""
     from service.cli.commands import remote
 
     remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)

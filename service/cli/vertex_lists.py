@@ -6,7 +6,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from storage.matrix.sealed import SealedResult
 
     Labels = npt.NDArray[np.generic]
+
+T = TypeVar("T")
 
 
 def selected_vertices(
@@ -109,6 +111,29 @@ def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> l
         return names
     print(f"note: {first!r}, the first line of {text.removeprefix('@')}, is taken for a header", file=sys.stderr)
     return names[1:]
+
+
+def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
+    """Return what the places of a list with commas mean.
+
+    Args:
+        text: such as ``15,30``.
+        field: name of the option, for messages.
+        kind: makes a value of the text of a place.
+
+    Raises:
+        InvalidRequest: one means nothing.
+    """
+    found = []
+    for place in split_names([text], field):
+        try:
+            value = kind(place)
+            if value != value:  # noqa: PLR0124 - it is not a number
+                raise ValueError
+        except ValueError:
+            raise InvalidRequest(f"--{field} takes numbers with commas, found {place!r}", field=field) from None
+        found.append(value)
+    return found
 
 
 def selected_names(text: str, option: str) -> list[str]:

@@ -127,8 +127,11 @@ class ResultView:
         return f"<{type(self).__name__} of job {self.job}: {rows:,} x {columns:,}, {self.dtype}>"
 
     def _repr_html_(self) -> str:
+        rows = self.summary().get("rows")
         shown = [
-            ("matrix", "{:,} x {:,}, {}".format(*self.shape, self.dtype)),
+            ("matrix", "{:,} x {:,}, {}".format(*self.shape, self.dtype))
+            if rows is None
+            else ("table", f"{rows:,} rows"),
             ("graph", "directed" if self.directed else "undirected"),
             ("unit", self.unit),
         ]

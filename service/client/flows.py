@@ -16,7 +16,7 @@ from service.client.errors import JobFailed, StillOpen
 from service.client.graphs import Upload, prepared
 from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
-from service.options import JobOptions, Size, Vertices
+from service.options import JobOptions, Numbers, Size, Vertices, Words
 from service.units import parse_size
 from storage.errors import InvalidRequest, NotFound
 from storage.options import ReadingOptions, declared
@@ -107,7 +107,18 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
             wired[name] = parse_size(value, field=name)
         if kind == Vertices and value is not None:
             wired[name] = names.labels(value)
+        if kind in (Numbers, Words) and value is not None:
+            wired[name] = _listed_values(name, value, float if kind == Numbers else str)
     return wired
+
+
+def _listed_values(name: str, value: Any, kind: Callable[[Any], Any]) -> list[Any]:
+    """Return numbers or names as a list; a single one is a list of one."""
+    try:
+        return [kind(one) for one in ([value] if isinstance(value, str | int | float) else value)]
+    except (TypeError, ValueError):
+        what = "numbers" if kind is float else "names"
+        raise InvalidRequest(f"{name} takes {what} in a list, found {value!r}", field=name) from None
 
 
 def status(job: str, patience: Patience) -> Flow[Document]:

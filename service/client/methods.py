@@ -145,6 +145,8 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``centroids_through`` of a TNTP file, whether paths may pass through zone centroids;
                 ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``.
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
+                ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
+                vertices, or ``{column: {vertex: number}}``; it is uploaded.
 
         Raises:
             InvalidRequest, NotFound: the graph or an option cannot be understood.
@@ -158,6 +160,10 @@ class ClientMethods(Generic[JobT, ResultT]):
         reads = cast(ReadingOptions, {option: value for option, value in options.items() if option in known})
         asked = {option: value for option, value in options.items() if option not in known and option != "name"}
         found, names = yield from flows.upload(graph, reads, self.patience, name=name)
+        if asked.get("opportunities") is not None:
+            from service.client.tables import sent_opportunities
+
+            asked["opportunities"] = yield from sent_opportunities(asked["opportunities"], names, self.patience)
         facts = yield from flows.submit(found["id"], names, asked, self.patience, name=name)
         return self._job(facts, names, found.get("receipt"))
 

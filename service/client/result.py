@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.client import fetching
 from service.client.asking import ask
-from service.client.displays import Path, ResultView
+from service.client.displays import Path
 from service.client.flows import Document, job_path, question
-from service.client.methods import ClientMethods, Part, asks
+from service.client.methods import ClientMethods, asks
 from service.client.names import Label, Names
 from service.client.steps import Flow, Request, Work
+from service.client.tables import TABLES, TableMethods
 from service.units import format_bytes, parse_size
 from service.views.figures import draw_histogram, draw_matrix, new_figure
 from storage.errors import InvalidRequest, LimitExceeded
@@ -34,8 +35,8 @@ def number(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-class ResultMethods(ResultView, Part):
-    """A solved matrix on the service; vertices are given and named as in the graph."""
+class ResultMethods(TableMethods):
+    """A result on the service, a matrix or a table; vertices are given and named as in the graph."""
 
     def __init__(self, client: ClientMethods[Any, Any], facts: Document, names: Names | None = None) -> None:
         super().__init__(facts)
@@ -93,6 +94,7 @@ class ResultMethods(ResultView, Part):
         """Return the labels of rows and of columns, from the store's own arrays, checked by its seal."""
         from storage.matrix.download import labels_of, side_files
 
+        self._need_distances()
         address, patience = job_path(self.job, self._folder), self._patience
         answer = yield from ask(Request("GET", f"{address}/zarr.json"), patience)
         down, across = ("vertex", "vertex") if self._folder == "prepared" else ("source", "target")
@@ -103,6 +105,10 @@ class ResultMethods(ResultView, Part):
             lambda: (labels_of(answer.content, files, down), labels_of(answer.content, files, across))
         )
         return found
+
+    def _need_distances(self) -> None:
+        if self.result in TABLES:
+            raise InvalidRequest("the result is a table, which has no distances of all pairs; ask for its frame()")
 
     @property
     def _folder(self) -> str:
@@ -129,6 +135,7 @@ class ResultMethods(ResultView, Part):
         """Return the distances from rows to columns, None meaning all, as floats with +inf."""
         import numpy as np
 
+        self._need_distances()
         facts = yield from self._question("GET", "results")
         kind: np.dtype[np.floating[Any]] = np.dtype(
             np.float64 if facts["dtype"] in ("int32", "float64") else np.float32
@@ -165,6 +172,7 @@ class ResultMethods(ResultView, Part):
 
     def _opened(self, options: dict[str, Any]) -> DataArray:
         """Open the array ``distances`` of the store; this reads metadata and labels, not tiles."""
+        self._need_distances()
         try:
             import aiohttp  # noqa: F401 - what fsspec speaks HTTP with
             import fsspec  # noqa: F401
@@ -183,7 +191,8 @@ class ResultMethods(ResultView, Part):
     ) -> Flow[FilePath]:
         """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
 
-        Of a prepared result this is the prepared graph itself, which ``apsp.open`` answers from.
+        Of a prepared result this is the prepared graph itself, which ``apsp.open`` answers from; of a table, a folder
+        with ``table.parquet``, and with the sparse rows of near pairs as a Zarr group.
 
         Args:
             folder: path of the store; it appears once it is complete.
@@ -204,7 +213,7 @@ class ResultMethods(ResultView, Part):
         figure = new_figure(10, 4)
         left, right = figure.subplots(1, 2)
         draw_matrix(left, distances, self.shape, self.unit)
-        left.set(title="distances (grey: no path)", xlabel="target", ylabel="source")
+        left.set(title="distances (light: near, hatched: no path)", xlabel="target", ylabel="source")
         draw_histogram(right, bins["edges"], bins["counts"], f"distance ({self.unit})")
         right.set_title("all pairs")
         return figure

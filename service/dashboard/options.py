@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Fault, fault_of
 from service.api.schemas.jobs import JobRequest
-from service.options import ClientOptions, Size, Vertices, split_names
+from service.options import ClientOptions, Numbers, Size, Vertices, Words, split_names
 from service.units import parse_size
 from storage.errors import InvalidRequest
 from storage.options import declared
@@ -30,7 +30,8 @@ class Field:
 
 #: the options on the form, in the order in which people fill them in
 _SHOWN: Final = (
-    "result", "sources", "targets", "cutoff", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
+    "result", "sources", "targets", "cutoff", "measures", "within", "quantiles", "nearest", "max_hops", "dtype",
+    "device", "algorithm", "memory", "priority", "name",
 )  # fmt: skip
 _OPTIONS: Final = declared(ClientOptions)
 
@@ -78,6 +79,10 @@ def _value(name: str, text: str) -> Any:
     kind, option = _OPTIONS[name]
     if kind == Vertices:  # the limit on the body bounds their number
         return split_names([text], name)
+    if kind == Words:
+        return split_names([text], name)
+    if kind == Numbers:
+        return [_number(name, place, float) for place in split_names([text], name)]
     if len(text) > _LONGEST:
         raise InvalidRequest(f"{option.label}: {len(text):,} characters, at most {_LONGEST:,} are read", field=name)
     if kind == Size:
@@ -85,7 +90,11 @@ def _value(name: str, text: str) -> Any:
     if kind is bool:
         return True
     convert = float if kind == float | None else int if kind in (int, int | None) else str
+    return _number(name, text, convert)
+
+
+def _number(name: str, text: str, kind: Callable[[str], Any]) -> Any:
     try:
-        return convert(text)
+        return kind(text)
     except ValueError:
-        raise InvalidRequest(f"{option.label}: {text[:40]!r} is no number", field=name) from None
+        raise InvalidRequest(f"{_OPTIONS[name][1].label}: {text[:40]!r} is no number", field=name) from None

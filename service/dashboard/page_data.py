@@ -8,6 +8,7 @@ from typing import Any, Final
 from engine.model.algorithms import ALGORITHMS
 from service.api.problems import CODES
 from service.dashboard.charts import counted, histogram
+from service.dashboard.phases import phase_views, phase_word
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
@@ -23,6 +24,7 @@ from storage.jobs.store import (
     RUNNING,
     SUCCESSFUL,
     GraphRecord,
+    JobFilter,
     JobRecord,
     RunnerRecord,
 )
@@ -32,8 +34,14 @@ View = dict[str, Any]
 #: finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
+#: waiting jobs on the first page: those that go next
+_MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
+#: a path of more stops is folded, and shows this many at its beginning and at its end
+_MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
+#: the most stops that are shown once it is unfolded
+_MOST_BETWEEN: Final = 1000
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
     "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
@@ -50,13 +58,8 @@ _NO_RECEIPT: Final = {
 STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
-_PHASES: Final = {
-    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
-    "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
-    "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
-    "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
-    "seal": "checking and sealing", "dismissed": "cancelled",
-}  # fmt: skip
+#: values and words of the filter by state
+FILTERS: Final = (("", "all states"), *STATES.items())
 
 
 def home(visitor: Visitor, before: str | None) -> View:
@@ -65,17 +68,40 @@ def home(visitor: Visitor, before: str | None) -> View:
     names = _graph_names(visitor.service, owner)
     listed = visitor.service.jobs.list_jobs
     over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
-    running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
-    waiting_rows = [row(record, names, visitor.service.jobs.queue_position(record)) for record in waiting]
+    running = listed(_MOST_OPEN, owner=owner, state=RUNNING)
+    queue = JobFilter((ACCEPTED,), owner)
+    waiting = visitor.service.jobs.find_jobs(queue, _MOST_NEXT)
     return {
         "running": [row(record, names) for record in running],
-        "waiting": sorted(waiting_rows, key=lambda item: item["position"]),
+        "waiting": [row(record, names, visitor.service.jobs.queue_position(record)) for record in waiting],
+        "queued": visitor.service.jobs.count_jobs(queue),
         "over": [row(record, names) for record in over[:PAGE]],
         "older": over[PAGE - 1].id if len(over) > PAGE else None,
         "paged": before is not None,
         "graphs": [_graph_row(record) for record in visitor.service.keys.list_graphs(5, owner)],
         **machines(visitor.service),
     }
+
+
+def found_jobs(visitor: Visitor, wanted: JobFilter, most: int, before: str | None) -> View:
+    """Return the jobs that a search finds, and how many there are.
+
+    Args:
+        visitor: the person who asks.
+        wanted: which jobs.
+        most: jobs on one page; of waiting jobs, which are listed in the order of the queue, all up to 10 times as many.
+        before: only jobs older than the one with this id.
+    """
+    store, names = visitor.service.jobs, _graph_names(visitor.service, visitor.owner)
+    queue = wanted.states == (ACCEPTED,)
+    limit = 10 * most if queue else most
+    found = store.find_jobs(wanted, limit + 1, None if queue else before)
+    rows = [row(record, names, store.queue_position(record) if record.state == ACCEPTED else None)
+            for record in found[:limit]]  # fmt: skip
+    return {
+        "jobs": rows, "count": store.count_jobs(wanted), "paged": before is not None and not queue,
+        "older": found[limit - 1].id if len(found) > limit and not queue else None,
+    }  # fmt: skip
 
 
 def machines(service: Service) -> View:
@@ -112,10 +138,10 @@ def job(visitor: Visitor, job_id: str) -> View:
     position = visitor.service.jobs.queue_position(record) if record.state == ACCEPTED else None
     return {
         "job": row(record, names, position), "record": record, "graph": found,
-        "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
+        "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
-        "log": _log(visitor.service, record), "result": _result(record),
-        "example": _example(record, found),
+        "log": _log(visitor.service, record), "result": _result(record, visitor.service.settings.max_cells),
+        "example": _example(record, found), "opening": _opening(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
     }  # fmt: skip
@@ -136,8 +162,24 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
         route = _route(result.path(source, target))
     except ApspError as error:
-        return {"source": source, "target": target, "refused": str(error)}
+        instead = _instead(visitor, job_id, source, target) if isinstance(error, NotFound) else []
+        return {"source": source, "target": target, "refused": str(error), "instead": instead}
     return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
+
+
+def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
+    """Return pairs of vertices that exist and are like a pair of which one does not."""
+    from service.views.naming import like_names, similar_names
+
+    try:
+        matrix = visitor.service.result(job_id, visitor.caller).matrix
+    except ApspError:
+        return []
+    most = 3
+    sides = ((source, matrix.source_labels), (target, matrix.target_labels))
+    found = [[name] if name.strip() in like_names(labels, name, most) else similar_names(labels, name, most)
+             for name, labels in sides]  # fmt: skip
+    return [(a, b) for a in found[0] for b in found[1]][:most]
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
@@ -175,7 +217,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
     return {
         "id": record.id, "title": record.name or names.get(record.graph) or f"Job {record.id[-8:]}",
         "state": record.state, "word": STATES[record.state], "open": record.open,
-        "phase": _PHASES.get(record.phase, record.phase), "stopping": record.cancel and record.open,
+        "phase": phase_word(record.phase), "stopping": record.cancel and record.open,
         "fraction": progress.fraction, "rate": progress.rate, "unit": progress.unit, "eta": progress.eta,
         "position": position, "error": error, "created": record.created, "started": record.started,
         "finished": record.finished, "took": took, "bytes": record.bytes, "removed": record.removed,
@@ -221,21 +263,6 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
     }  # fmt: skip
 
 
-def _phases(record: JobRecord) -> list[View]:
-    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
-    predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
-    taken = record.seconds or {}
-    names = list(taken) if taken else list(predicted)
-    here = names.index(record.phase) if record.phase in names else len(names) if record.phase == "seal" else -1
-    found = []
-    for k, name in enumerate(names):
-        past = record.state == SUCCESSFUL or (record.open and k < here)
-        state = "past" if past else "now" if record.open and k == here else "ahead"
-        shown = {"name": _PHASES.get(name, name), "predicted": predicted.get(name), "taken": taken.get(name)}
-        found.append({**shown, "state": state})
-    return found
-
-
 def _log(service: Service, record: JobRecord) -> View:
     """Return the end of the log, and its size, from which the stream of events continues.
 
@@ -264,8 +291,8 @@ def _sent_log(service: Service, record: JobRecord) -> View:
     return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0}
 
 
-def _result(record: JobRecord) -> View | None:
-    """Return the facts of an existing result."""
+def _result(record: JobRecord, most: int) -> View | None:
+    """Return the facts of an existing result; one answer has at most ``most`` entries."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -275,7 +302,14 @@ def _result(record: JobRecord) -> View | None:
         "compared": compared(summary), "pair": summary.get("diameter_pair"), "bytes": record.bytes,
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
         "below_zero": found.get("below_zero", 0), "prepared": wants_prepared(record.options),
+        "kind": record.options.get("result", "matrix"), **_table_facts(summary, most),
     }  # fmt: skip
+
+
+def _table_facts(summary: dict[str, Any], most: int) -> View:
+    """Return rows and columns of a table, and whether all of it goes into one answer of ``most`` entries."""
+    rows, columns = summary.get("rows", 0), len(summary.get("columns", ()))
+    return {"rows": rows, "columns": columns, "most": most, "whole": rows * columns <= most}
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
@@ -285,9 +319,25 @@ def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
     return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]
 
 
+def _opening(record: JobRecord, graph: GraphRecord | None) -> View | None:
+    """Return the pair of vertices whose path a result shows before somebody asks; None if none is known to be there."""
+    pair = (record.summary or {}).get("diameter_pair")
+    if pair:
+        return {"pair": pair, "why": "Shown first: the pair that is farthest apart."}
+    facts = {} if graph is None else graph.facts
+    whole = not (record.options.get("sources") or record.options.get("targets"))
+    if whole and facts.get("first_vertex") is not None and facts.get("last_vertex") is not None:
+        return {
+            "pair": [facts["first_vertex"], facts["last_vertex"]],
+            "why": "Shown first: the ends of the list of names.",
+        }
+    return None
+
+
 def _route(found: dict[str, Any]) -> View:
-    """Return a path as a list of stops, each with the sum of weights up to it; the middle of a long path is left
-    out.
+    """Return a path as stops, each with the sum of weights up to it: the first ones, those between, the last ones.
+
+    Of a very long path the middle is left out.
     """
     so_far: int | float = 0
     stops: list[View] = []
@@ -295,8 +345,13 @@ def _route(found: dict[str, Any]) -> View:
         weight = found["weights"][k - 1] if k else None
         so_far = so_far if weight is None else so_far + weight
         stops.append({"vertex": vertex, "weight": weight, "so_far": so_far})
-    most = 60
-    left_out = max(0, len(stops) - most)
+    first, last = (_FIRST_STOPS, _LAST_STOPS) if len(stops) > _MOST_STOPS else (len(stops), 0)
+    between = stops[first : len(stops) - last]
+    left_out = max(0, len(between) - _MOST_BETWEEN)
     if left_out:
-        stops = [*stops[: most // 2], *stops[-(most // 2) :]]
-    return {"stops": stops, "arcs": len(found["weights"]), "left_out": left_out, "gap": most // 2 if left_out else None}
+        half = _MOST_BETWEEN // 2
+        between = [*between[:half], *between[-half:]]
+    return {
+        "first": stops[:first], "between": between, "last": stops[len(stops) - last :], "stops": len(stops),
+        "arcs": len(found["weights"]), "left_out": left_out, "gap": _MOST_BETWEEN // 2 if left_out else None,
+    }  # fmt: skip

@@ -37,7 +37,7 @@ async def get_home(
         before: show finished jobs that are older than the job of this id.
     """
     found = await anyio.to_thread.run_sync(page_data.home, visitor, before)
-    return page(request, "home.html", visitor=visitor, **found)
+    return page(request, "home.html", visitor=visitor, **found, q="", state="", filters=page_data.FILTERS)
 
 
 @router.get("/graphs/{graph_id}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,12 +25,24 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_HEADERS: Final = {
+#: headers of every page
+HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "same-origin",
     # pages show private data, which must not remain in caches after the session
     "Cache-Control": "no-store",
 }
+
+
+#: options of the command line, and the fields of the page that mean the same
+_FIELDS: Final = {
+    "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
+    "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
+    "--labels": "Attribute that names vertices",
+}  # fmt: skip
+_OPTION: Final = re.compile(r"(?<![\w-])--(?:undirected|directed|weight|unweighted|length-of|labels)(?![\w-])")
+#: what to install or to type, which is nothing that a reader of the page can do
+_INSTALLING: Final = re.compile(r": install apsp\[cuda\].*?--device cpu")
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
@@ -47,7 +60,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         .get_template(template)
         .render(path=request.url.path, status=status, version=software_version(), **{"visitor": None, **context})
     )
-    return HTMLResponse(text, status_code=status, headers=_HEADERS)
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 
 def get_ready() -> None:
@@ -69,13 +82,19 @@ def environment() -> Environment:
         "bytes": format_bytes, "count": format_count, "seconds": format_seconds, "number": _number, "about": _about,
         "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment, "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
-        "quoted": _quoted,
+        "quoted": _quoted, "spoken": _spoken,
     }  # fmt: skip
     # Imported with the first page, because it imports NumPy.
     from storage.readers import FORMATS
 
     made.globals["formats"] = tuple(FORMATS)
     return made
+
+
+def _spoken(text: str) -> str:
+    """Return a text that names options of the command line as the page's fields are called."""
+    said = _OPTION.sub(lambda found: f"“{_FIELDS[found[0]]}”", text)
+    return _INSTALLING.sub("", said)
 
 
 def _number(value: float | None) -> str:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from service.http.ranges import matches
-from service.state import Opened
+from service.state import OpenedAny
 
 if TYPE_CHECKING:
     from service.jobs.results import ResultReader
@@ -26,7 +26,7 @@ def tag_headers(scope: Scope, opened: ResultReader) -> dict[str, str]:
     return {"ETag": f'"{blake2b(question, digest_size=12).hexdigest()}"', "Cache-Control": "private, no-cache"}
 
 
-async def _tagged(request: Request, response: Response, opened: Opened) -> dict[str, str]:
+async def _tagged(request: Request, response: Response, opened: OpenedAny) -> dict[str, str]:
     headers = tag_headers(request.scope, opened)
     if matches(request.headers.get("if-none-match", ""), headers["ETag"]):
         raise HTTPException(304, headers=headers)

@@ -133,6 +133,8 @@ class MadeBytes(RangedAnswer):
 
 def media_type(key: str) -> str:
     """Return the media type of a file of a store."""
+    if key.endswith(".parquet"):
+        return "application/vnd.apache.parquet"
     return "application/json" if key.endswith(".json") else "application/octet-stream"
 
 

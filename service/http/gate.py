@@ -49,8 +49,8 @@ MOST_HEADERS: Final = 200
 #: forms that are accepted without a key, and the most bytes of such a form, many times what a key and an address need
 _OPEN_FORMS: Final = {"/login", "/logout"}
 _OPEN_FORM_BYTES: Final = 16_384
-#: the path to which files are uploaded; such bodies are written to the disk
-_UPLOADS: Final = "/v1/graphs"
+#: the paths to which files are uploaded, and the setting that limits each; such bodies are written to the disk
+_UPLOADS: Final = {"/v1/graphs": "max_upload_bytes", "/v1/tables": "max_table_bytes"}
 #: POST requests that change nothing
 _QUERIES: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
@@ -207,7 +207,7 @@ class BodyLimit:
         limit, setting = self._limit(scope["path"])
         header = next((value for key, value in scope["headers"] if key == b"content-length"), b"")
         announced, caller = int(header) if header.isdigit() else 0, _who(scope)
-        counted = scope["path"] != _UPLOADS
+        counted = scope["path"] not in _UPLOADS
         total, held, more, began = 0, 0, True, time.monotonic()
 
         async def limited() -> Message:
@@ -249,7 +249,7 @@ class BodyLimit:
 
     def _limit(self, path: str) -> tuple[int, str | None]:
         """Return the most bytes of a body, and the name of the setting that defines it, if there is one."""
-        name = "max_upload_bytes" if path == _UPLOADS else "max_body_bytes"
+        name = _UPLOADS.get(path, "max_body_bytes")
         limit: int = getattr(self._settings, name)
         if path in _OPEN_FORMS and limit > _OPEN_FORM_BYTES:
             return _OPEN_FORM_BYTES, None

@@ -23,8 +23,14 @@ _BUFFER: Final = 4 << 20
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
 
-def check_headers(request: Request, most: int) -> int | None:
-    """Return the Content-Length, if known; refuse forms, unknown encodings, and more than ``most`` bytes."""
+def check_headers(request: Request, most: int, setting: str = "max_upload_bytes") -> int | None:
+    """Return the Content-Length, if known; refuse forms, unknown encodings, and more than ``most`` bytes.
+
+    Args:
+        request: the upload.
+        most: the most bytes of its body.
+        setting: the setting that limits them.
+    """
     if request.headers.get("content-type", "").startswith("multipart/"):
         message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
         raise InvalidRequest(message, field="Content-Type")
@@ -38,7 +44,7 @@ def check_headers(request: Request, most: int) -> int | None:
     announced = int(length)
     if announced > most:
         message = f"the body has {announced} bytes, {most} are allowed"
-        raise LimitExceeded(message, limit=most, requested=announced, setting=variable("max_upload_bytes"))
+        raise LimitExceeded(message, limit=most, requested=announced, setting=variable(setting))
     return announced
 
 

@@ -16,13 +16,15 @@ import numpy.typing as npt
 
 from service.jobs.answering import Answering
 from service.jobs.results import Label, ResultReader
+from service.jobs.table_results import TableReader
 from service.pool.answers import PreparedPlace
 from storage.errors import InvalidRequest, NotFound
-from storage.matrix.format import ROOT_DOCUMENT, Array, is_prepared
+from storage.matrix.format import ROOT_DOCUMENT, Array, is_prepared, is_table
 from storage.matrix.reader import TILE_KEY, Matrix, open_sealed
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
+from storage.tables.reader import SealedTable
 
 if TYPE_CHECKING:
     from storage.prepared.served import ComputedStore
@@ -171,7 +173,7 @@ class PreparedReader(ResultReader):
 
 
 def open_reader(path: str | Path, answering: Answering) -> ResultReader:
-    """Open a sealed result of either kind.
+    """Open a sealed result of any kind.
 
     Args:
         path: a folder, or an address in an object store.
@@ -182,8 +184,13 @@ def open_reader(path: str | Path, answering: Answering) -> ResultReader:
         StorageFailed: ``path`` is no sealed result, or its metadata are damaged.
     """
 
-    def made(folder: StoreFolder | RemoteFolder) -> Matrix | AskedPrepared:
-        return AskedPrepared(folder, answering) if is_prepared(folder.read(ROOT_DOCUMENT)) else Matrix(folder)
+    def made(folder: StoreFolder | RemoteFolder) -> Matrix | AskedPrepared | SealedTable:
+        document = folder.read(ROOT_DOCUMENT)
+        if is_table(document):
+            return SealedTable(folder)
+        return AskedPrepared(folder, answering) if is_prepared(document) else Matrix(folder)
 
     found = open_sealed(path, made)
+    if isinstance(found, SealedTable):
+        return TableReader(found)
     return PreparedReader(found) if isinstance(found, AskedPrepared) else ResultReader(found)

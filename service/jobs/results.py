@@ -34,6 +34,9 @@ class ResultReader:
         path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
     """
 
+    #: whether it is a table, which holds no distances of pairs
+    table = False
+
     def __init__(self, path: str | Path | SealedResult) -> None:
         self.matrix: Any = path if isinstance(path, SealedResult) else open_matrix(path)
         self._lock = threading.Lock()
@@ -50,8 +53,8 @@ class ResultReader:
         return isinstance(self.matrix, PreparedStore)
 
     @property
-    def kind(self) -> Literal["matrix", "prepared"]:
-        """The kind of the result, as the job's option ``result`` names it."""
+    def kind(self) -> Literal["matrix", "prepared", "measures", "near"]:
+        """What the result is, as the option of a job names it."""
         return "prepared" if self.prepared else "matrix"
 
     def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody

@@ -14,16 +14,21 @@ from service.api.fault import Draining
 from service.api.schemas.jobs import JobRequest
 from service.auth.callers import Caller
 from service.jobs.folders import has_result
+from service.options import TableOptions
 from service.pool.tasks import plan_job
 from service.state import Service
 from storage.errors import InvalidRequest
 from storage.jobs.store import JobRecord, Submission
+from storage.options import declared
+from storage.tables.uploaded import UploadedTables
 
 #: version of results: increased when the same graph and options lead to another store, so that old ones are not reused
 RESULT_FORMAT: Final = 1
 #: seconds for which a plan is cached; the runner makes its own
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
+#: options that came later
+_LATER: Final = frozenset(declared(TableOptions))
 #: options that do not change the result
 _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})
 
@@ -37,8 +42,10 @@ def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options without ``"result": "matrix"``, so that their digest is that of versions without this option."""
-    return {k: v for k, v in options.items() if (k, v) != ("result", "matrix")}
+    """Leave out that the matrix is wanted, and what only tables have: digests of requests for a matrix are those of
+    versions that knew nothing else.
+    """
+    return {k: v for k, v in options.items() if (k, v) != ("result", "matrix") and (v is not None or k not in _LATER)}
 
 
 def _digest(content: object) -> str:
@@ -80,6 +87,12 @@ class Plans:
         return plan
 
 
+def check_table(service: Service, options: dict[str, Any], caller: Caller) -> None:
+    """Raise NotFound if the options name an uploaded table that the caller does not have."""
+    if isinstance(options.get("opportunities"), str):
+        UploadedTables(service.settings.data_dir).get(options["opportunities"], caller.owner)
+
+
 def refuse_if_draining(service: Service) -> None:
     """Raise Draining if the service is about to stop."""
     if service.draining:
@@ -115,6 +128,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:
             return found
         service.graph(body.graph, caller)
+        check_table(service, options, caller)
         found = None if body.fresh else service.jobs.finished(owner, mark)
         if found is None or not has_result(service.settings, found.id):
             return None

@@ -6,9 +6,13 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from service.api.fault import WAYS_OUT
+from service.options import TableOptions
+from service.pool.tabled import TableTask, check_request, wants_table
 from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
+from storage.options import declared
 
 if TYPE_CHECKING:
     from engine.graph.profile import GraphProfile
@@ -16,6 +20,16 @@ if TYPE_CHECKING:
     from engine.model.problem import Options
     from service.settings import Settings
     from storage.graph.graph import Graph
+
+
+#: members of a request that are no options of the engine
+_NOT_OF_ENGINE: Final = frozenset({"result", *declared(TableOptions)})
+#: ways out that a refusal names as commands: where each begins, and what it is as a job
+_WAYS_OUT: Final = (
+    ("; prepared: ", "(apsp prepare answers", '(a job with "result": "prepared" answers'),
+    ("; measures: ", "(apsp measure:", '(a job with "result": "measures":'),
+    ("; near pairs: ", "apsp near --cutoff keeps", 'a job with "result": "near" keeps'),
+)
 
 
 def warm_up() -> None:
@@ -57,6 +71,26 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
     return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}
 
 
+def read_table_upload(path: Path, most_rows: int, most_columns: int) -> None:
+    """Check an uploaded table, and write it as Parquet beside ``path``, with ``-normal.parquet`` behind its name.
+
+    Args:
+        path: the uploaded file.
+        most_rows, most_columns: rows and columns of numbers that it may have.
+
+    Raises:
+        InvalidRequest, LimitExceeded: as ``storage.tables.uploaded.normal_table``.
+    """
+    from service.settings import variable
+    from storage.tables.uploaded import normal_table
+
+    try:
+        normal_table(path, most_rows, most_columns)
+    except LimitExceeded as error:
+        setting = variable(error.setting) if error.setting == "max_vertices" else error.setting
+        raise LimitExceeded(str(error), limit=error.limit, requested=error.requested, setting=setting) from None
+
+
 def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the plan of a job as JSON types.
 
@@ -70,11 +104,15 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
         NegativeCycle, DoesNotFit: the job cannot be done.
     """
     from engine.api.solve import make_plan
+    from engine.graph.profile import GraphProfile
     from service.runner.gpus import see_those_of_a_runner
     from storage.graph.graph_store import GraphStore
 
+    check_request(request, settings)
     graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
     options, out = job_options(graph, request, settings), settings.store("new")
+    if wants_table(request):
+        return TableTask(GraphProfile(graph), request, options, settings).plan(out).to_dict()
     if wants_prepared(request):
         return prepared_plan(graph, options, settings, out).to_dict()
     see_those_of_a_runner(settings)
@@ -117,11 +155,12 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, settings: Setti
 def _said_here(refusal: DoesNotFit, *, offered: bool) -> DoesNotFit:
     """Return the refusal with advice for jobs of this service in place of a command of the command line."""
     message, candidates = str(refusal), refusal.candidates
-    if offered:
-        message = message.replace("(apsp prepare answers", '(a job with "result": "prepared" answers')
-    else:
-        message = message.partition("; prepared: ")[0]
-        candidates = tuple(one for one in candidates if getattr(one, "algorithm", None) != "prepared")
+    for _, command, job in _WAYS_OUT:
+        message = message.replace(command, job)
+    if not offered:
+        for begin, _, _ in _WAYS_OUT:
+            message = message.partition(begin)[0]
+        candidates = tuple(one for one in candidates if getattr(one, "algorithm", None) not in WAYS_OUT)
     return DoesNotFit(
         message,
         resource=refusal.resource,
@@ -143,7 +182,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
     from engine.model.problem import Options
 
     values = {
-        **{name: value for name, value in request.items() if name != "result"},
+        **{name: value for name, value in request.items() if name not in _NOT_OF_ENGINE},
         "sources": _indices(graph, request, "sources"),
         "targets": _indices(graph, request, "targets"),
         "memory": _least(request.get("memory"), settings.memory),

@@ -19,12 +19,13 @@ from service.api.schemas.results import (
     PathDocument,
     Paths,
     SummaryDocument,
+    TableManifest,
 )
 from service.http.bodies import BodyRoute
 from service.http.etags import TAGGED, Tagged
 from service.http.parameters import known_parameters
 from service.settings import variable
-from service.state import Opened, Shared
+from service.state import Opened, OpenedAny, Shared
 from storage.errors import LimitExceeded
 
 router = APIRouter(
@@ -37,19 +38,23 @@ _KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 4
 _NONE = {**_KNOWN, **documented(413, 507)}
 
 
-@router.get("/results", response_model=Manifest, responses=_KNOWN, dependencies=TAGGED)
-def get_manifest(job_id: str, opened: Opened) -> Manifest:
-    """What the result is: shape, type, tiles, bytes, digest, and where to read it."""
-    return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id, prepared=opened.prepared))
+@router.get("/results", response_model=Manifest | TableManifest, responses=_KNOWN, dependencies=TAGGED)
+def get_manifest(job_id: str, opened: OpenedAny) -> Manifest | TableManifest:
+    """What the result is: shape, type, tiles or columns, bytes, digest, and where to read it."""
+    links = Manifest.links_of(job_id, opened.kind)
+    if opened.table:
+        return TableManifest(job=job_id, **opened.facts(), links=links)
+    return Manifest(job=job_id, **opened.facts(), links=links)
 
 
 @router.get("/summary", response_model=SummaryDocument, responses=_KNOWN, dependencies=TAGGED)
-def get_summary(job_id: str, opened: Opened) -> SummaryDocument:
-    """Pairs, mean, diameter, radius, histogram."""
+def get_summary(job_id: str, opened: OpenedAny) -> SummaryDocument:
+    """Pairs, mean, diameter, radius, histogram; of a table its rows and columns."""
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
+    dtype = str(matrix.attributes["dtype"]) if opened.table else matrix.dtype.name
     return SummaryDocument(
-        job=job_id, result=opened.kind, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed,
+        job=job_id, result=opened.kind, shape=list(matrix.shape), dtype=dtype, directed=matrix.directed,
         unit=unit, summary=matrix.summary,
     )  # fmt: skip
 

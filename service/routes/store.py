@@ -14,7 +14,7 @@ from starlette.responses import Response
 from service.api.problems import documented
 from service.http.file_response import CACHE, MadeBytes, OpenFile, media_type, proxy_headers
 from service.http.parameters import known_parameters
-from service.state import Opened, Service, Shared
+from service.state import Opened, OpenedAny, Service, Shared
 from storage.errors import NotFound
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ async def get_file(
     key: Annotated[str, Path(examples=["zarr.json", "distances/c/0/0"])],
     request: Request,
     service: Shared,
-    opened: Opened,
+    opened: OpenedAny,
 ) -> Response:
     """A file of the result store: metadata, labels, arcs, tiles; of a prepared result, tiles are computed.
+
+    A table has ``table.parquet``, and near pairs the arrays of sparse rows beside it.
 
     Args:
         job_id: id of the job.

@@ -1,13 +1,15 @@
-"""Plans a claimed job and makes its result, a matrix or a prepared graph, in the folder of the claim."""
+"""Plans a claimed job and makes its result, a matrix, a prepared graph or a table, in the folder of the claim."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from service.jobs import checkpoints, claims
 from service.jobs.folders import has_result, trash
+from service.pool.tabled import TableTask, wants_table
 from service.pool.tasks import prepared_plan, wants_prepared
 from service.settings import Settings
 from storage.errors import Conflict
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
     """One claimed job with its graph and options; the folder of the claim exists.
 
@@ -40,11 +42,20 @@ class Task:
     options: Options
 
     def plan(self, monitor: Monitor) -> Plan:
-        """Return the plan, from the checkpoint in the folder if there is one; raises what planning raises."""
+        """Return the plan, from the checkpoint in the folder if there is one; raises what planning raises.
+
+        A table has no checkpoint: what another runner has done of it is done again.
+        """
         place = claims.place(self.settings.store(self.job.id), self.job.fence)
+        if wants_table(self.job.options):
+            return self._table.plan(place, monitor)
         if wants_prepared(self.job.options):
             return prepared_plan(self.profile, self.options, self.settings, place)
         return checkpoints.plan(self.profile, self.options, place, monitor)
+
+    @cached_property
+    def _table(self) -> TableTask:
+        return TableTask(self.profile, self.job.options, self.options, self.settings)
 
     def make(self, plan: Plan, monitor: Monitor) -> Outcome | None:
         """Make the result and seal it; None if another runner has finished the job meanwhile."""
@@ -61,10 +72,12 @@ class Task:
 
     def _attempt(self, plan: Plan, monitor: Monitor) -> Outcome:
         from engine.api.prepared import prepare
-        from engine.api.solve import solve_to_store
+        from engine.api.solve import Outcome, solve_to_store
 
         settings, job = self.settings, self.job
         place = claims.place(settings.store(job.id), job.fence)
+        if wants_table(job.options):
+            return Outcome(plan, self._table.make(place, plan, monitor), {})
         if wants_prepared(job.options):
             return prepare(self.profile, place, self.options, plan=plan, monitor=monitor)
         return solve_to_store(

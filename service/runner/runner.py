@@ -23,6 +23,7 @@ from service.api.fault import Fault, fault_of, for_want_of_disk, without_paths
 from service.jobs import checkpoints, claims
 from service.jobs.folders import has_result, prepare, result_bytes, result_place, sweep, trash
 from service.jobs.joblog import job_log
+from service.pool.tabled import wants_table
 from service.runner import processes
 from service.runner.gpu_probe import probe
 from service.runner.gpus import numbers, singles
@@ -193,9 +194,11 @@ class Runner:
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
         """Return the summary of the finished store, no seconds, and its bytes."""
         from engine.api.prepared_matrix import open_result
+        from storage.tables.reader import open_table
 
         self._tidy(job, solved=True)
-        with open_result(result_place(self._settings, job.id)) as result:
+        open_sealed = open_table if wants_table(job.options) else open_result
+        with open_sealed(result_place(self._settings, job.id)) as result:
             return dict(result.summary), {}, result_bytes(self._settings, job.id)
 
     def _tidy(self, job: JobRecord, *, solved: bool = False) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from engine.model.plan import Plan
 from engine.model.progress import Monitor
+from service.jobs.phases import foretold
 from storage.errors import StorageFailed
 from storage.jobs.store import JobRecord, JobStore, Progress
 
@@ -22,23 +23,27 @@ REPORT_SECONDS: Final = 0.25
 LOOK_SECONDS: Final = 1.0
 #: time constant, in seconds, with which the displayed rate is averaged
 _RATE_SECONDS: Final = 5.0
+#: the prediction of a phase counts as much as what is observed while this share of the phase is done
+_TRUST: Final = 0.1
 
 
 class ProgressEstimator:
     """Computes the fraction of the whole job, a rate and the remaining seconds from the units done.
 
-    Phases are weighted by the plan's predicted seconds; the fraction never falls.
+    Phases are weighted by the plan's predicted seconds; the fraction never falls.  The remaining seconds begin with
+    those of the plan, and follow what is observed the more of a phase is done.
     """
 
     def __init__(self, plan: Plan | None, now: float) -> None:
-        self._predicted = {phase.name: phase.seconds for phase in plan.phases} if plan else {}
+        self._predicted = foretold((phase.name, phase.seconds) for phase in plan.phases) if plan else {}
         self._order = list(self._predicted)
         self._fraction = 0.0
         self.phase = "loading"
         self.unit: str | None = None
         self._rate: float | None = None
         self._total = self._done = self._seen = 0
-        self._mark = now
+        self._mark = self._began = now
+        self._first: tuple[float, int] | None = None
 
     def begin(self, phase: str, total: int, unit: str, now: float) -> None:
         """Begin a phase of ``total`` units.
@@ -51,8 +56,8 @@ class ProgressEstimator:
         """
         self.phase, self.unit = phase, unit
         self._total, self._done, self._seen = total, 0, 0
-        self._mark = now
-        self._rate = None
+        self._mark = self._began = now
+        self._rate = self._first = None
 
     def advance(self, amount: int) -> None:
         """Count ``amount`` more units as done."""
@@ -66,15 +71,25 @@ class ProgressEstimator:
             keep = max(0.0, 1 - elapsed / _RATE_SECONDS) if self._rate else 0.0
             self._rate = keep * (self._rate or 0.0) + (1 - keep) * recent
             self._mark, self._seen = now, self._done
+            # from the first progress on: before it kernels may have been compiled, which says nothing about the rest
+            self._first = self._first or (now, self._done)
         share = min(1.0, self._done / self._total) if self._total else 0.0
         before, current, after = self._split()
         whole = before + current + after
         if whole > 0:
             self._fraction = max(self._fraction, min(1.0, (before + share * current) / whole))
-        left = None
-        if self._rate and self._total:
-            left = max(0, self._total - self._done) / self._rate + after
-        return Progress(self._fraction, self._rate, self.unit, left)
+        left = self._left(now, share, current)
+        return Progress(self._fraction, self._rate, self.unit, None if left is None else left + after)
+
+    def _left(self, now: float, share: float, predicted: float) -> float | None:
+        """Return the remaining seconds of this phase; None if nothing is known about them."""
+        if not predicted:
+            return max(0, self._total - self._done) / self._rate if self._rate and self._total else None
+        if self._first is None or not self._total:
+            return predicted if now - self._began <= predicted else None
+        begun, done = self._first
+        observed = min(1.0, max(0, self._done - done) / self._total)
+        return (now - begun + _TRUST * predicted) / (observed + _TRUST) * (1 - share)
 
     def _split(self) -> tuple[float, float, float]:
         """Return the predicted seconds before, in and after the current phase; a phase without a prediction counts

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from service.views.colours import BARS, NO_PATH, colour_map
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -32,28 +33,44 @@ def new_figure(width: float, height: float) -> Figure:
     return Picture(figsize=(width, height), layout="constrained")
 
 
-def draw_matrix(axes: Axes, distances: Any, shape: tuple[int, int], unit: str = "") -> None:
-    """Draw a heat map; entries without a path are grey.
+def draw_matrix(
+    axes: Axes, distances: Any, shape: tuple[int, int], unit: str = "", *, largest: float | None = None
+) -> None:
+    """Draw a heat map; light is near, dark is far, and entries without a path are hatched.
 
     Args:
         axes: where it is drawn.
         distances: shape (height, width), the cells' values; +inf or NaN where there is no path.
         shape: rows and columns of the matrix, for the scales.
         unit: what the colours measure.
+        largest: the distance that has the darkest colour; that of the farthest cell if None.  The lightest colour is
+            that of 0, or of the least cell if that is below 0.
     """
     import numpy as np
 
     rows, columns = shape
-    axes.set_facecolor("0.8")
+    ground, lines = NO_PATH
+    axes.patch.set(facecolor=ground, edgecolor=lines, hatch="/////", linewidth=0)
+    cells = np.ma.masked_invalid(distances)
+    known = cells.compressed()
+    least = min(0.0, float(known.min())) if len(known) else 0.0
+    most = float(known.max()) if largest is None and len(known) else largest or 1.0
     image = axes.imshow(
-        np.ma.masked_invalid(distances),
+        cells,
         extent=(0, columns, rows, 0),
-        cmap="viridis",
+        cmap=colour_map(),
+        vmin=least,
+        vmax=most if most > least else least + 1,
         interpolation="nearest",
         aspect="auto",
     )
     figure: Any = axes.figure
-    figure.colorbar(image, ax=axes, shrink=0.6, label=unit)
+    figure.colorbar(image, ax=axes, shrink=0.6, label=unit, format=lambda value, _: about(value))
+
+
+def about(value: float) -> str:
+    """Return a number rounded to about four digits, for axes and legends."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def draw_histogram(axes: Axes, edges: Sequence[float], counts: Sequence[int], unit: str) -> None:
@@ -66,5 +83,12 @@ def draw_histogram(axes: Axes, edges: Sequence[float], counts: Sequence[int], un
         unit: what the distances measure.
     """
     axes.set(xlabel=unit, ylabel="pairs")
+    count_axes(axes)
     if len(counts):
-        axes.stairs(counts, edges, fill=True, color="tab:blue")
+        axes.stairs(counts, edges, fill=True, color=BARS)
+
+
+def count_axes(axes: Axes) -> None:
+    """Write the ticks of a histogram's axes as people do: 30,000, no factor beside the axis."""
+    axes.xaxis.set_major_formatter(lambda value, _: about(value))
+    axes.yaxis.set_major_formatter(lambda value, _: about(value))

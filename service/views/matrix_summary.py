@@ -7,12 +7,19 @@ notebook shows.  The page has its own markup in ``service/dashboard/templates/re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+#: columns of a table that are named
+_COLUMNS: Final = 20
 
 
 def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and texts of the known facts, in the order in which they are shown."""
     rows = []
+    if summary.get("columns") is not None:
+        shown, count = summary["columns"][:_COLUMNS], len(summary["columns"])
+        more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+        rows += [("rows", f"{summary['rows']:,}"), ("columns", ", ".join(shown) + more)]
     pairs, reached, between = summary.get("pairs"), summary.get("reached"), summary.get("diameter_pair")
     if pairs is not None:
         rows.append(("pairs", f"{pairs:,}"))

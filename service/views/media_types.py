@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from service.api.fault import NotAcceptable
@@ -15,8 +16,17 @@ MEDIA_TYPES: Final = {
 }
 
 
-def choose_format(asked: str | None, accept: str | None) -> str:
+#: the formats of tables
+TABLE_TYPES: Final = {name: kind for name, kind in MEDIA_TYPES.items() if name != "npy"}
+
+
+def choose_format(asked: str | None, accept: str | None, offered: Mapping[str, str] = MEDIA_TYPES) -> str:
     """Select the name of a format.
+
+    Args:
+        asked: the name; it goes before the header.
+        accept: the Accept header.
+        offered: media types by name.
 
     Raises:
         NotAcceptable: the header allows no supported type; the message lists them.
@@ -24,13 +34,13 @@ def choose_format(asked: str | None, accept: str | None) -> str:
     if asked is not None:
         return asked
     best, best_rank = None, (0.0, 0)
-    for name, media_type in MEDIA_TYPES.items():
+    for name, media_type in offered.items():
         rank = _rank(media_type, accept or "*/*")
         if rank > best_rank:
             best, best_rank = name, rank
     if best is None:
-        offered = ", ".join(MEDIA_TYPES.values())
-        raise NotAcceptable(f"Accept: {accept} leaves nothing; there are {offered}", field="Accept")
+        there = ", ".join(offered.values())
+        raise NotAcceptable(f"Accept: {accept} leaves nothing; there are {there}", field="Accept")
     return best
 
 

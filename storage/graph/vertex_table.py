@@ -123,7 +123,7 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
         NotFound: the file, a column, or a vertex of the file does not exist.
         InvalidRequest: the file is no such table, has no header, names a vertex twice, or an entry is no finite number.
     """
-    frame = _frame(path)
+    frame = frame_in(path)
     names = frame.columns
     if path.suffix.lower() == ".csv":
         _check_header(path, names, labels)
@@ -137,12 +137,20 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
     found = {}
     for name in wanted:
         found[name] = np.zeros(len(labels))
-        found[name][vertices] = _numbers(path, frame[name])
+        found[name][vertices] = numbers_in(path, frame[name])
     return found
 
 
-def _frame(path: Path) -> pl.DataFrame:
-    """Read a file as a data frame; for CSV all columns are text."""
+def frame_in(path: Path) -> pl.DataFrame:
+    """Return the table of a file; the columns of CSV are texts.
+
+    Args:
+        path: ends in ``.csv`` or ``.parquet``.
+
+    Raises:
+        NotFound: the file cannot be opened.
+        InvalidRequest: it is no table, or ends otherwise.
+    """
     import polars as pl
 
     if path.suffix.lower() not in ENDINGS:
@@ -163,8 +171,8 @@ def _frame(path: Path) -> pl.DataFrame:
 
 
 def _check_header(path: Path, names: list[str], labels: Array) -> None:
-    """Refuse a CSV file whose first line is not a header but a row, which would be ignored."""
-    numbers = [name for name in names[1:] if _is_number(name)]
+    """Refuse a file whose first line is a row: it would be left out."""
+    numbers = [name for name in names[1:] if is_number(name)]
     if not numbers:
         return
     try:
@@ -177,7 +185,8 @@ def _check_header(path: Path, names: list[str], labels: Array) -> None:
     )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -214,8 +223,16 @@ def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
     return found
 
 
-def _numbers(path: Path, column: pl.Series) -> npt.NDArray[np.float64]:
-    """Return the numbers of a column; missing and other entries are refused."""
+def numbers_in(path: Path, column: pl.Series) -> npt.NDArray[np.float64]:
+    """Return the numbers of a column; missing and other entries are refused.
+
+    Args:
+        path: the file, for messages.
+        column: the column.
+
+    Raises:
+        InvalidRequest: an entry is no finite number; with its line.
+    """
     import polars as pl
 
     text = column.dtype == pl.String()

@@ -118,6 +118,12 @@ class KeyStore:
             return False
         return True
 
+    def rename_graph(self, owner: str, graph_id: str, name: str) -> None:
+        """Give a graph another name for this owner."""
+        mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
+        with self._database.transaction("durable") as connection:
+            connection.execute(update(graph_owners).where(*mine).values(name=name))
+
     def owned_graph(self, owner: str, graph_id: str) -> GraphRecord | None:
         """Return the graph as this owner uploaded it, even a removed one; None if the owner did not upload it."""
         with self._database.transaction("read") as connection:

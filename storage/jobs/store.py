@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from sqlalchemy import Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
 from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
 from storage.jobs.claims import MAX_ATTEMPTS, Beat, Claims, changed
@@ -40,14 +40,16 @@ from storage.jobs.schema import (
     jobs,
     new_id,
 )
+from storage.jobs.search import JobFilter, JobSearch
 
 __all__ = [
     "ACCEPTED", "DELETED", "DISMISSED", "EXPIRED", "FAILED", "MAX_ATTEMPTS", "OPEN", "OVER", "RUNNING", "SUCCESSFUL",
-    "Beat", "GraphRecord", "JobRecord", "JobStore", "Json", "Progress", "RunnerRecord", "Submission", "new_id",
+    "Beat", "GraphRecord", "JobFilter", "JobRecord", "JobStore", "Json", "Progress", "RunnerRecord", "Submission",
+    "new_id",
 ]  # fmt: skip
 
 
-class JobStore(Claims, ResultRetention):
+class JobStore(Claims, JobSearch, ResultRetention):
     """Graphs and jobs in one database; safe to use from many threads and processes at once.
 
     ``where`` and ``timeout`` are those of :class:`storage.jobs.database.Database`.  All methods raise
@@ -92,6 +94,11 @@ class JobStore(Claims, ResultRetention):
         """Return the graph of this id.  Raises NotFound if there is none, Gone if it was deleted."""
         with self._database.transaction("read") as connection:
             return _graph(connection, graph_id)
+
+    def rename_graph(self, graph_id: str, name: str) -> None:
+        """Give a graph another name."""
+        with self._database.transaction("durable") as connection:
+            connection.execute(update(graphs).where(graphs.c.id == graph_id).values(name=name))
 
     def list_graphs(self, limit: int, after: float | None = None) -> list[GraphRecord]:
         """Return the newest ``limit`` graphs, newest first; with ``after``, only graphs older than that time of
@@ -262,18 +269,6 @@ class JobStore(Claims, ResultRetention):
         with self._database.transaction("read") as connection:
             found = {row[0]: int(row[1]) for row in connection.execute(query)}
         return {state: found.get(state, 0) for state in (*OPEN, *OVER)}
-
-    def queue_position(self, record: JobRecord) -> int:
-        """Count the accepted jobs that will be claimed before this one."""
-        same = jobs.c.priority == record.priority
-        before = or_(
-            jobs.c.priority > record.priority,
-            and_(same, jobs.c.place_in_queue < record.place_in_queue),
-            and_(same, jobs.c.place_in_queue == record.place_in_queue, jobs.c.id < record.id),
-        )
-        query = select(func.count()).select_from(jobs).where(jobs.c.state == ACCEPTED, before)
-        with self._database.transaction("read") as connection:
-            return int(connection.execute(query).scalar_one())
 
     def cancel(self, job_id: str) -> JobRecord:
         """Dismiss an accepted job at once, or ask a running job to stop; a job that has ended does not change."""

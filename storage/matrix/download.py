@@ -19,13 +19,13 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, is_prepared, read_seal
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, is_prepared, is_table, read_seal
 from storage.matrix.frame import check_target
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import WorkingDir
 
 #: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
-_NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?|table\.parquet", re.ASCII)
 #: The names of the chunks of a prepared graph's tables.
 _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
@@ -78,7 +78,7 @@ class Download:
         prepared = is_prepared(document)
         self._tables = [piece for piece in pieces if prepared and _TABLE.match(piece.name)]
         self._sides = [piece for piece in pieces if piece not in self._tables]
-        self._grid = None if prepared else _grid(sealed, self._target)
+        self._grid = None if prepared or is_table(document) else _grid(sealed, self._target)
         self.total: int | None = None
         atomic.clear_stale(self._target)
         check_target(self._target, overwrite)

@@ -27,11 +27,15 @@ from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 #: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
 #: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals, through
 #: which an earlier reader would lead routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
-FORMAT_VERSION: Final = 4
+#: Version 5 is a table of measures or of near pairs, which has no matrix either.
+FORMAT_VERSION: Final = 5
 DISTANCES: Final = "distances"
 #: The array that a prepared graph always has (``storage.prepared``), and its version.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
+#: The file that a result in rows always has (``storage.tables``), and its version.
+TABLE: Final = "table.parquet"
+_TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
 #: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
@@ -172,7 +176,7 @@ def seal_document(
             files[name] = list(known[name] if name in known else file_checksum(path))
     document = group_document(attributes, consolidated(folder))
     version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
-    version = _PREPARED_VERSION if (folder / TABLES).is_dir() else version
+    version = _PREPARED_VERSION if (folder / TABLES).is_dir() else _TABLE_VERSION if TABLE in files else version
     document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()
@@ -197,13 +201,21 @@ def is_prepared(data: bytes) -> bool:
         return False
 
 
+def is_table(data: bytes) -> bool:
+    """Return whether a root document is that of a table of measures or of near pairs."""
+    try:
+        return TABLE in json.loads(data)["attributes"]["seal"]["files"]
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
 def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> dict[str, Any]:
     """Parse the root document and check its seal.
 
     Args:
         path: named in errors.
         data: the root document.
-        holds: the array that must be there, ``DISTANCES`` or ``TABLES``; None for either.
+        holds: what must be there, ``DISTANCES``, ``TABLES`` or ``TABLE``; None for any of them.
 
     Raises:
         StorageFailed: the seal is damaged, or of another kind; the message names ``path`` and the reason.
@@ -219,9 +231,13 @@ def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> d
         ) from None
     if found not in range(1, FORMAT_VERSION + 1):
         raise StorageFailed(f"{path} has store version {found}; this program reads versions 1 to {FORMAT_VERSION}")
-    there = [name for name in (DISTANCES, TABLES) if name in metadata]
+    there = [name for name in (DISTANCES, TABLES) if name in metadata] + [TABLE] * (TABLE in (seal.get("files") or ()))
     if _digest(document) == stated and holds == DISTANCES and there == [TABLES]:
         raise StorageFailed(f"{path} is a prepared graph, which has no tiles; open it with apsp.open or apsp query")
+    if _digest(document) == stated and holds in (DISTANCES, TABLES) and there == [TABLE]:
+        raise StorageFailed(
+            f"{path} is a table of measures or near pairs, which has no distances of all pairs; read its {TABLE}"
+        )
     if _digest(document) != stated or holds not in (None, *there) or not there:
         raise StorageFailed(f"{path} is damaged: {ROOT_DOCUMENT} does not agree with its own digest")
     seal["digest"] = stated

@@ -19,7 +19,7 @@ from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
-from storage.matrix.sealed import SealedResult
+from storage.matrix.sealed import SealedFolder, SealedResult
 from storage.matrix.tiles import StoreFolder, TileReader
 from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.remote.objects import is_address
@@ -30,7 +30,7 @@ __all__ = [
     "verify_matrix",
 ]  # fmt: skip
 
-Result = TypeVar("Result", bound=SealedResult)
+Result = TypeVar("Result", bound=SealedFolder)
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20

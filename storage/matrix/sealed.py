@@ -26,38 +26,18 @@ from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
 
 
-class SealedResult(ABC):
-    """A sealed result, open for reading; safe to use from many threads.
-
-    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
-    by that of their target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
-    integers.
+class SealedFolder:
+    """An open folder with a seal, which names size and checksum of every file; safe to use from many threads.
 
     Attributes:
         path: the path or address under which it was opened.
-        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
-            sources and targets (``all`` or ``subset``) and the caller's own.
+        attributes: those of the root, without summary and seal.
         summary: the summary that was passed to ``seal``.
-        dtype: type of the entries.
-        unreachable: the value for *no path*.
-        grid: the tile grid.
-        labels: the names of all vertices; n: how many there are.
-        sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
         digest: the digest of the seal, ``sha256:...``; equal for equal results.
     """
 
-    dtype: np.dtype[Any]
-    unreachable: Any
-    grid: TileGrid
-    labels: Array
-    source_labels: Array
-    target_labels: Array
-    n: int
-    sources: IntArray
-    targets: IntArray
-
     def __init__(self, folder: StoreFolder | RemoteFolder, holds: str = DISTANCES) -> None:
-        """Read and check the seal; the array that ``holds`` names must exist.
+        """Read and check the seal; what ``holds`` names must be there.
 
         Raises:
             StorageFailed: there is no seal, it is damaged, or it seals something else.
@@ -74,6 +54,114 @@ class SealedResult(ABC):
             self._read_metadata()
         except (KeyError, TypeError, ValueError) as error:
             raise StorageFailed(f"{self.path} is damaged: its metadata cannot be understood ({error!r})") from error
+
+    def _read_metadata(self) -> None:
+        """Set the attributes of the class from the attributes and arrays of the seal."""
+
+    def current(self) -> bool:
+        """Return whether the path still leads to the store that was opened."""
+        return self._folder.current()
+
+    def check_files(self, prefix: str) -> None:
+        """Compare the files whose names begin with ``prefix``, except tiles, with the seal.  Raises StorageFailed."""
+        for name in self._files:
+            if name.startswith(prefix):
+                self._checked(name)
+
+    def open_file(self, key: str) -> int:
+        """Open a file of the store for reading and return its descriptor: metadata, labels, arcs, manifest, tiles.
+
+        Raises:
+            NotFound: no file of that name belongs to the store.
+            StorageFailed: it belongs to the store and is lost, or its size is not the sealed one.
+        """
+        size = self._sealed_size(key)
+        try:
+            handle = self._folder.open_inside(key)
+        except OSError as error:
+            raise StorageFailed(f"{self.path} is damaged: {key}: {error.strerror}") from error
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and size in (status.st_size, -1):
+            return handle
+        os.close(handle)
+        raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
+
+    def _sealed_size(self, key: str) -> int:
+        """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
+        if key in self._files:
+            return self._files[key][0]
+        if key == ROOT_DOCUMENT:
+            return -1
+        raise NotFound(f"the store has no file {key[:200]!r}")
+
+    def close(self) -> None:
+        """Release the folder; the matrix must not be used afterwards."""
+        self._folder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _side(self, name: str) -> Array:
+        """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
+        try:
+            self._checked(f"{name}/{ROOT_DOCUMENT}")
+            found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
+            if found is not None:
+                return found
+            import zarr
+
+            self.check_files(f"{name}/")
+            files = [file for file in self._files if file.startswith(f"{name}/")]
+            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
+            return np.asarray(array[...])
+        except StorageFailed:
+            raise
+        except Exception as error:
+            raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
+
+    def _checked(self, name: str) -> Any:
+        """Return a file other than a tile, after comparing it with the seal.  Raises KeyError if the store has no such
+        file.
+        """
+        size, checksum = self._files[name]
+        data = self._folder.read(name)
+        if (len(data), crc32c(data)) != (size, checksum):
+            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+        return data
+
+
+class SealedResult(SealedFolder, ABC):
+    """A sealed result, open for reading; safe to use from many threads.
+
+    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
+    by that of their target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
+    integers.
+
+    Attributes:
+        path, summary, digest: as in ``SealedFolder``.
+        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
+            sources and targets (``all`` or ``subset``) and the caller's own.
+        dtype: type of the entries.
+        unreachable: the value for *no path*.
+        grid: the tile grid.
+        labels: the names of all vertices; n: how many there are.
+        sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
+    """
+
+    dtype: np.dtype[Any]
+    unreachable: Any
+    grid: TileGrid
+    labels: Array
+    source_labels: Array
+    target_labels: Array
+    n: int
+    sources: IntArray
+    targets: IntArray
 
     @abstractmethod
     def _read_metadata(self) -> None:
@@ -208,54 +296,6 @@ class SealedResult(ABC):
         unit = self.attributes.get("unit")
         return None if unit in (None, "weight", "hops") else str(unit)
 
-    def current(self) -> bool:
-        """Return whether the path still leads to the store that was opened."""
-        return self._folder.current()
-
-    def check_files(self, prefix: str) -> None:
-        """Compare the files whose names begin with ``prefix``, except tiles, with the seal.  Raises StorageFailed."""
-        for name in self._files:
-            if name.startswith(prefix):
-                self._checked(name)
-
-    def open_file(self, key: str) -> int:
-        """Open a file of the store for reading and return its descriptor: metadata, labels, arcs, manifest, tiles.
-
-        Raises:
-            NotFound: no file of that name belongs to the store.
-            StorageFailed: it belongs to the store and is lost, or its size is not the sealed one.
-        """
-        size = self._sealed_size(key)
-        try:
-            handle = self._folder.open_inside(key)
-        except OSError as error:
-            raise StorageFailed(f"{self.path} is damaged: {key}: {error.strerror}") from error
-        status = os.fstat(handle)
-        if stat.S_ISREG(status.st_mode) and size in (status.st_size, -1):
-            return handle
-        os.close(handle)
-        raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
-
-    def _sealed_size(self, key: str) -> int:
-        """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
-        if key in self._files:
-            return self._files[key][0]
-        if key == ROOT_DOCUMENT:
-            return -1
-        raise NotFound(f"the store has no file {key[:200]!r}")
-
-    def close(self) -> None:
-        """Release the folder; the matrix must not be used afterwards."""
-        self._folder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @cached_property
     def _graph(self) -> Graph:
         indptr, heads, weights = (self._side(f"graph/{name}") for name in ("indptr", "heads", "weights"))
@@ -298,31 +338,3 @@ class SealedResult(ABC):
         if self.attributes[side] == "all":
             return np.arange(self.n, dtype=np.int64)
         return self._side(f"graph/{side}").astype(np.int64, copy=False)
-
-    def _side(self, name: str) -> Array:
-        """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
-        try:
-            self._checked(f"{name}/{ROOT_DOCUMENT}")
-            found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
-            if found is not None:
-                return found
-            import zarr
-
-            self.check_files(f"{name}/")
-            files = [file for file in self._files if file.startswith(f"{name}/")]
-            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
-            return np.asarray(array[...])
-        except StorageFailed:
-            raise
-        except Exception as error:
-            raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
-
-    def _checked(self, name: str) -> Any:
-        """Return a file other than a tile, after comparing it with the seal.  Raises KeyError if the store has no such
-        file.
-        """
-        size, checksum = self._files[name]
-        data = self._folder.read(name)
-        if (len(data), crc32c(data)) != (size, checksum):
-            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
-        return data

@@ -91,24 +91,32 @@ def _save_group(pairs: NearPairs, target: Path, *, overwrite: bool) -> None:
     staging = atomic.Staging(target)
     folder = staging.folder
     try:
-        for name, values, dimension in (
-            ("indptr", pairs.indptr, "boundary"),
-            ("indices", pairs.indices, "entry"),
-            ("data", pairs.lengths, "entry"),
-            ("sources", pairs.sources, "row"),
-            ("vertex", pairs.labels, "vertex"),
-        ):
-            side_array(folder / name, values, (dimension,))
-        shape = [len(pairs.sources), len(pairs.labels)]
-        consolidate(
-            folder, {"kind": KIND, "shape": shape, "cutoff": pairs.cutoff, "nearest": pairs.nearest, "form": "csr"}
-        )
+        write_arrays(pairs, folder)
+        consolidate(folder, attributes_of(pairs))
         atomic.sync_tree(folder)
         staging.publish(replace=overwrite)
     except OSError as error:
         raise atomic.failure("write", folder, error) from error
     finally:
         staging.discard()
+
+
+def write_arrays(pairs: NearPairs, folder: Path) -> None:
+    """Write near pairs as arrays of Zarr, each in a folder of its own below ``folder``.  Raises OSError."""
+    for name, values, dimension in (
+        ("indptr", pairs.indptr, "boundary"),
+        ("indices", pairs.indices, "entry"),
+        ("data", pairs.lengths, "entry"),
+        ("sources", pairs.sources, "row"),
+        ("vertex", pairs.labels, "vertex"),
+    ):
+        side_array(folder / name, values, (dimension,))
+
+
+def attributes_of(pairs: NearPairs) -> dict[str, object]:
+    """Return the attributes of a Zarr group of near pairs."""
+    shape = [len(pairs.sources), len(pairs.labels)]
+    return {"kind": KIND, "shape": shape, "cutoff": pairs.cutoff, "nearest": pairs.nearest, "form": "csr"}
 
 
 def _is_group(folder: Path) -> bool:
@@ -166,7 +174,8 @@ def _write_npz(pairs: NearPairs, out: io.BufferedWriter) -> None:
     )
 
 
-def _table(pairs: NearPairs) -> pl.DataFrame:
+def frame_of_pairs(pairs: NearPairs) -> pl.DataFrame:
+    """Return near pairs as a table of source, target (labels) and distance, in the order of the rows."""
     import polars as pl
 
     names = pl.Series(pairs.labels if pairs.labels.dtype.kind == "i" else pairs.labels.tolist())
@@ -175,8 +184,8 @@ def _table(pairs: NearPairs) -> pl.DataFrame:
 
 
 def _write_parquet(pairs: NearPairs, out: io.BufferedWriter) -> None:
-    _table(pairs).write_parquet(out, compression="zstd")
+    frame_of_pairs(pairs).write_parquet(out, compression="zstd")
 
 
 def _write_csv(pairs: NearPairs, out: io.BufferedWriter) -> None:
-    _table(pairs).write_csv(out)
+    frame_of_pairs(pairs).write_csv(out)

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
@@ -28,15 +28,19 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+def missing(message: str) -> NoReturn:
+    """Skip the test, or fail it if APSP_REQUIRE_BROWSER is 1, as in CI."""
+    if os.environ.get(REQUIRED) == "1":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
 def chromium() -> str:
     """Where Chromium is; the test is skipped where it is not, or fails if APSP_REQUIRE_BROWSER is 1, as in CI."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if (found := shutil.which(name)) is not None:
             return found
-    message = "there is no Chromium (Debian: apt-get install chromium)"
-    if os.environ.get(REQUIRED) == "1":
-        pytest.fail(message)
-    pytest.skip(message)
+    missing("there is no Chromium (Debian: apt-get install chromium)")
 
 
 class Site(KeyedService):

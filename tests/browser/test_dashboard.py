@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site
+from tests.browser.conftest import Site, missing
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Page]
@@ -31,6 +32,9 @@ LONG_SUM = """() => {
   list.querySelector("b").textContent = "2,760,313.125";
   return list.scrollWidth <= list.clientWidth;
 }"""
+#: what axe-core finds: rule, where, why
+FOUND = """() => axe.run().then((report) => report.violations.flatMap(
+  (rule) => rule.nodes.map((node) => `${rule.id}: ${node.target}: ${node.failureSummary}`)))"""
 LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 
 
@@ -52,6 +56,14 @@ def slow(site: Site) -> Iterator[str]:
     for job in site.http.get("/v1/jobs", params={"state": "running"}).json()["jobs"]:
         site.http.post(f"/v1/jobs/{job['id']}/cancel")
         site.wait(job["id"])
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core, as its package in the lock brings it."""
+    if (found := find_spec("axe_playwright_python")) is None or found.origin is None:
+        missing("there is no axe-playwright-python: ./dev setup installs it")
+    return Path(found.origin).with_name("axe.min.js").read_text(encoding="utf-8")
 
 
 def fits(page: Page) -> bool:
@@ -89,18 +101,28 @@ def test_submit_watch_and_query(site: Site, visit: Visit, graph_file: Path):
     expect(page.locator("#estimate")).to_contain_text("beyond the cutoff")
     page.get_by_label("Numbers are kept as").select_option("int32")
     expect(page.locator("#estimate")).to_contain_text("kept as int32")
-    page.get_by_role("button", name="Solve all pairs").click()
+    page.get_by_role("button", name="Solve these pairs").click()
     page.wait_for_url("**/jobs/*")
     expect(page.locator("#job")).to_have_attribute("data-state", "successful")
     expect(page.get_by_role("heading", name="The result")).to_be_visible()
     expect(page.locator("#eccentricities")).to_contain_text("Most remote")
+    expect(page.locator("#answer .huge")).to_contain_text("over")  # a path is shown before somebody asks
     page.get_by_label("From", exact=True).fill("v002")
     page.get_by_label("To", exact=True).fill("v001")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Find path").click()
     expect(page.locator("#answer .huge")).to_contain_text(f"{RING - 2:,} over 299 arcs")
+    expect(page.locator("#answer")).to_contain_text("288 stops between")
     page.get_by_label("To", exact=True).fill("nobody")
     page.keyboard.press("Enter")
     expect(page.locator("#answer")).to_contain_text("nobody")
+    page.get_by_label("To", exact=True).fill("v29x")
+    expect(page.locator("#names-target option")).to_have_count(0)
+    page.get_by_label("To", exact=True).fill("29")
+    expect(page.locator("#names-target option")).to_have_count(8)
+    page.get_by_label("To", exact=True).fill("v29x")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="v002 → v29", exact=False).first.click()
+    expect(page.locator("#answer .huge")).to_contain_text("arcs")
     page.get_by_label("To", exact=True).fill("w")
     page.keyboard.press("Enter")
     expect(page.locator("#answer")).to_contain_text("no path")
@@ -166,6 +188,23 @@ def test_the_picture_is_of_the_matrix_and_can_be_walked(site: Site, visit: Visit
     assert truth["distance"] == int(distance.replace(",", ""))
 
 
+def test_colours_span_what_is_shown_and_the_legend_says_so(visit: Visit, solved: str):
+    page = visit()
+    page.goto(f"/jobs/{solved}")
+    expect(page.locator("#heat-what")).to_contain_text("every entry, from whole tiles")
+    expect(page.locator("[data-least]")).to_have_text("0")
+    expect(page.locator("[data-colours]")).to_be_empty()
+    page.locator("#heat").focus()
+    for key, times in (("ArrowUp", 12), ("ArrowRight", 12), ("+", 3)):  # to the corner, where all is far
+        for _ in range(times):
+            page.keyboard.press(key)
+    expect(page.locator("[data-colours]")).to_contain_text("of 0 to 1,196 in the whole matrix")
+    assert int(page.locator("[data-least]").inner_text().replace(",", "")) > 700
+    page.get_by_label("Spread the colours").uncheck()
+    expect(page.locator("[data-least]")).to_have_text("0")
+    expect(page.locator("[data-colours]")).to_be_empty()
+
+
 def test_a_damaged_tile_is_no_picture(site: Site, visit: Visit, solved: str):
     page = visit()
 
@@ -194,8 +233,9 @@ def test_what_is_wrong_with_a_file_is_said_where_it_was_dropped(visit: Visit, tm
     page.wait_for_url("**/graphs/*")
     expect(page.locator("#estimate").get_by_role("alert")).to_contain_text("negative cycle")
     expect(page.get_by_role("button", name="Solve all pairs")).to_be_disabled()
-    page.goto("/jobs/01a1ff00-0000-7000-8000-000000000000")
-    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    for path in ("/jobs/01a1ff00-0000-7000-8000-000000000000", "/nothing/here"):
+        page.goto(path)
+        expect(page.get_by_role("heading", name="Not found")).to_be_visible()
 
 
 def test_a_dropped_file_and_names_that_would_be_markup(visit: Visit):
@@ -269,20 +309,70 @@ def test_with_the_keyboard_alone(site: Site, visit: Visit, graph_file: Path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_on_every_screen(site: Site, visit: Visit, solved: str, device: str, scheme: str):
-    page = visit(color_scheme=scheme, **(PHONE if device == "phone" else {}))
+def test_on_every_screen(site: Site, visit: Visit, solved: str, axe: str, device: str, scheme: str):
+    # the policy would keep axe-core out; all other tests hold the pages to it
+    screen = PHONE if device == "phone" else {}
+    page = visit(color_scheme=scheme, bypass_csp=True, expected=("404",), **screen)
     graph = site.job(solved)["graph"]
-    for path in ("/", f"/graphs/{graph}?plan=1", f"/jobs/{solved}?source=v000&target=v299", "/login"):
+    paths = (
+        "/", "/jobs?q=ring", "/graphs", f"/graphs/{graph}?plan=1", f"/jobs/{solved}?source=v000&target=v299", "/docs",
+        "/login", "/nothing",
+    )  # fmt: skip
+    for path in paths:
         page.goto(path)
-        page.wait_for_load_state("networkidle") if "jobs" in path else None
+        page.wait_for_load_state("networkidle") if solved in path else None
+        if (device == "phone") == (scheme == "dark"):  # both widths and both schemes, each once: it takes seconds
+            page.evaluate(axe)
+            assert page.evaluate(FOUND) == [], path
+        if path == "/docs":
+            page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
         assert fits(page), path
-        assert "jobs" not in path or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
+        assert solved not in path or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
         assert light == (scheme == "light")
     if device == "phone":
         page.goto("/")
         assert page.evaluate(LOW) == 0, "fingers find every button"
+
+
+def test_jobs_are_found_and_the_queue_is_emptied(site: Site, visit: Visit, slow: str):
+    for k in range(13):
+        site.submit(slow, algorithm="blocked-floyd-warshall", dtype="float64", threads=1, fresh=True, name=f"wish {k}")
+    page = visit()
+    expect(page.locator("#waiting")).to_contain_text("these go next")
+    expect(page.locator("[aria-labelledby=waiting] .job")).to_have_count(10)
+    expect(page.locator("[aria-labelledby=waiting] .job").first).to_contain_text("next")
+    page.get_by_label("Find jobs").fill("WISH 7")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs?q=WISH+7*")
+    expect(page.locator("main .job .name")).to_have_text(["wish 7"])
+    page.get_by_label("Find jobs").fill("")
+    page.get_by_label("State").select_option("accepted")
+    page.get_by_role("button", name="Find").click()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel all").click()
+    page.wait_for_url(f"{site.url}/")
+    expect(page.locator("#waiting")).to_have_count(0)
+
+
+def test_requests_are_tried_on_the_page_of_the_api(site: Site, visit: Visit, solved: str):
+    page = visit()
+    page.get_by_role("link", name="API", exact=True).first.click()
+    page.get_by_text("Try GET /v1/jobs/{job_id}/distance", exact=True).click()
+    form = page.locator("form[data-path='/v1/jobs/{job_id}/distance']")
+    for name, value in (("job_id", solved), ("source", "v002"), ("target", "v001")):
+        form.get_by_label(name).fill(value)
+    page.keyboard.press("Enter")
+    expect(form.locator("[role=status]")).to_contain_text("200")
+    expect(form.get_by_label("The answer")).to_contain_text(f'"distance": {RING - 2}')
+    expect(form.get_by_label("What was sent")).to_contain_text(f"/v1/jobs/{solved}/distance?source=v002&target=v001")
+    page.get_by_text("Try POST /v1/jobs/{job_id}/distances", exact=True).click()
+    form = page.locator("form[data-path='/v1/jobs/{job_id}/distances']")
+    form.get_by_label("job_id").fill(solved)
+    form.get_by_label("Body").fill('{"pairs": [["v000", "v001"], ["v001", "w"]]}')
+    form.get_by_role("button", name="Send POST").click()
+    expect(form.get_by_label("The answer")).to_contain_text("null")
 
 
 def test_code_can_be_copied(visit: Visit, solved: str):
@@ -295,3 +385,8 @@ def test_code_can_be_copied(visit: Visit, solved: str):
         assert words in copied
         assert solved in copied
         assert "apsp_…" in copied or "APSP_KEY" in copied, "no key is shown"
+    page.goto(f"/jobs/{solved}?source=v000&target=v003")
+    page.get_by_role("button", name="Copy as a table").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.split("\n") == ["vertex\tweight\tdistance", "v000\t\t0", "v001\t1\t1", "v002\t2\t3", "v003\t3\t6", ""]

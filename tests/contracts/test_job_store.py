@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
-from storage.jobs.store import GraphRecord, JobRecord, JobStore, Progress, RunnerRecord, Submission, new_id
+from storage.jobs.keys import KeyStore
+from storage.jobs.store import GraphRecord, JobFilter, JobRecord, JobStore, Progress, RunnerRecord, Submission, new_id
 
 
 def graph_record(name: str = "g1") -> GraphRecord:
@@ -247,6 +248,56 @@ def test_lists_leave_options_out(jobs: JobStore):
     assert len(listed) == 5
     assert [record.options for record in listed] == [{}] * 5
     assert dataclasses.replace(jobs.running()[0], options=options) == jobs.job(job.id)
+
+
+def test_jobs_are_found_by_words_and_states_and_counted(jobs: JobStore):
+    jobs.add_graph(dataclasses.replace(graph_record("g2"), name="Land 100%"))
+    keys = KeyStore(jobs.database)
+    keys.own_graph("b", dataclasses.replace(graph_record("g1"), name="Roads of Berlin"))
+    named = [submit(jobs, owner="a", name="Nightly run"), submit(jobs, owner="b", name="nightly too")]
+    other = submit(jobs, owner="b")
+    land = jobs.submit(dataclasses.replace(submission(owner="a"), graph="g2"))[0].id
+    jobs.cancel(land)
+
+    def found(**wanted) -> list[str]:
+        asked = JobFilter(**wanted)
+        rows = [record.id for record in jobs.find_jobs(asked, 10)]
+        assert jobs.count_jobs(asked) == len(rows)
+        return rows
+
+    assert found() == [land, other, *named[::-1]]
+    assert found(words="NIGHTLY") == named[::-1]
+    assert found(words="nightly", owner="b") == [named[1]]
+    assert found(words="LAND 100%") == [land], "marks of patterns are letters like others"
+    assert found(words="_") == found(words="%%") == []
+    assert found(words="berlin", owner="b") == [other, named[1]]
+    assert found(words="berlin", owner="a") == [], "names that others gave are not searched"
+    assert found(words="100%", owner="a") == [], "this owner gave no name"
+    assert found(words=other[-12:]) == [other]
+    assert found(states=("dismissed",)) == [land]
+    assert [r.id for r in jobs.find_jobs(JobFilter(), 2, before=other)] == named[::-1]
+    jobs.delete(land)
+    assert found(states=("dismissed",)) == []
+
+
+def test_waiting_jobs_are_found_in_the_order_in_which_they_are_claimed(jobs: JobStore):
+    for owner, priority in (("a", 0), ("a", 0), ("b", 0), ("a", 7), ("b", 0), ("a", 0)):
+        submit(jobs, owner=owner, priority=priority)
+    waiting = [record.id for record in jobs.find_jobs(JobFilter(("accepted",)), 10)]
+    assert len(waiting) == 6
+    assert [jobs.queue_position(jobs.job(i)) for i in waiting] == list(range(6))
+    assert [record.id for record in jobs.find_jobs(JobFilter(("accepted",)), 2)] == waiting[:2]
+    assert [found.id for found in iter(lambda: jobs.claim("r"), None)] == waiting
+
+
+def test_a_graph_is_renamed_for_one_owner(jobs: JobStore):
+    keys = KeyStore(jobs.database)
+    for owner in ("a", "b"):
+        keys.own_graph(owner, dataclasses.replace(graph_record(), name="first"))
+    keys.rename_graph("a", "g1", "second")
+    assert [keys.owned_graph(owner, "g1").name for owner in ("a", "b")] == ["second", "first"]
+    jobs.rename_graph("g1", "third")
+    assert jobs.graph("g1").name == "third"
 
 
 def test_owners_take_turns_and_priorities_go_first(jobs: JobStore):

@@ -12,17 +12,18 @@ from service.api.fault import Fault
 from service.api.problems import document
 from service.api.schemas.wire import (
     NAME_PATTERN,
-    RESULT_LINKS,
     ProblemDocument,
     Question,
     Shape,
     State,
     Wire,
+    links_of,
     members_of,
     moment,
 )
-from service.options import JobOptions
+from service.options import JobOptions, TableOptions
 from storage.jobs.store import JobRecord
+from storage.options import declared
 
 if TYPE_CHECKING:
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 else:
     _Options = create_model("_Options", __base__=Question, **members_of(JobOptions))
+
+
+_OF_TABLES = frozenset(declared(TableOptions))
 
 
 class JobRequest(_Options):
@@ -47,13 +51,15 @@ class JobRequest(_Options):
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "result": "measures", "within": [15, 30]},
             ]
         },
     )
 
     def options(self) -> dict[str, Any]:
-        """Return the members that are options, as stored with the job."""
-        return self.model_dump(exclude={"graph", "name", "priority", "fresh"})
+        """Return the members that are options, as stored with the job; those of tables only where they are given."""
+        found = self.model_dump(exclude={"graph", "name", "priority", "fresh"})
+        return {name: value for name, value in found.items() if value is not None or name not in _OF_TABLES}
 
 
 class JobItem(Wire):
@@ -164,7 +170,9 @@ def _job_members(record: JobRecord) -> dict[str, Any]:
     if record.open:
         links["cancel"] = f"{base}/cancel"
     if record.state == "successful" and record.removed is None:
-        links |= {name: f"{base}/{name}" for name in RESULT_LINKS}
+        links |= {
+            name: f"{base}/{name}" for name in links_of(record.options.get("result", "matrix")) if name != "prepared"
+        }
     progress = record.progress
     error = None
     if record.error is not None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from service.api.schemas.wire import MOST_LISTED, RESULT_LINKS, Asked, AskedList, Label, Question, Shape, Wire
+from service.api.schemas.wire import MOST_LISTED, Asked, AskedList, Label, Question, Shape, Wire, links_of
 
 
 class Distance(Wire):
@@ -164,18 +164,70 @@ class Manifest(Wire):
     links: dict[str, str]
 
     @staticmethod
-    def links_of(job_id: str, *, prepared: bool = False) -> dict[str, str]:
-        """Return all that can be read of a result; of a prepared one its own files, too."""
+    def links_of(job_id: str, result: str = "matrix") -> dict[str, str]:
+        """Return all that can be read of a result of this kind; of a prepared one its own files, too."""
         base = f"/v1/jobs/{job_id}"
-        names = (*RESULT_LINKS, "prepared") if prepared else RESULT_LINKS
-        return {"job": base, **{name: f"{base}/{name}" for name in names}}
+        return {"job": base, **{name: f"{base}/{name}" for name in links_of(result)}}
+
+
+class ColumnDocument(Wire):
+    """A column of a table."""
+
+    name: str
+    type: Literal["integer", "number", "text"]
+
+
+class TableManifest(Wire):
+    """What a sealed table is, and where to read it."""
+
+    job: str
+    result: Literal["measures", "near"]
+    shape: Shape = Field(description="Sources, targets: of the matrix that was not made.")
+    rows: int
+    columns: list[ColumnDocument] = Field(description="The first names vertices.")
+    dtype: str = Field(description="Of the distances from which the table was made.")
+    unit: str | None
+    directed: bool
+    algorithm: str | None
+    max_hops: int | None
+    cutoff: float | None
+    graph: str | None = Field(description="Digest of the graph.")
+    asked: dict[str, Any] = Field(description="The options of the job that only tables have, without opportunities.")
+    software: str | None
+    bytes: int
+    digest: str = Field(description="Of the seal, which names size and checksum of every file.")
+    links: dict[str, str]
+
+
+class TablePage(Wire):
+    """Rows of a table; ``rows[i][j]`` belongs to ``columns[j]``, and null where a row has no such value."""
+
+    columns: list[str]
+    rows: list[list[int | float | str | None]]
+    total: int = Field(description="Rows of the whole table.")
+    next: str | None = Field(description="Where the following rows are; null behind the last one.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"columns": ["vertex", "within_15"], "rows": [[17, 2], [40, None]], "total": 2, "next": None}]
+        }
+    )
+
+
+class ColumnHistogram(Wire):
+    """The numbers of a column; bin i holds those from ``edges[i]`` to below ``edges[i + 1]``, the last one both."""
+
+    column: str
+    edges: list[float]
+    counts: list[int]
+    missing: int = Field(description="Rows without a number.")
 
 
 class SummaryDocument(Wire):
-    """Facts about a solved matrix; of a prepared result, the summary only counts the pairs."""
+    """Facts about a solved matrix; of a prepared result, the summary only counts the pairs, of a table its rows."""
 
     job: str
-    result: Literal["matrix", "prepared"] = Field(description="Whether distances are stored, or computed when asked.")
+    result: Literal["matrix", "prepared", "measures", "near"] = Field(description="As the job asked.")
     shape: Shape
     dtype: str
     directed: bool

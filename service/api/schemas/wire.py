@@ -9,14 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_v
 from pydantic_core import PydanticCustomError
 
 from engine.model.algorithms import ALGORITHMS
+from service.options import Numbers, Opportunities, Vertices, Words
 from service.options import Size as SizeOrText
-from service.options import Vertices
 from storage.options import Option, declared
 
 #: limits on the entries of one list of a request, on the characters of a name, and on unknown members
 MOST_LISTED: Final = 1_000_000
 LONGEST_NAME: Final = 10_000
 _MOST_UNKNOWN: Final = 10
+#: the most numbers or names in an option of a table, and the most columns of opportunities
+MOST_NUMBERS: Final = 1000
+MOST_COLUMNS: Final = 100
+_LONGEST_COLUMN: Final = 200
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
 #: a vertex in a request
@@ -26,6 +30,15 @@ AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_lengt
 Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 #: names contain no NUL, because not every database accepts it
 NAME_PATTERN = r"^[^\x00]*$"
+#: distances or shares
+NumberList = Annotated[
+    list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(fail_fast=True, max_length=MOST_NUMBERS)
+]
+OpportunityList = Annotated[
+    list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(fail_fast=True, max_length=MOST_LISTED)
+]
+ColumnName = Annotated[StrictStr, Field(max_length=_LONGEST_COLUMN)]
+ColumnList = Annotated[list[ColumnName], Field(fail_fast=True, min_length=1, max_length=MOST_NUMBERS)]
 #: sources, targets
 Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
@@ -34,6 +47,15 @@ RESULT_LINKS = (
     "results", "summary", "histogram", "distance", "distances", "rows", "columns", "submatrix", "path", "paths",
     "nearest", "zarr",
 )  # fmt: skip
+#: those of a table
+TABLE_LINKS = ("results", "summary", "table", "table/histogram", "zarr")
+
+
+def links_of(result: str) -> tuple[str, ...]:
+    """Return the paths that exist below a job once it has its result, which is of this kind."""
+    if result in ("measures", "near"):
+        return TABLE_LINKS
+    return (*RESULT_LINKS, "prepared") if result == "prepared" else RESULT_LINKS
 
 
 class Wire(BaseModel):
@@ -65,6 +87,10 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
     limits: dict[str, Any] = {"ge": option.least, "le": option.most, "max_length": option.longest}
     if kind == Vertices:
         kind = AskedList | None
+    elif kind is Opportunities:
+        kind = OpportunityColumns | TableId | None
+    elif kind in (Numbers, Words):
+        kind = (NumberList if kind == Numbers else ColumnList) | None
     elif kind in (SizeOrText, int | None):
         kind, limits = Size | None, {}
     elif name == "algorithm":
@@ -73,6 +99,28 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
         limits |= {"strict": True} | ({} if kind is int else {"allow_inf_nan": False})
     given = {limit: value for limit, value in limits.items() if value is not None}
     return kind, Field(option.default, description=option.in_api or option.help, **given)
+
+
+#: the id of an uploaded table
+TableId = Annotated[StrictStr, Field(max_length=32, pattern=r"^[0-9a-f]{32}$")]
+
+
+class OpportunityColumns(Question):
+    """Numbers by vertex: ``columns`` has as many numbers in each column as there are ``vertices``."""
+
+    vertices: AskedList
+    columns: dict[ColumnName, OpportunityList] = Field(min_length=1, max_length=MOST_COLUMNS)
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"vertices": [1, 17], "columns": {"jobs": [1200, 40]}}]})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_columns(cls, members: Any) -> Any:
+        columns = members.get("columns") if isinstance(members, dict) else None
+        if isinstance(columns, dict) and len(columns) > MOST_COLUMNS:
+            message = "{given} columns are given, at most {most} are read"
+            raise PydanticCustomError("too_many_columns", message, {"given": len(columns), "most": MOST_COLUMNS})
+        return members
 
 
 class ProblemDocument(Wire):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from engine.model.plan import Plan
 from engine.rows.asked_measures import MeasureRequest
@@ -16,7 +14,8 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, tell
 from service.cli.progress import ProgressMonitor
-from service.options import MeasureOptions, SolveOptions, split_names
+from service.cli.vertex_lists import values_of
+from service.options import MeasureOptions, SolveOptions
 from service.units import format_bytes, format_seconds
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
@@ -24,8 +23,6 @@ from storage.graph.vertex_table import check_table, read_table
 
 if TYPE_CHECKING:
     from engine.api.measuring import Measurement
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,9 +96,9 @@ def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]
         decay_value=given["decay_value"],
     )
     if given["measures"] is not None:
-        request["measures"] = _each(given["measures"], "measures", str)
+        request["measures"] = values_of(given["measures"], "measures", str)
     if given["opportunities"] is not None:
-        columns = None if given["columns"] is None else _each(given["columns"], "columns", str)
+        columns = None if given["columns"] is None else values_of(given["columns"], "columns", str)
         request["opportunities"] = read_table(given["opportunities"], graph.labels, columns)
     return request
 
@@ -109,29 +106,7 @@ def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]
 def _numbers(given: MeasureOptions, field: str) -> list[float]:
     """Return the numbers of an option such as ``15,30``."""
     text = given["within"] if field == "within" else given["quantiles"]
-    return [] if text is None else _each(text, field, _number)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if math.isnan(number):
-        raise ValueError
-    return number
-
-
-def _each(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
-    """Convert each item of a list that is separated by commas.
-
-    Raises:
-        InvalidRequest: an item cannot be converted.
-    """
-    found = []
-    for place in split_names([text], field):
-        try:
-            found.append(kind(place))
-        except ValueError:
-            raise InvalidRequest(f"--{field} takes numbers with commas, found {place!r}", field=field) from None
-    return found
+    return [] if text is None else values_of(text, field, float)
 
 
 def _described(selected: Plan, measurement: Measurement) -> list[str]:

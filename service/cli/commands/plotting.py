@@ -15,7 +15,8 @@ from service.cli.commands.querying import store_folder
 from service.cli.mapping import check_map, map_figure
 from service.cli.progress import ProgressMonitor
 from service.units import parse_size
-from service.views.figures import draw_histogram, draw_matrix, new_figure
+from service.views.colours import BARS, INK, MARK
+from service.views.figures import about, count_axes, draw_histogram, draw_matrix, new_figure
 from service.views.heatmap import Order, Picture, take_picture
 from service.views.matrix_summary import compared
 from storage.errors import InvalidRequest, NotFound
@@ -94,13 +95,13 @@ def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> Non
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
     reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
-    figure.suptitle(f"{Path(matrix.path).name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
-    draw_matrix(axes["map"], picture.image, matrix.shape)
+    figure.suptitle(f"{Path(matrix.path).stem}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
+    draw_matrix(axes["map"], picture.image, matrix.shape, f"mean {name}", largest=summary.get("diameter"))
     read = "" if picture.rows_read == rows else f", {picture.rows_read:,} rows read"
     axes["map"].set(
         xlabel=f"to (vertices {'beside their neighbours' if order == 'near' else 'by label'})", ylabel="from"
     )
-    axes["map"].set_title(f"mean of each cell; grey: no path{read}", fontsize=9)
+    axes["map"].set_title(f"each cell is a mean: light is near, dark is far, hatched is no path{read}", fontsize=9)
     _draw_distances(axes["distances"], summary, name)
     _draw_ends(axes["ends"], summary, picture, name)
 
@@ -110,7 +111,7 @@ def _draw_distances(axes: Axes, summary: dict[str, Any], name: str) -> None:
     histogram = summary.get("histogram") or {"edges": (), "counts": ()}
     draw_histogram(axes, histogram["edges"], histogram["counts"], name)
     if summary.get("reached"):
-        axes.axvline(summary["mean"], color="tab:orange", label=f"mean {summary['mean']:.4g}")
+        axes.axvline(summary["mean"], color=MARK, label=f"mean {about(summary['mean'])}")
         axes.legend(fontsize=8)
 
 
@@ -119,11 +120,12 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
     of = f"\nradius {compared(summary)}" if compared(summary) else ""
     axes.set_title(f"eccentricities, {'all' if whole else f'{picture.rows_read:,}'} sources{of}", fontsize=9)
     axes.set(xlabel=f"largest {name} from a vertex", ylabel="vertices")
+    count_axes(axes)
     if len(picture.eccentricities):
-        axes.hist(picture.eccentricities, bins=_BINS, color="tab:green")
+        axes.hist(picture.eccentricities, bins=_BINS, color=BARS)
     for fact, style in (("radius", ":"), ("diameter", "--")):
         if summary.get(fact) is not None:
-            axes.axvline(summary[fact], color="black", linestyle=style, label=f"{fact} {summary[fact]:.4g}")
+            axes.axvline(summary[fact], color=INK, linestyle=style, label=f"{fact} {about(summary[fact])}")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8)
 

@@ -27,11 +27,13 @@ from service.cli.progress import FetchDisplay, JobDisplay
 from service.cli.remote import SHOWN_DIGITS
 from service.client import Client, flows
 from service.client.asking import Patience
-from service.client.blocking import Job
+from service.client.blocking import Job, Result
 from service.client.steps import Flow
+from service.client.tables import TABLES
 from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
 from storage.errors import InvalidRequest
+from storage.graph.vertex_table import ENDINGS, check_table, write_table
 from storage.options import declared
 
 #: Seconds without an answer after which a question fails; and the same for an upload, a wait or a download.
@@ -235,24 +237,39 @@ def _id(client: Client, job: str) -> str:
 
 
 def fetch(job: str, out: Path, at: Remote, *, overwrite: bool) -> None:
-    """Fetch the store of a job into a folder.
+    """Fetch the store of a job into a folder, or its table into a file.
 
     Args:
         job: id of the job.
-        out: folder of the store.
+        out: folder of the store; of a table also a file, whose ending says its form.
         at: the service, and how the answer is printed.
         overwrite: whether an existing store may be replaced.
     """
     with at.client() as client:
         job = _id(client, job)
+        result = client.job(job).result()
+        if result.result in TABLES and out.suffix.lower() in ENDINGS:
+            _fetch_table(result, out, at, overwrite=overwrite)
+            return
         INTERRUPTS.left_behind = "what was fetched is kept; the same command continues from there"
         with FetchDisplay(sys.stderr) as watch:
-            client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
+            result.fetch(out, overwrite=overwrite, meter=watch)
         INTERRUPTS.left_behind = f"{out} is complete"
     if at.as_json:
         emit_json({"job": job, "store": str(out), "bytes": watch.total})
     else:
         emit(f"{out}: fetched, {format_bytes(watch.total)}, and checked")
+
+
+def _fetch_table(result: Result, out: Path, at: Remote, *, overwrite: bool) -> None:
+    check_table(out, overwrite=overwrite)
+    INTERRUPTS.left_behind = f"{out} is as it was"
+    frame = result.frame()
+    write_table(frame, out, overwrite=overwrite)
+    if at.as_json:
+        emit_json({"job": result.job, "table": str(out), "rows": frame.height, "columns": frame.columns})
+    else:
+        emit(f"{out}: fetched, {frame.height:,} rows, and checked")
 
 
 def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:

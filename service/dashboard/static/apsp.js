@@ -4,6 +4,7 @@
 import { follow } from "./watch.js";
 import { heat } from "./heat.js";
 import { receive } from "./upload.js";
+import { table } from "./table.js";
 
 /** Tell those who listen rather than look. */
 export function say(words) {
@@ -92,10 +93,18 @@ function plan(form) {
   if (document.getElementById("estimate").hasAttribute("data-wanted")) ask();
 }
 
-/** A form whose answer is a part of the page it leads to. */
+/** A form whose answer is a part of the page it leads to; with data-first it is sent once by itself. */
 function ask(form) {
+  if (form.hasAttribute("data-first")) {
+    const url = `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`;
+    fetchPage(url).then((page) => {
+      // not if somebody has asked meanwhile
+      if (page && form.hasAttribute("data-first")) exchange(page, [form.dataset.into]);
+    }).catch(() => null);
+  }
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    form.removeAttribute("data-first");
     const url = `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`;
     const page = await fetchPage(url).catch(() => null);
     if (!page) return say("The service does not answer.");
@@ -125,6 +134,49 @@ function copy(button) {
   });
 }
 
+/** A path as rows of a table: vertex, weight of the arc to it, distance so far. */
+function copyPath(button) {
+  const words = button.textContent;
+  button.addEventListener("click", async () => {
+    try {
+      const response = await fetch(button.dataset.copyPath);
+      if (!response.ok) throw new Error(`status ${response.status}`);
+      const { vertices, weights } = await response.json();
+      let sum = 0;
+      const rows = vertices.map((vertex, k) => {
+        if (k) sum += weights[k - 1];
+        return [vertex, k ? weights[k - 1] : "", Number(sum.toPrecision(12))].join("\t");
+      });
+      await navigator.clipboard.writeText(["vertex\tweight\tdistance", ...rows, ""].join("\n"));
+      button.textContent = "Copied";
+      say("Copied.");
+    } catch (error) {
+      say(`The path was not copied: ${error.message}`);
+      button.textContent = "Not copied";
+    }
+    setTimeout(() => { button.textContent = words; }, 2000);
+  });
+}
+
+/** Names are offered while they are typed. */
+function offer(field) {
+  let due = 0;
+  let asking = null;
+  field.addEventListener("input", () => {
+    clearTimeout(due);
+    due = setTimeout(async () => {
+      asking?.abort();
+      asking = new AbortController();
+      try {
+        const response = await fetch(`${field.dataset.names}&like=${encodeURIComponent(field.value)}`, { signal: asking.signal });
+        if (!response.ok) return;
+        const options = (await response.json()).map((name) => Object.assign(document.createElement("option"), { value: name }));
+        document.getElementById(field.getAttribute("list")).replaceChildren(...options);
+      } catch { /* nothing is offered */ }
+    }, 150);
+  });
+}
+
 const polled = new Set();
 
 /** Give life to a part of a page that has just come. */
@@ -136,7 +188,10 @@ export function enhance(part) {
   all("form[data-into]").forEach(ask);
   all("[data-load]").forEach(load);
   all("[data-copy]").forEach(copy);
+  all("[data-copy-path]").forEach(copyPath);
+  all("[data-names]").forEach(offer);
   all("[data-heat]").forEach(heat);
+  all("[data-table]").forEach(table);
   all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
     if (!confirm(form.dataset.ask)) event.preventDefault();
   }));

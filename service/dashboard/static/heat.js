@@ -5,6 +5,7 @@ import { Tiles, readable } from "./tiles.js";
 
 const NEAR = 24 << 20;  // bytes of tiles that are fetched for one view
 const IDLE = 180;       // milliseconds without a move before more is asked for
+// the colours of service/views/colours.py: the same on a plot
 const STOPS = [[255, 247, 214], [176, 220, 186], [79, 176, 162], [32, 122, 140], [35, 74, 112], [38, 28, 66]];
 
 /** 256 colours, from near to far. */
@@ -16,7 +17,9 @@ const RAMP = Array.from({ length: 256 }, (_, k) => {
 });
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+const NONE = 0;         // transparent: the hatching under the picture shows, which no distance looks like
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 });
+const about = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const whole = new Intl.NumberFormat("en");
 
 async function ask(job, query, signal) {
@@ -64,9 +67,9 @@ class Heat {
     this.least = known.reduce((a, b) => Math.min(a, b), 0);
     // a sample may have missed the farthest pair, which the service knows
     this.most = Number(this.part.dataset.diameter) || known.reduce((a, b) => Math.max(a, b), this.least) || 1;
-    this.part.querySelector("[data-least]").textContent = digits.format(this.least);
-    this.part.querySelector("[data-most]").textContent = digits.format(this.most);
+    this.shown = [this.least, this.most];  // the distances that have the lightest and the darkest colour
     this.drawRamp();
+    this.tellColours();
     this.fit();
     this.listen();
     new ResizeObserver(() => this.fit(true)).observe(this.canvas);
@@ -132,18 +135,16 @@ class Heat {
           for (let b = Math.floor(j / width); b * width < j + columns; b += 1) wanted.push([a, b]);
         }
         if (wanted.length * bytes <= NEAR && wanted.length <= this.tiles.most) {
-          for (const [a, b] of wanted) {
-            await this.tiles.get(a, b, signal);
-            this.draw();
-          }
+          for (const [a, b] of wanted) await this.tiles.get(a, b, signal);
+          this.spread();  // once all have come: half a view from tiles and half from a sample shows a seam
           this.tell(rows, columns, "every entry, from whole tiles");
           return;
         }
       }
       if (rows < this.rows || columns < this.columns) {
         this.near = new Sampled(await ask(this.job, { row: i, rows, column: j, columns, size: 384 }, signal), i, rows, j, columns);
-        this.draw();
       }
+      this.spread();
       const shown = rows < this.rows || columns < this.columns ? this.near : this.far;
       this.tell(rows, columns, shown.answer.complete ? "every entry"
         : `a sample: ${whole.format(shown.high)} of ${whole.format(rows)} rows, ${whole.format(shown.wide)} of ${whole.format(columns)} columns`);
@@ -157,6 +158,32 @@ class Heat {
     const part = rows < this.rows || columns < this.columns
       ? `rows ${whole.format(i)} to ${whole.format(i + rows - 1)}, columns ${whole.format(j)} to ${whole.format(j + columns - 1)}: ` : "";
     this.what.textContent = part + words;
+  }
+
+  /** Spread the colours over the distances that are shown, or over those of the whole matrix, and draw. */
+  spread() {
+    const { i, j, rows, columns } = this.covered();
+    const parts = this.part.querySelector("[data-spread]").checked && (rows < this.rows || columns < this.columns);
+    let [least, most] = parts ? [Infinity, -Infinity] : [this.least, this.most];
+    const [high, wide] = [Math.min(rows, 256), Math.min(columns, 256)];
+    for (let a = 0; parts && a < high; a += 1) {
+      for (let b = 0; b < wide; b += 1) {
+        const found = this.value(i + Math.floor((a * rows) / high), j + Math.floor((b * columns) / wide));
+        if (found === null || found === undefined) continue;
+        if (found < least) least = found;
+        if (found > most) most = found;
+      }
+    }
+    this.shown = least <= most ? [least, most] : [this.least, this.most];
+    this.tellColours(parts);
+    this.draw();
+  }
+
+  tellColours(parts = false) {
+    const [least, most] = this.shown;
+    this.part.querySelector("[data-least]").textContent = about.format(least);
+    this.part.querySelector("[data-most]").textContent = about.format(most);
+    this.part.querySelector("[data-colours]").textContent = !parts ? "" : `of ${about.format(this.least)} to ${about.format(this.most)} in the whole matrix`;
   }
 
   /** The entry at a position as far as it is at hand: undefined if it is not, null for no path. */
@@ -184,8 +211,9 @@ class Heat {
     const pixels = new Uint32Array(image.data.buffer);
     const columns = Int32Array.from({ length: width }, (_, x) => Math.min(this.columns - 1, Math.floor(view.column + ((x + 0.5) * view.columns) / width)));
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const empty = dark ? 0xff2c302f : 0xffe2e6ea;
-    const scale = 255 / (this.most - this.least || 1);
+    const empty = dark ? 0xff2c302f : 0xffecf1f4;  // not known yet
+    const [least, most] = this.shown;
+    const scale = 255 / (most - least || 1);
     let before = -1;
     for (let y = 0; y < height; y += 1) {
       const i = Math.min(this.rows - 1, Math.floor(view.row + ((y + 0.5) * view.rows) / height));
@@ -200,7 +228,7 @@ class Heat {
         if (columns[x] !== last) {
           last = columns[x];
           const found = this.value(i, last);
-          colour = found === null || found === undefined ? empty : RAMP[clamp(Math.round((found - this.least) * scale), 0, 255)];
+          colour = found === null ? NONE : found === undefined ? empty : RAMP[clamp(Math.round((found - least) * scale), 0, 255)];
         }
         pixels[y * width + x] = colour;
       }
@@ -295,6 +323,7 @@ class Heat {
       setTimeout(() => this.choose(), 400);
     });
     canvas.addEventListener("keydown", (event) => this.key(event));
+    this.part.querySelector("[data-spread]").addEventListener("change", () => this.spread());
     canvas.addEventListener("focus", () => this.draw());
     canvas.addEventListener("blur", () => this.draw());
     this.part.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => {

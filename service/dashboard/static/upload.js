@@ -2,6 +2,14 @@
 
 import { say } from "./apsp.js";
 
+// options of the command line in messages, and the fields beside the file that mean the same; as service/dashboard/render.py
+const FIELDS = {
+  "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
+  "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
+  "--labels": "Attribute that names vertices",
+};
+const spoken = (text) => text.replace(/(?<![\w-])--[a-z-]+/g, (option) => (option in FIELDS ? `“${FIELDS[option]}”` : option));
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 function size(bytes) {
@@ -47,7 +55,7 @@ function send(form, file) {
     let answer = {};
     try { answer = JSON.parse(request.responseText); } catch { /* a proxy answered */ }
     if (request.status === 401) return location.reload();
-    if (request.status >= 300) return refuse(answer.title ?? `Status ${request.status}`, answer.detail ?? "");
+    if (request.status >= 300) return refuse(answer.title ?? `Status ${request.status}`, spoken(answer.detail ?? ""));
     say("The graph was read.");
     return location.assign(`/graphs/${encodeURIComponent(answer.id)}`);
   };

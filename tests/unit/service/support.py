@@ -14,14 +14,19 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from engine.graph.profile import GraphProfile
+from engine.model.progress import Monitor
 from service.api.fault import Fault, Refused
 from service.pool import answers
 from service.pool.process import guarded
+from service.pool.tabled import TableTask
+from service.pool.tasks import job_options
 from service.settings import Settings
 from storage.graph.graph import Graph, Receipt, build_graph
 from storage.graph.graph_store import GraphStore
 from storage.jobs.store import GraphRecord, JobStore
 from storage.matrix.reader import MatrixSpec, create_matrix
+from storage.tables.reader import open_table
 
 RECEIPT = Receipt("csv", None, 5, 0, 0, 0, "weight")
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
@@ -105,6 +110,20 @@ class Bench:
         prepare(graph, path, Options(dtype=dtype))
         assert self.jobs.succeed(claimed, {}, {"partition": 0.5})
         return record.id, shortest_path(arcs, directed=True)
+
+    def tabled(self, graph: Graph, **request: Any) -> str:
+        """A successful job whose result is a table; returns its id."""
+        task = TableTask(GraphProfile(graph), request, job_options(graph, request, self.settings), self.settings)
+        plan = task.plan(self.settings.data_dir)
+        record = self.jobs.create(self.add_graph(graph), request, plan.to_dict())
+        claimed = self.jobs.claim("bench")
+        assert claimed is not None
+        path = self.settings.store(record.id)
+        path.parent.mkdir()
+        task.make(path, plan, Monitor())
+        with open_table(path) as table:
+            assert self.jobs.succeed(claimed, table.summary, {"search": 0.5})
+        return record.id
 
 
 def small_graph(names: bool = False, *, real: bool = False) -> Graph:

@@ -134,7 +134,13 @@ def test_cursors_that_no_list_gave(client: TestClient, asked: list[str], path: s
 
 def test_nothing_lies_behind_a_control_character(client: TestClient, bench: Bench, asked: list[str]):
     job_id, _ = bench.solved(small_graph(), "int32")
-    known = {"job_id": job_id, "graph_id": bench.jobs.job(job_id).graph, "key": "distances/c/0/0", "name": "page.css"}
+    known = {
+        "job_id": job_id,
+        "graph_id": bench.jobs.job(job_id).graph,
+        "key": "distances/c/0/0",
+        "name": "page.css",
+        "table_id": "0" * 32,
+    }
     paths = {route.path_format.format(**known) for route in client.app.state.routes}  # type: ignore[attr-defined]
     assert len(paths) > 25
     for path in paths:

@@ -54,7 +54,7 @@ def test_weights_that_searches_cannot_take_are_refused():
 
 def test_too_many_pairs_are_refused_from_a_sample_or_as_they_are_found(monkeypatch):
     graph = road()
-    monkeypatch.setattr(near, "_budget", lambda machine, graph: 5_000_000)
+    monkeypatch.setattr(near, "_budget", lambda machine, graph, each: 5_000_000)
     with pytest.raises(DoesNotFit, match=r"are predicted from 1,.* and 5,000,000 fit") as refused:
         near_pairs(graph, Options(cutoff=10_000))
     assert refused.value.needed > refused.value.available

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +17,15 @@ from service.api.fault import Fault, Refused
 from service.app import create_app
 from service.auth.callers import Caller
 from service.auth.sessions import COOKIE, Sessions
-from service.dashboard import forms, page_data
+from service.dashboard import forms, page_data, pages, phases, render
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
+from service.dashboard.render import environment
 from service.dashboard.visiting import Visitor
 from service.settings import Settings
 from service.state import Service
 from storage.graph.graph import build_graph
-from storage.jobs.store import JobStore
+from storage.jobs.store import JobStore, Progress
 from tests.property.test_openapi import here
 from tests.unit.service.support import Bench, InlinePool, small_graph
 
@@ -406,7 +408,8 @@ def test_jobs_that_are_over_are_found_behind_many_open_ones(client: TestClient, 
         connection.exec_driver_sql("UPDATE jobs SET owner = ?", (owner,))
     found = page_data.home(Visitor(service, Caller(owner, frozenset({"read"})), None), None)
     assert [job["id"] for job in found["over"]] == done[::-1]
-    assert (len(found["waiting"]), found["older"]) == (50, None)
+    assert (len(found["waiting"]), found["queued"], found["older"]) == (10, 100, None)
+    assert [job["position"] for job in found["waiting"]] == list(range(10))
 
 
 def test_a_histogram_loses_nothing_on_its_way_to_the_picture():
@@ -489,6 +492,37 @@ def test_a_refusal_offers_a_prepared_graph_with_its_figures(client: TestClient, 
     monkeypatch.setattr(service.planner, "run", refuse)
     shown = " ".join(Tags(client.get(f"/graphs/{graph}?plan=1").text).text.split())
     assert "A prepared graph answers every distance without a matrix: 5.00 MiB of disk, 3.00 MiB of memory" in shown
+
+
+def test_the_page_names_its_fields_and_not_options_of_the_command_line():
+    spoken = environment().filters["spoken"]
+    assert spoken("say --weight 4, or --undirected") == "say “Column of the weights” 4, or “Arcs: both ways”"
+    assert spoken("a--weight --weights --unweighted2") == "a--weight --weights --unweighted2"
+    absent = (
+        "needs cupy, which is not installed: install apsp[cuda] (or the wheel that fits), or use --device cpu; it is 3"
+    )
+    assert spoken(absent) == "needs cupy, which is not installed; it is 3"
+    script = (Path(pages.__file__).parent / "static" / "upload.js").read_text()
+    for option, field in render._FIELDS.items():
+        assert f'"{option}": "{field}"' in script
+        words = field.partition(":")[0]
+        assert words in (Path(pages.__file__).parent / "templates" / "drop.html").read_text()
+
+
+def test_a_phase_that_the_plan_does_not_know_stands_where_the_job_is(bench: Bench):
+    plan = {"phases": [{"name": "create", "seconds": 1.0}, {"name": "sweep", "seconds": 2.0},
+                       {"name": "write", "seconds": 1.0}, {"name": "seal", "seconds": 1.0}]}  # fmt: skip
+    record = bench.jobs.create(bench.add_graph(small_graph()), {}, plan)
+    known = ["making space", "searching", "checking and sealing"]
+    for phase, fraction, names, states in (
+        ("loading", 0.0, ["reading the graph", *known], "now ahead ahead ahead"),
+        ("search", 0.4, known, "past now ahead"),
+        ("odd", 0.2, [known[0], "odd", *known[1:]], "past now ahead ahead"),
+        ("verify", 1.0, [*known, "checking"], "past past past now"),
+    ):
+        found = phases.phase_views(replace(record, state="running", phase=phase, progress=Progress(fraction)))
+        assert [item["name"] for item in found] == names
+        assert [item["state"] for item in found] == states.split()
 
 
 def test_bins_of_eccentricities():

@@ -31,6 +31,10 @@ WRONG: dict[str, Callable[[int], tuple[type[Question], Any]]] = {
     "vertices for pairs": lambda count: (PairsRequest, {"pairs": [1] * count}),
     "pairs of lists": lambda count: (PairsRequest, {"pairs": [[[], []]] * count}),
     "pairs of many": lambda count: (PairsRequest, {"pairs": [[1] * count]}),
+    "numbers of opportunities": lambda count: (
+        JobRequest,
+        {"graph": "g", "opportunities": {"vertices": [1], "columns": {"a": [[]] * count}}},
+    ),
     "unknown members": lambda count: (JobRequest, {"graph": "g", **{f"a{k}": 1 for k in range(count)}}),
     "unknown members of pairs": lambda count: (PairsRequest, {f"a{k}": 1 for k in range(count)}),
     "everything": lambda count: (JobRequest, {name: [[]] * count for name in JobRequest.model_fields}),
@@ -57,8 +61,12 @@ def unbounded(schema: Any, defined: dict[str, Any], place: str) -> Iterator[str]
         yield f"{place}: maxItems"
     if schema.get("type") == "string" and not {"maxLength", "enum", "const"} & schema.keys():
         yield f"{place}: maxLength"
-    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
-        yield f"{place}: additionalProperties"
+    further = schema.get("additionalProperties")
+    if schema.get("type") == "object" and further is not False:
+        if not {"maxProperties", "propertyNames"} <= schema.keys() or "maxLength" not in schema["propertyNames"]:
+            yield f"{place}: additionalProperties"
+        else:
+            yield from unbounded(further, defined, f"{place}/additionalProperties")
     below = [(name, part) for name, part in schema.get("properties", {}).items()]
     below += [("items", schema["items"])] if "items" in schema else []
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
@@ -75,8 +83,9 @@ def test_every_list_and_string_of_a_body_is_bounded(client: TestClient):
         for method, operation in operations.items()
         for form in operation.get("requestBody", {}).get("content", {}).values()
     }
-    assert len(bodies) == 6
-    del bodies["post /v1/graphs"]  # the file itself, whose bytes APSP_MAX_UPLOAD_BYTES bounds
+    assert len(bodies) == 7
+    for name in ("graphs", "tables"):  # the file itself, whose bytes APSP_MAX_UPLOAD_BYTES or ..._TABLE_BYTES bounds
+        del bodies[f"post /v1/{name}"]
     defined = document["components"]["schemas"]
     assert [place for name, schema in bodies.items() for place in unbounded(schema, defined, name)] == []
     assert list(unbounded({"type": "array", "items": {"type": "string"}}, {}, "x")) == [
@@ -96,10 +105,22 @@ def test_the_errors_that_are_built_do_not_grow_with_the_body(name: str):
     assert 0 < built(1000) == built(4000) <= 60
 
 
+@pytest.mark.parametrize("wrong", [[[]], "x", [None]])
+def test_columns_of_opportunities_are_few(wrong: Any):
+    def built(count: int) -> int:
+        columns = {f"c{k}": wrong for k in range(count)}
+        with pytest.raises(ValidationError) as caught:
+            JobRequest.model_validate({"graph": "g", "opportunities": {"vertices": [1], "columns": columns}})
+        return caught.value.error_count()
+
+    assert built(101) == built(10_000) < 10
+    assert built(100) <= 110
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_long_bodies_are_refused_as_short_ones(inside: TestClient, bench: Bench, name: str):
     job_id, _ = bench.solved(small_graph(), "int32")
-    form, short = WRONG[name](30)
+    form, short = WRONG[name](40)
     _, long = WRONG[name](30_000)
     path = {JobRequest: "/v1/jobs", PairsRequest: f"/v1/jobs/{job_id}/distances"}.get(
         form, f"/v1/jobs/{job_id}/submatrix"

@@ -14,6 +14,7 @@ import pytest
 import engine.api.prepared
 import engine.api.solve
 from engine.api.prepared_matrix import PreparedMatrix, open_result
+from service.pool.tabled import TableTask
 from service.runner import runner as runner_module
 from service.runner.runner import Runner
 from service.settings import Settings
@@ -21,6 +22,7 @@ from storage.errors import Cancelled, SolveFailed, StorageFailed
 from storage.files.locks import FileLock
 from storage.jobs.store import JobRecord, JobStore
 from storage.matrix.reader import open_matrix
+from storage.tables.reader import open_table
 from tests.unit.service.support import Bench, small_graph
 
 
@@ -344,3 +346,66 @@ def test_a_prepared_result_of_a_dead_runner_is_taken_as_it_is(runner: Runner, be
     monkeypatch.setattr(engine.api.prepared, "prepare", failing(AssertionError("prepared twice")))
     runner.work(again)
     assert bench.jobs.job(record.id).state == "successful"
+
+
+@pytest.mark.parametrize("asked", [{"result": "measures", "within": [3.0]}, {"result": "near", "cutoff": 4.0}])
+def test_a_table_is_made_planned_and_sealed(runner: Runner, bench: Bench, claim, asked):
+    record = claim(**asked)
+    runner.work(record)
+    job = bench.jobs.job(record.id)
+    assert (job.state, list(job.plan["shape"])) == ("successful", [4, 4])
+    assert {"load", "write"} <= job.seconds.keys()
+    with open_table(bench.settings.store(job.id)) as table:
+        assert (table.result, table.rows) == (asked["result"], job.summary["rows"])
+        assert job.bytes >= table.bytes > 0
+    assert [path.name for path in bench.settings.store(job.id).parent.iterdir() if path.is_dir()] == ["matrix.zarr"]
+
+
+def test_a_table_that_was_cancelled_leaves_nothing(runner: Runner, bench: Bench, claim):
+    record = claim(result="near", cutoff=4.0)
+    bench.jobs.cancel(record.id)
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "dismissed"
+    assert [path.name for path in bench.settings.store(record.id).parent.iterdir()] == ["log.txt"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "where", "made"),
+    [
+        ({"result": "measures"}, "atomic.sync_tree", False),
+        ({"result": "near", "nearest": 2}, "atomic.sync_tree", False),
+        ({"result": "near", "nearest": 2}, "claims.publish", True),
+    ],
+)
+def test_a_table_whose_runner_was_killed_is_made_again_unless_it_was_sealed(
+    runner: Runner, bench: Bench, claim, monkeypatch, asked, where: str, made: bool
+):
+    record = claim(**asked)
+    store = bench.settings.store(record.id)
+    killed = f"""
+import os, threading
+from service.jobs import claims
+from service.runner.runner import Runner
+from service.settings import Settings
+from storage.files import atomic
+{where} = lambda *_: os._exit(9)
+settings = Settings.load()
+runner = Runner(settings, threading.Event())
+runner.work(runner._jobs.job({record.id!r}))
+"""
+    environment = {**os.environ, **bench.settings.environment()}
+    done = subprocess.run([sys.executable, "-c", killed], env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 9, done.stderr
+    assert not store.exists()
+    assert [path.name for path in store.parent.rglob("table.parquet")] == ["table.parquet"]
+    assert list(store.parent.rglob("matrix.zarr/zarr.json")) == [store.parent / "claim-1/matrix.zarr/zarr.json"] * made
+    bench.jobs.recover()
+    again = bench.jobs.claim("second")
+    assert again is not None
+    if made:
+        monkeypatch.setattr(TableTask, "make", failing(AssertionError("made twice")))
+    runner.work(again)
+    assert bench.jobs.job(record.id).state == "successful"
+    assert sorted(path.name for path in store.parent.iterdir()) == ["log.txt", store.name]
+    with open_table(store) as table:
+        table.check()

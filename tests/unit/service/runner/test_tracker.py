@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -38,15 +39,59 @@ def test_phases_weigh_as_predicted_and_the_fraction_never_falls():
 
 
 def test_rate_and_time_left():
-    gauge = ProgressEstimator(plan(search=10, write=5), 0.0)
+    gauge = ProgressEstimator(plan(search=10, seal=5), 0.0)
     gauge.begin("search", 1000, "rows", 0.0)
-    assert gauge.read(0.0) == Progress(0.0, None, "rows", None)
+    assert gauge.read(0.0) == Progress(0.0, None, "rows", 10 + 5)
     gauge.advance(100)
     found = gauge.read(1.0)
     assert found.rate == pytest.approx(100)
-    assert found.eta == pytest.approx(9 + 5)
+    assert found.eta == pytest.approx(9 + 5), "as planned until more is known"
     gauge.advance(50)
-    assert gauge.read(2.0).rate == pytest.approx(0.8 * 100 + 0.2 * 50)
+    found = gauge.read(2.0)
+    assert found.rate == pytest.approx(0.8 * 100 + 0.2 * 50)
+    assert found.eta == pytest.approx((1 + 0.1 * 10) / (0.05 + 0.1) * 0.85 + 5)
+
+
+def test_time_left_without_a_prediction_is_that_of_the_rate():
+    gauge = ProgressEstimator(None, 0.0)
+    gauge.begin("solve", 1000, "graphs", 0.0)
+    assert gauge.read(0.5).eta is None
+    gauge.advance(100)
+    assert gauge.read(1.0).eta == pytest.approx(9)
+
+
+def test_time_left_does_not_jump_while_little_is_done():
+    """A slow beginning of a job that was planned to take 165 s, and takes 400 s in the end."""
+    gauge = ProgressEstimator(plan(relax=165), 0.0)
+    gauge.begin("relax", 100_000, "updates", 0.0)
+    told, done = [], 0
+    for second in range(1, 400):
+        wanted = second * 250 if second > 5 else second * 30
+        gauge.advance(wanted - done)
+        done = wanted
+        told.append(gauge.read(float(second)).eta)
+    assert all(abs(b - a) < 25 for a, b in pairwise(told)), told
+    assert max(told) < 400
+    assert told[0] == pytest.approx(165, rel=0.01)
+    assert told[200] == pytest.approx(400 - 201, rel=0.2)
+    assert told[-1] < 5
+
+
+def test_nothing_is_said_while_a_phase_takes_longer_than_planned_before_it_moves():
+    """Kernels are compiled then; and the time that took says nothing about the rest."""
+    gauge = ProgressEstimator(plan(search=0.5), 0.0)
+    gauge.begin("search", 100, "rows", 0.0)
+    assert gauge.read(0.4).eta == pytest.approx(0.5)
+    assert gauge.read(10.0).eta is None
+    gauge.advance(10)
+    assert gauge.read(20.0).eta == pytest.approx(0.45)
+
+
+def test_searching_and_writing_are_one_phase():
+    gauge = ProgressEstimator(plan(create=1, partition=1, sweep=6, write=2), 0.0)
+    gauge.begin("search", 100, "rows", 0.0)
+    gauge.advance(50)
+    assert gauge.read(1.0).fraction == pytest.approx((2 + 4) / 10)
 
 
 class FakeJobs:

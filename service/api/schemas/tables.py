@@ -1,0 +1,39 @@
+"""Schemas of the answers about uploaded tables."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from service.api.schemas.wire import Wire, moment
+
+if TYPE_CHECKING:
+    from storage.tables.uploaded import TableRecord
+
+
+class TableDocument(Wire):
+    """An uploaded table of numbers by vertex."""
+
+    id: str = Field(description="For opportunities of a job.", examples=["9b7d0a7be85d4f0d9f4f3f8d0a3b7c11"])
+    rows: int = Field(description="Vertices that it names.")
+    key: str = Field(description="The name of its first column.")
+    columns: list[str] = Field(description="Its columns of numbers.")
+    bytes: int = Field(description="As it is kept.")
+    created: datetime
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, record: TableRecord) -> TableDocument:
+        """Return the wire form of a record."""
+        return cls(
+            id=record.id, rows=record.rows, key=record.key, columns=record.columns, bytes=record.bytes,
+            created=moment(record.created), links={"self": f"/v1/tables/{record.id}"},
+        )  # fmt: skip
+
+
+class TableList(Wire):
+    """All tables of a caller, newest first."""
+
+    tables: list[TableDocument]

@@ -1,0 +1,186 @@
+"""Tables on both ways: opportunities that go to the service, and the rows of a result that come back."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from service.client.asking import Patience, ask
+from service.client.displays import ResultView
+from service.client.flows import Document, job_path, question
+from service.client.methods import Part, asks
+from service.client.names import Names
+from service.client.steps import Flow, Request, Work
+from storage.errors import InvalidRequest, NotFound, StorageFailed
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow
+
+#: results of a job that are tables
+TABLES: Final = ("measures", "near")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+#: rows of one page, at most
+_PAGE: Final = 1000
+_FILE: Final = "table.parquet"
+#: the relation of the next page in a Link header
+_NEXT: Final = re.compile(r'<([^>]*)>; rel="next"')
+_KINDS: Final = (
+    "the path of a CSV or Parquet file, a pandas or polars table whose first column names vertices, "
+    "{column: {vertex: number}}, or the id of an uploaded table"
+)
+
+
+def sent_opportunities(given: Any, names: Names, patience: Patience) -> Flow[Any]:
+    """Upload opportunities, and return what a job says of them; repeating is safe, because equal tables are one.
+
+    Args:
+        given: a path, a table, columns by name, the id of an uploaded table, or ``{"vertices", "columns"}``.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+
+    Raises:
+        InvalidRequest: it is no table.
+        NotFound: there is no such file.
+    """
+    if isinstance(given, str) and _ID.fullmatch(given) and not Path(given).exists():
+        return given
+    if isinstance(given, Mapping) and given.keys() == {"vertices", "columns"}:
+        return {"vertices": names.labels(given["vertices"]), "columns": dict(given["columns"])}
+    if isinstance(given, str | os.PathLike):
+        path = Path(os.fspath(given))
+        if not path.is_file():
+            raise NotFound(f"cannot open {path}: there is no such file")
+        return (yield from _uploaded(path, patience))
+    handle, temporary = tempfile.mkstemp(prefix="apsp-upload-", suffix=".parquet")
+    os.close(handle)
+    path = Path(temporary)
+    try:
+        yield Work(lambda: _frame(given, names).write_parquet(path))
+        return (yield from _uploaded(path, patience))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _uploaded(path: Path, patience: Patience) -> Flow[str]:
+    return str((yield from question("POST", "v1/tables", patience, file=path, seconds=600.0))["id"])
+
+
+def _frame(given: Any, names: Names) -> pl.DataFrame:
+    """Return a table of any kind with labels in its first column."""
+    import polars as pl
+
+    if isinstance(given, Mapping) and given and all(isinstance(column, Mapping) for column in given.values()):
+        vertices = list(dict.fromkeys(vertex for column in given.values() for vertex in column))
+        columns = {str(name): [float(column.get(v, 0)) for v in vertices] for name, column in given.items()}
+        return pl.DataFrame({"vertex": pl.Series([str(label) for label in names.labels(vertices)]), **columns})
+    if type(given).__module__.partition(".")[0] == "pandas":
+        given = pl.DataFrame({str(name): given[name].to_numpy() for name in given.columns})
+    if not isinstance(given, pl.DataFrame) or given.width < 2:
+        raise InvalidRequest(f"opportunities are {_KINDS}", field="opportunities")
+    key = given.columns[0]
+    labels = [str(label) for label in names.labels(given[key].to_list())]
+    return given.with_columns(pl.Series(key, labels, dtype=pl.String()))
+
+
+class TableMethods(ResultView, Part):
+    """The methods of a result that is a table: of measures, or of near pairs."""
+
+    @property
+    def result(self) -> str:
+        """What the result is: ``matrix``, ``prepared``, ``measures`` or ``near``."""
+        return str(self.facts.get("result", "matrix"))
+
+    @asks
+    def frame(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        sort: str | None = None,
+        vertices: Sequence[Any] | None = None,
+        limit: int | None = None,
+    ) -> Flow[pl.DataFrame]:
+        """Return the rows of a table as a polars frame, with labels of vertices as the service has them.
+
+        Args:
+            columns: names of columns; None for all.
+            sort: a column, with ``-`` before it for the largest first; None for the order of the sources.
+            vertices: only the rows of these vertices; None for all.
+            limit: most rows; None for all.
+
+        Raises:
+            InvalidRequest: the result is no table.
+            ServiceError: there is no such column or vertex, or there are too many rows to be sorted.
+            StorageFailed: what came is not what the seal says.
+        """
+        return self._frame(columns, sort, vertices, limit)
+
+    @asks
+    def table(self) -> Flow[pyarrow.Table]:
+        """Return all rows of a table for Arrow; needs pyarrow.  Raises what :meth:`frame` raises."""
+        found = yield from self._frame(None, None, None, None)
+        return found.to_arrow()
+
+    def _frame(
+        self, columns: Sequence[str] | None, sort: str | None, vertices: Sequence[Any] | None, limit: int | None
+    ) -> Flow[pl.DataFrame]:
+        if self.result not in TABLES:
+            raise InvalidRequest(f"the result is a {self.result}; frame and table are for measures and near pairs")
+        if sort is None and vertices is None and limit is None:
+            return (yield from self._whole(columns))
+        asked: Document = {"sort": sort, "format": "parquet"}
+        for name, listed in (("columns", columns), ("vertices", vertices)):
+            if listed is not None:
+                labels = self._names.labels(listed) if name == "vertices" else listed
+                asked[name] = ",".join(_quoted(str(label)) for label in labels)
+        return (yield from self._pages(asked, limit))
+
+    def _whole(self, columns: Sequence[str] | None) -> Flow[pl.DataFrame]:
+        """Return the table from its file, which is compared with the seal."""
+        from storage.matrix.format import crc32c, read_seal
+
+        address = job_path(self.job, "zarr")
+        seal = (yield from ask(Request("GET", f"{address}/zarr.json"), self._patience)).content
+        data = (yield from ask(Request("GET", f"{address}/{_FILE}", seconds=600.0), self._patience)).content
+        size, checksum = read_seal("the table", seal, _FILE)["attributes"]["seal"]["files"][_FILE]
+        if (len(data), crc32c(data)) != (size, checksum):
+            raise StorageFailed(f"{_FILE} came damaged: it does not agree with the seal")
+        found: pl.DataFrame = yield Work(lambda: _read(data, columns))
+        return found
+
+    def _pages(self, asked: Document, limit: int | None) -> Flow[pl.DataFrame]:
+        import polars as pl
+
+        pages: list[pl.DataFrame] = []
+        rows = 0
+        while limit is None or rows < limit:
+            if limit is not None:
+                asked["limit"] = min(limit - rows, _PAGE)
+            request = Request("GET", job_path(self.job, "table"), dict(asked), seconds=300.0)
+            answer = yield from ask(request, self._patience)
+            page: pl.DataFrame = yield Work(partial(_read, answer.content))
+            pages.append(page)
+            rows += page.height
+            link = _NEXT.search(answer.headers.get("link", ""))
+            if link is None:
+                break
+            asked["cursor"] = parse_qs(urlsplit(link[1]).query)["cursor"][0]
+        return pl.concat(pages)
+
+
+def _read(data: bytes, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.read_parquet(io.BytesIO(data), columns=None if columns is None else list(columns))
+
+
+def _quoted(name: str) -> str:
+    """Return a name as it stands in a list with commas."""
+    return '"' + name.replace('"', '""') + '"' if set(name) & {",", '"'} or name != name.strip() else name

@@ -1,0 +1,53 @@
+"""The phases of a job as its page shows them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from service.jobs.phases import foretold
+from storage.jobs.store import RUNNING, SUCCESSFUL, JobRecord
+
+_WORDS: Final = {
+    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
+    "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
+    "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
+    "compile": "compiling kernels",
+    "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
+    "seal": "checking and sealing", "dismissed": "cancelled",
+}  # fmt: skip
+
+
+def phase_word(name: str) -> str:
+    """Return what people read for the name of a phase."""
+    return _WORDS.get(name, name)
+
+
+def phase_views(record: JobRecord) -> list[dict[str, Any]]:
+    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead.
+
+    While a job runs, a phase that the plan does not know stands where the job is.
+    """
+    planned = (record.plan or {}).get("phases") or []
+    predicted = foretold((phase["name"], phase["seconds"]) for phase in planned)
+    taken = record.seconds or {}
+    names = list(taken) if taken else list(predicted)
+    if not taken and record.state == RUNNING and record.phase not in names:
+        names.insert(_place(record.progress.fraction, list(predicted.values())), record.phase)
+    here = names.index(record.phase) if record.phase in names else -1
+    found: list[dict[str, Any]] = []
+    for k, name in enumerate(names):
+        past = record.state == SUCCESSFUL or (record.open and k < here)
+        state = "past" if past else "now" if record.open and k == here else "ahead"
+        shown = {"name": phase_word(name), "predicted": predicted.get(name), "taken": taken.get(name)}
+        found.append({**shown, "state": state})
+    return found
+
+
+def _place(fraction: float, seconds: list[float]) -> int:
+    """Return how many phases of so many seconds are over when this fraction of all is done."""
+    done, whole = 0.0, sum(seconds)
+    for k, value in enumerate(seconds):
+        done += value
+        if done > fraction * whole * (1 + 1e-9):
+            return k
+    return len(seconds)

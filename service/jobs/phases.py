@@ -1,0 +1,30 @@
+"""The phases of a plan as a running job reports them, so that what is foretold is what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+#: Phases of plans whose work is reported under another name.
+_REPORTED_AS: Final = {"sweep": "search"}
+#: A fixed cost of plans, of which no job reports anything.
+_SILENT: Final = "start"
+
+
+def foretold(phases: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the predicted seconds of each phase that a job will report, in order.
+
+    Rows that are found by searches are written while others are searched: that is one phase of the job.
+
+    Args:
+        phases: name and predicted seconds of each phase of a plan.
+    """
+    found: dict[str, float] = {}
+    for planned, seconds in phases:
+        name = _REPORTED_AS.get(planned, planned)
+        if name == _SILENT:
+            continue
+        if name == "write" and "search" in found:
+            name = "search"
+        found[name] = found.get(name, 0.0) + seconds
+    return found

@@ -1,0 +1,40 @@
+"""Tables of measures and of near pairs in the API process.  Importing it loads NumPy."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from service.jobs.results import ResultReader
+from storage.tables.reader import SealedTable
+
+
+class TableReader(ResultReader):
+    """An open table; it has pages, columns and files, and questions about distances of pairs are not asked of it.
+
+    Attributes:
+        matrix: the table.
+    """
+
+    table = True
+
+    def __init__(self, table: SealedTable) -> None:
+        """Take an open table."""
+        self.matrix: Any = table
+
+    @property
+    def kind(self) -> Literal["matrix", "prepared", "measures", "near"]:
+        """What the result is, as the option of a job names it."""
+        return cast('Literal["measures", "near"]', self.matrix.result)
+
+    def peek_distance(self, source: int | str, target: int | str) -> None:
+        """Return None: there is no distance, and the normal route says so."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return a description of the table: rows, columns, what was asked, bytes, digest."""
+        table = self.matrix
+        names = ("dtype", "unit", "directed", "algorithm", "max_hops", "cutoff", "graph", "asked", "software")
+        columns = [{"name": name, "type": kind} for name, kind in table.columns.items()]
+        return {
+            "result": self.kind, "shape": list(table.shape), "rows": table.rows, "columns": columns,
+            **{name: table.attributes.get(name) for name in names}, "bytes": table.bytes, "digest": table.digest,
+        }  # fmt: skip

@@ -1,0 +1,253 @@
+"""Jobs whose result is a table: what is asked is checked, planned with numbers, made and sealed.
+
+The processes that plan and the runners use this module; the API process imports only what is light.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from service.options import TableOptions
+from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
+from storage.options import declared
+
+if TYPE_CHECKING:
+    from engine.api.measuring import Measurement
+    from engine.graph.profile import GraphProfile
+    from engine.model.plan import Plan
+    from engine.model.problem import Options
+    from engine.model.progress import Monitor
+    from engine.rows.asked_measures import MeasureRequest
+    from service.settings import Settings
+    from storage.graph.graph import Graph
+
+#: the options that each kind of result takes, of those that only tables have
+_TAKES: Final = {"measures": frozenset(declared(TableOptions)), "near": frozenset({"nearest"})}
+#: bytes of a vertex, or a number, in a table in memory, without the characters of long names
+_CELL: Final = 16
+
+
+def wants_table(request: Mapping[str, Any]) -> bool:
+    """Return whether a job request, as stored with the job, asks for a table of measures or of near pairs."""
+    return request.get("result") in _TAKES
+
+
+def check_request(request: Mapping[str, Any], settings: Settings) -> None:
+    """Refuse options that do not belong to the result, before the graph is read.
+
+    Args:
+        request: options of the job, as stored with it.
+        settings: the service's settings.
+
+    Raises:
+        InvalidRequest: it names the option, and the result that takes it.
+    """
+    result = request.get("result", "matrix")
+    takes = _TAKES.get(result, frozenset())
+    for name in declared(TableOptions):
+        if request.get(name) is not None and name not in takes:
+            kinds = " or ".join(kind for kind, names in _TAKES.items() if name in names)
+            raise InvalidRequest(f"{name} belongs to result {kinds}, and result {result} was asked for", field=name)
+    if wants_table(request) and settings.store_url is not None:
+        raise InvalidRequest(
+            f"result {result}: the table lies in a folder, and this service keeps results in an object store "
+            "(APSP_STORE_URL); ask for the matrix",
+            field="result",
+        )
+    if result == "near" and request.get("cutoff") is None and request.get("nearest") is None:
+        raise InvalidRequest(
+            "result near needs a cutoff, or nearest: how many targets of each source are wanted", field="cutoff"
+        )
+
+
+class TableTask:
+    """The table of one job: planned by :meth:`plan`, made by :meth:`make`.
+
+    Args:
+        profile: the graph.
+        request: options of the job, as stored with it.
+        options: as ``service.pool.tasks.job_options`` returns them.
+        settings: the service's settings.
+
+    Raises:
+        InvalidRequest, NotFound, LimitExceeded: what is asked makes no sense for this graph.
+    """
+
+    def __init__(self, profile: GraphProfile, request: Mapping[str, Any], options: Options, settings: Settings) -> None:
+        check_request(request, settings)
+        self._profile, self._request, self._options = profile, request, options
+        self._near = request["result"] == "near"
+        self._measurement: Measurement | None = None
+        if not self._near:
+            from engine.api.measuring import Measurement
+
+            self._measurement = Measurement(profile, options, **_measures(profile.graph, request, settings))
+
+    def plan(self, out: Path, monitor: Monitor | None = None) -> Plan:
+        """Return the plan; its shape is that of the matrix that is not made.
+
+        Args:
+            out: the folder that the result will be, whose disk is looked at.
+            monitor: is told of compiling, and asked whether to stop.
+
+        Raises:
+            DoesNotFit: memory or disk is too small; with the numbers.
+            InvalidRequest, NegativeCycle: as planning does.
+        """
+        from engine.api.near import plan_near
+        from engine.execution.survey import survey
+
+        if self._measurement is None:
+            return plan_near(self._profile, self._options, nearest=self._nearest, beside=self._beside(), out=out)
+        made = self._measurement.make_plan(monitor)
+        needed = self._measurement.bytes + self._names(self._measurement.rows)
+        free = survey(out=out).disk
+        if free is not None and needed > free:
+            raise DoesNotFit(
+                f"a table of {self._measurement.rows:,} rows needs up to {needed} bytes of disk, and {free} are free; "
+                "ask for fewer sources or measures",
+                resource="disk",
+                needed=needed,
+                available=free,
+            )
+        return replace(made, disk=needed)
+
+    def make(self, place: Path, plan: Plan, monitor: Monitor) -> dict[str, float]:
+        """Make the table and seal it at ``place``; return the seconds of each phase.
+
+        Args:
+            place: the folder, which appears once it is whole.
+            plan: as :meth:`plan` returned it.
+            monitor: is told of progress, and asked whether to stop.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            DoesNotFit: there are more near pairs than memory has place for.
+            Conflict: there is something at ``place``.
+            StorageFailed: the file system refused.
+        """
+        from storage.pairs.saving import frame_of_pairs
+        from storage.tables.writer import write_result_table
+
+        began = time.perf_counter()
+        pairs = None
+        if self._measurement is None:
+            from engine.api.near import near_pairs
+
+            pairs = near_pairs(
+                self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=self._beside()
+            )
+            frame, seconds, kind = (
+                frame_of_pairs(pairs),
+                {"search": time.perf_counter() - began},
+                pairs.lengths.dtype.name,
+            )
+        else:
+            found = self._measurement.run(monitor)
+            frame, seconds, kind = found.to_polars(), dict(found.seconds), plan.dtype
+        written = time.perf_counter()
+        monitor.begin("write", frame.height, "rows")
+        if monitor.cancelled():
+            from storage.errors import Cancelled
+
+            raise Cancelled("stopped before the table was written")
+        write_result_table(place, frame, self._about(plan, kind), pairs)
+        return {**seconds, "write": time.perf_counter() - written}
+
+    @property
+    def _nearest(self) -> int | None:
+        return cast("int | None", self._request.get("nearest"))
+
+    def _names(self, count: int) -> int:
+        """Return about how many bytes the labels of so many rows take in a table."""
+        labels = self._profile.graph.labels
+        if labels.dtype.kind in "iu" or not len(labels):
+            return 8 * count
+        some = labels[:: max(1, len(labels) // 1000)].tolist()
+        return math.ceil(count * (_CELL + sum(len(str(label).encode()) for label in some) / len(some)))
+
+    def _beside(self) -> int:
+        """Return the bytes of a near pair in the table, which is made from the sparse rows in memory."""
+        return 2 * (8 + self._names(1))
+
+    def _about(self, plan: Plan, kind: str) -> dict[str, object]:
+        from storage.graph.graph import graph_digest
+        from storage.matrix.frame import unit_of
+
+        graph, asked = self._profile.graph, self._request
+        return {
+            "result": asked["result"], "shape": list(plan.shape), "dtype": kind, "directed": graph.directed,
+            "unit": unit_of(graph), "graph": graph_digest(graph), "algorithm": plan.algorithm,
+            "cutoff": asked.get("cutoff"), "max_hops": asked.get("max_hops"),
+            "asked": {name: asked.get(name) for name in declared(TableOptions) if name != "opportunities"},
+        }  # fmt: skip
+
+
+def _measures(graph: Graph, request: Mapping[str, Any], settings: Settings) -> MeasureRequest:
+    """Return what is asked of the engine; opportunities are brought into the order of the labels."""
+    names = ("measures", "direction", "within", "quantiles", "nearest", "decay", "decay_value")
+    found: dict[str, Any] = {name: request[name] for name in names if request.get(name) is not None}
+    given = request.get("opportunities")
+    columns = request.get("columns")
+    if given is None:
+        if columns is not None:
+            raise InvalidRequest("columns names columns of opportunities, and none were given", field="columns")
+    elif isinstance(given, str):
+        from storage.graph.vertex_table import read_table
+        from storage.tables.uploaded import UploadedTables
+
+        path = UploadedTables(settings.data_dir).path(given)
+        try:
+            found["opportunities"] = read_table(path, graph.labels, columns)
+        except NotFound as error:
+            message = str(error).replace(str(path), f"table {given}")
+            raise InvalidRequest(f"opportunities: {message}", field="opportunities") from None
+        except InvalidRequest as error:
+            raise InvalidRequest(str(error).replace(str(path), f"table {given}"), field="opportunities") from None
+    else:
+        found["opportunities"] = _by_vertex(graph, given, columns)
+    return cast("MeasureRequest", found)
+
+
+def _by_vertex(graph: Graph, given: Mapping[str, Any], wanted: list[str] | None) -> dict[str, Any]:
+    """Return columns of a number a vertex, from those in a request; 0 for vertices that it does not name.
+
+    Raises:
+        InvalidRequest: a vertex is unknown or named twice, a column is unknown or of another length.
+        LimitExceeded: there are more vertices than the graph has.
+    """
+    import numpy as np
+
+    from storage.graph.graph import index_of
+
+    names, columns = given["vertices"], given["columns"]
+    if len(names) > graph.n:
+        message = f"opportunities: {len(names)} vertices are named, and the graph has {graph.n}"
+        raise LimitExceeded(message, limit=graph.n, requested=len(names), setting="opportunities")
+    for name in wanted or ():
+        if name not in columns:
+            known = ", ".join(columns)
+            raise InvalidRequest(f"columns: opportunities have no column {name!r}; there are {known}", field="columns")
+    try:
+        vertices = [index_of(graph, name) for name in names]
+    except NotFound as error:
+        raise InvalidRequest(f"opportunities: {error}", field="opportunities") from None
+    seen: set[int] = set()
+    for name, vertex in zip(names, vertices, strict=True):
+        if vertex in seen:
+            message = f"opportunities: vertex {name} is named twice; each may have one number in a column"
+            raise InvalidRequest(message, field="opportunities")
+        seen.add(vertex)
+    found = {}
+    for name in columns if wanted is None else wanted:
+        if len(columns[name]) != len(names):
+            message = f"opportunities: column {name!r} has {len(columns[name])} numbers for {len(names)} vertices"
+            raise InvalidRequest(message, field="opportunities")
+        found[name] = np.zeros(graph.n)
+        found[name][vertices] = columns[name]
+    return found

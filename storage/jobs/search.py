@@ -1,0 +1,90 @@
+"""Finds jobs for people: by state and words, those that wait in the order in which they will be claimed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy.sql import ColumnElement
+
+from storage.jobs.database import Database
+from storage.jobs.schema import ACCEPTED, DELETED, LISTED, JobRecord, graph_owners, graphs, job_of, jobs
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs are meant.
+
+    Attributes:
+        states: their states; all if empty.
+        owner: their owner; None for all owners.
+        words: part of the name of the job or of its graph, or of the id of either, in any case; empty for all.
+    """
+
+    states: tuple[str, ...] = ()
+    owner: str | None = None
+    words: str = ""
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return what rows of ``jobs`` have to fulfil."""
+        found: list[ColumnElement[bool]] = [or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED)]
+        if self.states:
+            found.append(jobs.c.state.in_(self.states))
+        if self.owner is not None:
+            found.append(jobs.c.owner == self.owner)
+        if self.words:
+            found.append(self._named())
+        return found
+
+    def _named(self) -> ColumnElement[bool]:
+        def holds(column: ColumnElement[str]) -> ColumnElement[bool]:
+            return column.icontains(self.words, autoescape=True)
+
+        called: Select[tuple[str]] = select(graphs.c.id).where(holds(graphs.c.name))
+        if self.owner is not None:  # a graph may have another name for each owner
+            mine = graph_owners.c.owner == self.owner
+            called = select(graph_owners.c.graph).where(mine, holds(graph_owners.c.name))
+        return or_(holds(jobs.c.name), holds(jobs.c.id), holds(jobs.c.graph), jobs.c.graph.in_(called))
+
+
+class JobSearch:
+    """The part of the job store that lists and counts jobs as people look for them.
+
+    All methods raise ``DatabaseFailed`` when the database cannot be read.
+    """
+
+    _database: Database
+
+    def find_jobs(self, wanted: JobFilter, limit: int, before: str | None = None) -> list[JobRecord]:
+        """Return jobs without their options: the newest first, or those that only wait in the order of the queue.
+
+        Args:
+            wanted: which jobs.
+            limit: most jobs to return.
+            before: only jobs older than the one with this id, to continue a list.
+        """
+        query = select(*LISTED).where(*wanted.conditions())
+        if before is not None:
+            query = query.where(jobs.c.id < before)
+        queue = (jobs.c.priority.desc(), jobs.c.place_in_queue, jobs.c.id)
+        query = query.order_by(*(queue if wanted.states == (ACCEPTED,) else (jobs.c.id.desc(),)))
+        with self._database.transaction("read") as connection:
+            return [job_of(row) for row in connection.execute(query.limit(limit))]
+
+    def count_jobs(self, wanted: JobFilter) -> int:
+        """Return how many jobs there are."""
+        query = select(func.count()).select_from(jobs).where(*wanted.conditions())
+        with self._database.transaction("read") as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def queue_position(self, record: JobRecord) -> int:
+        """Count the accepted jobs that will be claimed before this one."""
+        same = jobs.c.priority == record.priority
+        before = or_(
+            jobs.c.priority > record.priority,
+            and_(same, jobs.c.place_in_queue < record.place_in_queue),
+            and_(same, jobs.c.place_in_queue == record.place_in_queue, jobs.c.id < record.id),
+        )
+        query = select(func.count()).select_from(jobs).where(jobs.c.state == ACCEPTED, before)
+        with self._database.transaction("read") as connection:
+            return int(connection.execute(query).scalar_one())

@@ -1,0 +1,188 @@
+"""Reads a sealed result in rows: pages of its table, sorted where that is asked, its columns, and its files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from storage.errors import InvalidRequest, NotFound, StorageFailed
+from storage.matrix.format import TABLE, IntArray, file_checksum
+from storage.matrix.reader import open_sealed
+from storage.matrix.sealed import SealedFolder
+from storage.matrix.tiles import StoreFolder
+from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class SealedTable(SealedFolder):
+    """A sealed table, open for reading; safe to use from many threads.
+
+    Attributes:
+        Those of ``SealedFolder``.
+        result: ``measures`` or ``near``.
+        columns: the type of each column by its name: ``integer``, ``number`` or ``text``; the first names vertices.
+        rows: how many rows it has.
+        shape: sources and targets of the matrix that was not made.
+    """
+
+    def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
+        """Read the seal; the table is read when it is asked for.  Raises StorageFailed."""
+        self._lock, self._sound = threading.Lock(), False
+        self._order: tuple[str, IntArray] | None = None
+        super().__init__(folder, TABLE)
+
+    def _read_metadata(self) -> None:
+        self.result = str(self.attributes["result"])
+        self.columns = {str(one["name"]): str(one["type"]) for one in self.attributes["columns"]}
+        self.rows = int(self.attributes["rows"])
+        down, across = self.attributes["shape"]
+        self.shape = int(down), int(across)
+        if not self.columns or self.rows < 0:
+            raise ValueError("a table has columns")
+
+    @property
+    def key(self) -> str:
+        """The name of the first column, which names vertices."""
+        return next(iter(self.columns))
+
+    @property
+    def directed(self) -> bool:
+        """Whether the graph is directed."""
+        return bool(self.attributes["directed"])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files except the root document."""
+        return sum(size for size, _ in self._files.values())
+
+    def holds(self, key: str) -> bool:  # noqa: ARG002 - as ``Matrix.holds``
+        """Return False: it has no tiles."""
+        return False
+
+    def check(self) -> None:
+        """Compare every file with the seal.  Raises StorageFailed."""
+        self.check_files("")
+
+    def named(self, names: Sequence[str] | None, field: str = "columns") -> list[str]:
+        """Return the names of columns, each once; all of them for None.
+
+        Raises:
+            InvalidRequest: there is no such column, or none is named; ``field`` is what named it.
+        """
+        found = list(self.columns) if names is None else list(dict.fromkeys(names))
+        for name in found:
+            if name not in self.columns:
+                some = ", ".join(list(self.columns)[:50])
+                raise InvalidRequest(f"{field}: there is no column {name[:200]!r}; there are {some}", field=field)
+        if not found:
+            raise InvalidRequest(f"{field} names no column", field=field)
+        return found
+
+    def page(self, columns: Sequence[str], first: int, count: int, sort: str | None = None) -> pl.DataFrame:
+        """Return some rows of the table.
+
+        Args:
+            columns: names of columns.
+            first: the first row, from 0, in the order asked.
+            count: most rows.
+            sort: a column, with a ``-`` before it for the largest first; None for the order of the vertices.  Rows
+                without a number come last, equal ones stay in order.
+
+        Raises:
+            StorageFailed: the table is damaged or gone.
+        """
+        import polars as pl
+
+        if sort is None:
+            return self._read(lambda table: table.select(columns).slice(first, count))
+        order = self._sorted(sort)[first : first + count]
+        # one column at a time, so that memory holds one and the page
+        return pl.DataFrame([self.values(name)[order] for name in columns])
+
+    def rows_of(self, names: Sequence[str], columns: Sequence[str], most: int) -> pl.DataFrame:
+        """Return the rows whose first column is one of some names, in the order of the table.
+
+        Args:
+            names: vertices, as text.
+            columns: names of columns.
+            most: one row more than this ends the reading.
+
+        Raises:
+            NotFound: the first column has no such name.
+            StorageFailed: the table is damaged or gone.
+        """
+        import polars as pl
+
+        key = self.key
+        wanted = pl.Series(list(dict.fromkeys(names)), dtype=pl.String())
+        if self.columns[key] == "integer":
+            wanted = wanted.cast(pl.Int64(), strict=False).drop_nulls()
+        here = pl.col(key).is_in(wanted.implode())
+        both = list(dict.fromkeys([key, *columns]))
+        found = self._read(lambda table: table.filter(here).select(both).head(most + 1))
+        known = {str(name) for name in found[key].unique().to_list()}
+        if found.height <= most:
+            for name in names:
+                if name not in known:
+                    raise NotFound(f"the table has no row of {name[:200]!r}; its column {key!r} names vertices")
+        return found.select(columns)
+
+    def values(self, column: str) -> pl.Series:
+        """Return a column, null where a row has no value.  Raises StorageFailed."""
+        return self._read(lambda table: table.select(column))[column]
+
+    def _sorted(self, sort: str) -> IntArray:
+        """Return the rows in the order of a column; the last order is kept, because pages follow each other."""
+        kept = self._order
+        if kept is not None and kept[0] == sort:
+            return kept[1]
+        values = self.values(sort.removeprefix("-"))
+        frame = values.rename("value").to_frame().with_row_index("row")
+        down = sort.startswith("-")
+        order = frame.sort("value", "row", descending=[down, False], nulls_last=True)["row"].to_numpy()
+        self._order = sort, order
+        return order
+
+    def _read(self, ask: Any) -> pl.DataFrame:
+        """Return what a question to the lazy table gives; the file is compared with the seal before its first one."""
+        import polars as pl
+
+        path = Path(self._folder.root) / TABLE  # type: ignore[union-attr]
+        try:
+            with self._lock:
+                if not self._sound and list(file_checksum(path)) != list(self._files[TABLE]):
+                    raise StorageFailed(f"{self.path} is damaged: {TABLE} does not agree with the seal")
+                self._sound = True
+            found: pl.DataFrame = ask(pl.scan_parquet(path)).collect()
+        except (OSError, pl.exceptions.PolarsError) as error:
+            reason = str(error).partition("\n")[0]
+            raise StorageFailed(f"{self.path} is damaged: {TABLE} cannot be read ({reason})") from error
+        if not self.current():
+            raise StorageFailed(f"{self.path} was replaced or removed while open; open it again")
+        return found
+
+
+def open_table(path: str | Path) -> SealedTable:
+    """Open a sealed table of measures or of near pairs.
+
+    Args:
+        path: its folder.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: what is there is none, or is damaged.
+    """
+    return open_sealed(path, SealedTable)
+
+
+def numbers_of(values: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the numbers of a column as float64, without the missing ones."""
+    import polars as pl
+
+    return values.drop_nulls().cast(pl.Float64()).to_numpy()

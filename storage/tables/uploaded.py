@@ -1,0 +1,237 @@
+"""Tables of numbers by vertex that people upload: kept by content, and known to those who uploaded them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.errors import InvalidRequest, LimitExceeded, NotFound
+from storage.files.locks import FileLock
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+#: seconds to wait for another upload or deletion, which only renames files
+_LOCK_SECONDS: Final = 30.0
+_TABLE, _FACTS, _OWNERS = "table.parquet", "facts.json", "owners"
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """An uploaded table.
+
+    Attributes:
+        id: digest of its content.
+        rows: how many vertices it names.
+        key: the name of its first column, which names vertices.
+        columns: the names of its columns of numbers.
+        bytes: as it is kept.
+        created: when it first came, seconds since the epoch.
+    """
+
+    id: str
+    rows: int
+    key: str
+    columns: list[str]
+    bytes: int
+    created: float
+
+
+class UploadedTables:
+    """The uploaded tables below a data directory; safe to use from several processes.
+
+    Args:
+        data_dir: the data directory.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = data_dir / "tables"
+
+    def add(self, upload: Path, owner: str | None, created: float, most: int) -> tuple[TableRecord, bool]:
+        """Keep a table for its owner; return its record, and whether it is new to the owner.
+
+        Args:
+            upload: a Parquet file with vertices in its first column, as :func:`normal_table` writes it.
+            owner: who uploaded it.
+            created: the time, in seconds since the epoch.
+            most: how many tables an owner may have.
+
+        Raises:
+            LimitExceeded: the owner has ``most`` tables.
+            StorageFailed: the file system refused.
+        """
+        import polars as pl
+
+        frame_names = list(pl.read_parquet_schema(upload))
+        rows = int(pl.scan_parquet(upload).select(pl.len()).collect().item())
+        with upload.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        record = TableRecord(digest, rows, frame_names[0], frame_names[1:], upload.stat().st_size, created)
+        with self._locked():
+            own = self._owned(digest, owner)
+            if own.exists():
+                return self._record(digest), False
+            count = sum(1 for _ in self._folder.glob(f"*/{_OWNERS}/{own.name}"))
+            if count >= most:
+                raise LimitExceeded(
+                    f"you have {count} tables, and may have {most}; delete one", limit=most, requested=count + 1,
+                    setting="max_tables",
+                )  # fmt: skip
+            self._put(record, upload)
+            own.touch()
+            return self._record(digest), True
+
+    def get(self, table_id: str, owner: str | None) -> TableRecord:
+        """Return a table of an owner.  Raises NotFound."""
+        if not _ID.fullmatch(table_id) or not self._owned(table_id, owner).exists():
+            raise NotFound(f"there is no table {table_id[:100]!r}")
+        return self._record(table_id)
+
+    def listed(self, owner: str | None) -> list[TableRecord]:
+        """Return the tables of an owner, the newest first."""
+        owned = [path.parent.parent.name for path in self._folder.glob(f"*/{_OWNERS}/{_mark(owner)}")]
+        return sorted((self._record(name) for name in owned), key=lambda one: (-one.created, one.id))
+
+    def remove(self, table_id: str, owner: str | None) -> None:
+        """Take a table from its owner, and delete it if nobody else has it.  Raises NotFound."""
+        self.get(table_id, owner)
+        with self._locked():
+            self._owned(table_id, owner).unlink(missing_ok=True)
+            if not any((self._folder / table_id / _OWNERS).iterdir()):
+                shutil.rmtree(self._folder / table_id, ignore_errors=True)
+
+    def path(self, table_id: str) -> Path:
+        """Return the file of a table.  Raises InvalidRequest if it was deleted."""
+        path = self._folder / table_id / _TABLE
+        if not _ID.fullmatch(table_id) or not path.exists():
+            raise InvalidRequest(
+                f"opportunities: there is no table {table_id[:100]!r}; it may have been deleted", field="opportunities"
+            )
+        return path
+
+    def _put(self, record: TableRecord, upload: Path) -> None:
+        from storage.files import atomic
+
+        folder = self._folder / record.id
+        try:
+            (folder / _OWNERS).mkdir(parents=True, exist_ok=True)
+            if not (folder / _FACTS).exists():
+                upload.replace(folder / _TABLE)
+                atomic.sync_path(folder / _TABLE)
+                draft = folder / f".{_FACTS}"
+                draft.write_text(json.dumps(asdict(record)))
+                atomic.sync_path(draft)
+                draft.replace(folder / _FACTS)
+                atomic.sync_path(folder)
+        except OSError as error:
+            raise atomic.failure("keep", folder, error, record.bytes) from error
+
+    def _record(self, table_id: str) -> TableRecord:
+        try:
+            facts: dict[str, Any] = json.loads((self._folder / table_id / _FACTS).read_bytes())
+        except FileNotFoundError:
+            raise NotFound(f"there is no table {table_id[:100]!r}") from None
+        return TableRecord(**facts)
+
+    def _owned(self, table_id: str, owner: str | None) -> Path:
+        return self._folder / table_id / _OWNERS / _mark(owner)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = FileLock(self._folder / "lock")
+        lock.acquire(_LOCK_SECONDS)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _mark(owner: str | None) -> str:
+    """Return the name of the file that says that an owner has a table."""
+    return hashlib.sha256(f"owner {owner}".encode()).hexdigest()[:32] if owner is not None else "everybody"
+
+
+def normal_table(path: Path, most_rows: int, most_columns: int) -> Path:
+    """Check a table of numbers by vertex, and write it as Parquet beside ``path``.
+
+    The vertices are those of no graph yet, so only names that are empty or come twice are refused here.
+
+    Args:
+        path: the file, CSV with a header or Parquet, told by its content.
+        most_rows, most_columns: rows, and columns of numbers, that it may have.
+
+    Returns:
+        The Parquet file, whose first column has texts.
+
+    Raises:
+        InvalidRequest: it is no such table, or an entry is no finite number; with its line.
+        LimitExceeded: it has more rows or columns.
+    """
+    import polars as pl
+
+    from storage.graph.vertex_table import frame_in, is_number, numbers_in
+
+    with path.open("rb") as file:
+        ending = ".parquet" if file.read(4) == b"PAR1" else ".csv"
+    shown = path.with_name(f"{path.name}{ending}")
+    path.rename(shown)
+    try:
+        frame = frame_in(shown)
+        names = frame.columns
+        _check_shape(frame, most_rows, most_columns)
+        if ending == ".csv":
+            numeric = [name for name in names[1:] if is_number(name)]
+            if numeric:
+                raise InvalidRequest(
+                    f"line 1: {numeric[0]!r} is a number; the first line must name the columns", field="table"
+                )
+        vertices = _vertices(frame[names[0]], ending)
+        found = {names[0]: vertices} | {name: numbers_in(shown, frame[name]) for name in names[1:]}
+        made = path.with_name(f"{path.name}-normal.parquet")
+        pl.DataFrame(found).write_parquet(made)
+    except LimitExceeded:
+        raise
+    except InvalidRequest as error:
+        raise InvalidRequest(str(error).replace(str(shown), "the table"), field="table") from None
+    finally:
+        shown.unlink(missing_ok=True)
+    return made
+
+
+def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int) -> None:
+    rows, columns = frame.height, len(frame.columns) - 1
+    if columns < 1 or not rows:
+        raise InvalidRequest(
+            "a table has a first column of vertices, then columns of numbers, and at least one row; found "
+            f"{columns + 1} columns and {rows} rows", field="table",
+        )  # fmt: skip
+    for what, found, most, setting in (
+        ("rows", rows, most_rows, "max_vertices"), ("columns of numbers", columns, most_columns, "columns"),
+    ):  # fmt: skip
+        if found > most:
+            message = f"the table has {found} {what}, at most {most} are read"
+            raise LimitExceeded(message, limit=most, requested=found, setting=setting)
+
+
+def _vertices(key: pl.Series, ending: str) -> pl.Series:
+    """Return the names of vertices as texts, each of which may come once."""
+    import polars as pl
+
+    if not (key.dtype.is_integer() or key.dtype == pl.String()):
+        raise InvalidRequest(f"the first column, {key.name!r}, names vertices; found {key.dtype}", field="table")
+    vertices = key.cast(pl.String()).str.strip_chars()
+    wrong = vertices.is_null() | (vertices == "") | vertices.is_duplicated()
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        place = f"line {row + 2}" if ending == ".csv" else f"row {row + 1}"
+        said = "no vertex is named" if not vertices[row] else f"vertex {vertices[row]} is named more than once"
+        raise InvalidRequest(f"{place}: {said}; each vertex may have one row", field="table")
+    return vertices

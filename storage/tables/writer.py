@@ -1,0 +1,70 @@
+"""Writes a result in rows: a table as Parquet, sparse rows beside it where it has near pairs, and the seal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.files import atomic
+from storage.matrix.format import ROOT_DOCUMENT, TABLE, seal_document, software
+from storage.pairs.saving import attributes_of, write_arrays
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from storage.pairs.near_pairs import NearPairs
+
+#: Rows of the table that are stored together, so that a page of it is read without the others.
+ROWS_TOGETHER: Final = 1 << 16
+
+
+def write_result_table(
+    path: str | Path, frame: pl.DataFrame, about: Mapping[str, object], pairs: NearPairs | None = None
+) -> Path:
+    """Write and seal a result in rows; the folder appears whole, or not at all.
+
+    Args:
+        path: the folder, which must not be there.
+        frame: the table; its first column names vertices.
+        about: attributes of the result: ``result`` (``measures`` or ``near``), the graph's, what was asked, ``shape``.
+        pairs: the same as sparse rows, which are written beside the table as arrays of Zarr.
+
+    Returns:
+        The absolute path.
+
+    Raises:
+        Conflict: there is something at the path.
+        StorageFailed: the file system refused; nothing is at the path.
+    """
+    target = Path(path).absolute()
+    atomic.clear_stale(target)
+    staging = atomic.Staging(target)
+    folder = staging.folder
+    columns = [{"name": name, "type": _type(kind)} for name, kind in frame.schema.items()]
+    attributes = {
+        **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,
+        "software": software(), "summary": {"rows": frame.height, "columns": list(frame.columns)},
+    }  # fmt: skip
+    try:
+        if pairs is not None:
+            write_arrays(pairs, folder)
+        with (folder / TABLE).open("wb") as out:
+            frame.write_parquet(out, compression="zstd", row_group_size=ROWS_TOGETHER)
+        data = seal_document(folder, attributes)
+        # The seal must never be durable before the files that it lists.
+        atomic.sync_tree(folder)
+        atomic.write_file(folder / ROOT_DOCUMENT, [data])
+        atomic.sync_path(folder / ROOT_DOCUMENT)
+        atomic.sync_path(folder)
+        staging.publish(replace=False)
+    except OSError as error:
+        raise atomic.failure("write", folder, error, int(frame.estimated_size())) from error
+    finally:
+        staging.discard()
+    return target
+
+
+def _type(kind: pl.DataType) -> str:
+    """Return what a column holds: ``integer``, ``number`` or ``text``."""
+    return "integer" if kind.is_integer() else "number" if kind.is_float() else "text"

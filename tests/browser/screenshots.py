@@ -1,0 +1,101 @@
+"""Makes the pictures of the page that docs/dashboard.md shows: ``python -m tests.browser.screenshots``.
+
+A real service solves the example graphs, and Chromium photographs its pages.  With ``--all FOLDER`` every page is
+photographed there in both widths and both colour schemes, for somebody to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.conftest import FLAGS, Site, chromium
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "docs" / "images"
+WIDTHS: Final[dict[str, dict[str, Any]]] = {
+    "desk": {"viewport": {"width": 1280, "height": 800}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
+}
+#: the pictures of the documents: page, width, scheme
+SHOWN: Final = (
+    ("home", "desk", "light"), ("graph", "desk", "light"), ("graph", "phone", "dark"), ("job", "desk", "light"),
+    ("job", "desk", "dark"), ("api", "desk", "light"),
+)  # fmt: skip
+
+
+#: the most pixels of a picture of a result from top to bottom on a desk, and the colours of a picture
+HIGHEST: Final = 1690
+COLOURS: Final = 256
+
+
+def fill(site: Site) -> dict[str, str]:
+    """Solve the example graphs; returns the address of each page."""
+    graphs = {}
+    for name, file in (
+        ("Adenylate kinase", "adenylate_kinase.csv"), ("Minnesota", "minnesota_km.mtx"),
+        ("Helsinki", "helsinki_drive.csv"),
+    ):  # fmt: skip
+        content = (ROOT / "examples" / file).read_bytes()
+        graphs[name] = site.upload(content, name=name, filename=file)["id"]
+        job = site.wait(site.submit(graphs[name], fresh=True)["id"])
+        assert job["state"] == "successful", job
+    helsinki = graphs["Helsinki"]
+    return {
+        "home": "/", "jobs": "/jobs?q=hel", "graphs": "/graphs", "graph": f"/graphs/{helsinki}?plan=1",
+        "job": f"/jobs/{job['id']}", "api": "/docs", "nothing": "/nothing", "login": "/login",
+    }  # fmt: skip
+
+
+def photograph(page: Page, address: str, name: str, file: Path) -> None:
+    """Wait until a page is whole, and write a picture of it."""
+    page.goto(address)
+    page.wait_for_load_state("networkidle") if name == "job" else None
+    if name == "job":
+        page.locator(".route").first.wait_for()
+        page.locator("#heat-what", has_text="every entry").wait_for()
+    if name == "api":
+        page.get_by_text("Try GET /v1/jobs/{job_id}/distance", exact=True).click()
+        page.locator("#get_distance").evaluate("part => part.scrollIntoView()")
+    picture = Image.open(io.BytesIO(page.screenshot(full_page=name != "api")))
+    if name == "job" and picture.width > HIGHEST / 2:  # what follows is the plan and the log
+        picture = picture.crop((0, 0, picture.width, HIGHEST))
+    # red words are few, and should stay red
+    kept = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    kept.save(file, optimize=True)
+
+
+def enter(browser: Browser, site: Site, width: str, scheme: str) -> Page:
+    """Return a page of somebody who has logged in."""
+    page = browser.new_context(base_url=site.url, color_scheme=scheme, **WIDTHS[width]).new_page()
+    page.goto("/login")
+    page.get_by_label("Key").fill(site.key)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{site.url}/")
+    return page
+
+
+def main() -> None:
+    """Make the pictures of the documents, or of all pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="photograph every page into this folder")
+    folder = parser.parse_args().all
+    with tempfile.TemporaryDirectory() as data, Site(Path(data) / "data") as site, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        pages = fill(site)
+        wanted = SHOWN if folder is None else [(n, w, s) for n in pages for w in WIDTHS for s in ("light", "dark")]
+        for name, width, scheme in wanted:
+            page = enter(browser, site, width, scheme)
+            photograph(page, pages[name], name, (folder or FOLDER) / f"page-{name}-{width}-{scheme}.png")
+            page.context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

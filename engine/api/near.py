@@ -54,9 +54,9 @@ def near_pairs(
 
     Args:
         graph: the graph, or its profile; no weight may be negative.
-        options: the cutoff, sources and targets; memory and threads.  Nothing else may be asked for.
+        options: the cutoff, sources and targets; memory and threads.  No other option may be set.
         nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
         beside: bytes of memory that the caller will need for each pair.
 
     Returns:
@@ -123,7 +123,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 
 
 def _budget(machine: Machine, graph: Graph, each: int) -> int:
-    """Return the most entries that fit memory, or refuse the graph."""
+    """Return the largest number of entries that fits in memory; raise DoesNotFit if not even the searches fit."""
     fixed = _fixed(machine, graph)
     if fixed + PIECE * each > machine.memory:
         raise DoesNotFit(
@@ -152,7 +152,7 @@ def _too_many(count: int, found: str, rows: int, budget: int, each: int) -> Does
 
 
 def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int, each: int) -> None:
-    """Search a sample, see that the result will fit, and search the rest."""
+    """Search a sample of the sources, check that the result will fit, and search the rest."""
     rows = searches.size
 
     def within(entries: int, predicted: float | None = None) -> None:

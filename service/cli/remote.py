@@ -149,7 +149,7 @@ def fetch(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch the solved matrix, or the table, of a job; run again, it goes on where it was broken off."""
+    """Fetch the solved matrix, or the table, of a job; a second run continues a download that broke off."""
     from service.cli.commands import remote
 
     remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)

@@ -39,21 +39,21 @@ class BulkOptions(TypedDict, total=False):
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
         Option("Where to solve.", default="auto", label="Solve on",
-               in_form="The faster one is taken unless you say otherwise.",
+               in_form="By default the faster one.",
                titles={"auto": "whatever is faster", "cpu": "the processors", "cuda": "a GPU"}),
     ]  # fmt: skip
     memory: Annotated[
         Size,
         Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE", in_api="Host memory in bytes.",
-               label="Memory at most", in_form="Of the host, such as 4GiB.", hint="what is free"),
+               label="Memory at most", in_form="Host memory, such as 4GiB.", hint="what is free"),
     ]  # fmt: skip
     device_memory: Annotated[
         Size, Option("Device memory to use at most.", metavar="SIZE", in_api="Device memory in bytes.")
     ]
     max_hops: Annotated[
         int | None,
-        Option("Only paths of at most K arcs.", metavar="K", least=1, in_api="At most that many arcs a path.",
-               label="At most so many arcs a path", in_form="Counts arcs, not weights.", hint="no limit"),
+        Option("Only paths of at most K arcs.", metavar="K", least=1, in_api="Most arcs of a path.",
+               label="Most arcs of a path", in_form="Counts arcs, not weights.", hint="no limit"),
     ]  # fmt: skip
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1, in_api="Processors.")]
 
@@ -76,7 +76,7 @@ class SolveOptions(BulkOptions, total=False):
     ]  # fmt: skip
     targets: Annotated[
         Vertices,
-        Option("Only these columns, named likewise.", metavar="LIST|FILE|-",
+        Option("Only these columns, named in the same way.", metavar="LIST|FILE|-",
                in_api="Only these columns; vertices as in the file.",
                label="To", in_form="Columns of the matrix. Vertices as the file names them, with commas.",
                hint="every vertex"),
@@ -89,15 +89,17 @@ class SolveOptions(BulkOptions, total=False):
     ]  # fmt: skip
     executor: Annotated[
         Literal["local", "dask"],
-        Option("Who solves: this process, or the workers of a Dask scheduler.", default="local",
-               in_api="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."),
+        Option("Where to solve: in this process, or by the workers of a Dask scheduler.", default="local",
+               in_api="Where to solve: in the runner, or by the workers of the service's Dask scheduler."),
     ]  # fmt: skip
 
 
 class LocalOptions(SolveOptions, total=False):
     """The options of a solve by the command line itself."""
 
-    scheduler: Annotated[str | None, Option("Of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")]
+    scheduler: Annotated[
+        str | None, Option("Address of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")
+    ]
 
 
 class AlsoOptions(LocalOptions, total=False):
@@ -198,7 +200,7 @@ class ClientOptions(ReadingOptions, JobOptions, total=False):
 
     name: Annotated[
         str | None,
-        Option("A name of your own for graph and job.", metavar="TEXT", label="Name of the job",
+        Option("A name for graph and job.", metavar="TEXT", label="Name of the job",
                in_form="To find it again.", hint="the graph's name"),
     ]  # fmt: skip
 
@@ -225,8 +227,8 @@ class MeasureOptions(TypedDict, total=False):
 
     measures: Annotated[
         str | None,
-        Option("Which, with commas: reached, sum, mean, closeness, closeness_plain, harmonic, eccentricity, farthest; "
-               "else all.", metavar="LIST"),
+        Option("Measures, with commas: reached, sum, mean, closeness, closeness_plain, harmonic, eccentricity, "
+               "farthest; else all.", metavar="LIST"),
     ]  # fmt: skip
     direction: Annotated[
         Literal["out", "in"],
@@ -236,7 +238,7 @@ class MeasureOptions(TypedDict, total=False):
         str | None, Option("Count vertices within these distances, such as 15,30,45.", metavar="DISTANCES")
     ]
     quantiles: Annotated[str | None, Option("Quantiles of the distances, such as 0.5,0.9.", metavar="SHARES")]
-    nearest: Annotated[int, Option("Name the K nearest vertices.", default=0, metavar="K", least=0)]
+    nearest: Annotated[int, Option("The K nearest vertices, with their distances.", default=0, metavar="K", least=0)]
     opportunities: Annotated[
         Path | None,
         Option("CSV or Parquet: vertex, then numbers that are summed within the distances.", metavar="FILE"),
@@ -286,14 +288,12 @@ class NearOptions(TypedDict, total=False):
     """The options of ``apsp near``."""
 
     cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
-    nearest: Annotated[
-        int | None, Option("Only so many targets of each source, the nearest ones.", metavar="K", least=1)
-    ]
+    nearest: Annotated[int | None, Option("Only the K nearest targets of each source.", metavar="K", least=1)]
     sources: Annotated[
         Vertices,
         Option("Only these sources: names with commas, @FILE or FILE of one name a line, -.", metavar="LIST|FILE|-"),
     ]
-    targets: Annotated[Vertices, Option("Only these targets, named likewise.", metavar="LIST|FILE|-")]
+    targets: Annotated[Vertices, Option("Only these targets, named in the same way.", metavar="LIST|FILE|-")]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 

@@ -53,15 +53,17 @@ class Settings(BaseModel):
     runners: str = Field(
         "auto", description="Runners of this node: auto, none, or devices: cpu; cpu,cpu; cuda0,cuda1; cuda0-3."
     )
-    gpus_per_runner: Count = Field(1, description="GPUs of each runner of auto; a job takes as many of them as pay.")
+    gpus_per_runner: Count = Field(
+        1, description="GPUs of each runner if runners is auto; a job uses as many as save time."
+    )
     readers: Count = Field(2, description="Processes that read uploaded graphs.")
     planners: Count = Field(2, description="Processes that plan jobs.")
     read_seconds: float = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size.")
-    min_read_rate: Size = Field(512 * 2**10, description="Bytes of an upload for each second more.")
+    min_read_rate: Size = Field(512 * 2**10, description="Bytes of an upload that add a second to that limit.")
     answerers: Count = Field(2, description="Processes that compute answers from prepared results.")
     answer_seconds: float = Field(120.0, gt=0, description="Seconds that one answer from a prepared result may take.")
     tables_memory: Size = Field(
-        4 * 2**30, description="Bytes of tables that each process keeps beside those that it answers from."
+        4 * 2**30, description="Bytes of tables of earlier results that each of these processes keeps."
     )
     chunk_cache: Size = Field(256 * 2**20, description="Bytes of computed chunks of prepared results that are kept.")
     plan_seconds: float = Field(600.0, gt=0, description="Seconds that planning a job may take.")
@@ -74,7 +76,7 @@ class Settings(BaseModel):
     compression: str = Field("none", description="Compression of result stores.")
     max_upload_bytes: Size = Field(4 * 2**30, description="Bytes of one uploaded graph file, as sent.")
     max_graph_bytes: Size = Field(32 * 2**30, description="Bytes of one graph file after decompression.")
-    max_ratio: Count = Field(200, description="How many times its size a compressed file may expand.")
+    max_ratio: Count = Field(200, description="Most times its compressed size that a file may expand to.")
     max_vertices: Count = Field(50_000_000, description="Vertices of a graph.")
     max_arcs: Count = Field(2_000_000_000, description="Arcs of a graph.")
     max_body_bytes: Size = Field(16 * 2**20, description="Bytes of a JSON request.")
@@ -91,15 +93,15 @@ class Settings(BaseModel):
     max_tables: Count = Field(100, description="Uploaded tables of opportunities of one key.")
     max_table_bytes: Size = Field(64 * 2**20, description="Bytes of one uploaded table, as sent.")
     max_uploads: Count = Field(4, description="Uploads of one key at the same time.")
-    max_body_silence: Count = Field(30, description="Seconds without a byte after which a body is given up.")
-    min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring after that many seconds.")
-    auth: bool = Field(True, description="Whether keys are asked for; if not, only the loopback is listened on.")
+    max_body_silence: Count = Field(30, description="Seconds without a byte after which a request is refused.")
+    min_body_rate: Size = Field(1024, description="Least bytes a second of a body after that many seconds.")
+    auth: bool = Field(True, description="Whether callers need keys; if not, the service listens on the loopback only.")
     first_key: bool = Field(False, description="Make and print a first key, whatever address is listened on.")
-    proxies: str = Field("127.0.0.1", description="Addresses and networks of proxies that say who asks, with commas.")
-    cors_origins: str = Field("", description="Origins of web pages that may ask, with commas; * for all.")
+    proxies: str = Field("127.0.0.1", description="Addresses and networks of trusted proxies, with commas.")
+    cors_origins: str = Field("", description="Origins of web pages that may use the API, with commas; * for all.")
     accel_prefix: str = Field("", description="Where the reverse proxy finds the data directory (X-Accel-Redirect).")
     log_format: Literal["auto", "json", "text"] = Field(
-        "auto", description="Form of the logs; auto: text on terminals."
+        "auto", description="Format of the logs; auto: text on terminals, else JSON."
     )
     log_requests: bool = Field(False, description="Log every request, not only changes and failures.")
     matrix_cache: Count = Field(16, description="Result stores kept open for queries.")
@@ -107,17 +109,27 @@ class Settings(BaseModel):
     max_open_jobs_total: Count = Field(10_000, description="Open jobs of all keys.")
     max_wait_seconds: Count = Field(30, description="Seconds that an answer waits for a job at most (Prefer: wait).")
     max_attempts: Count = Field(3, description="Attempts at a job whose runner was lost; then it fails.")
-    lease_seconds: float = Field(60.0, gt=0, description="A runner that gives no sign for so long has lost its job.")
+    lease_seconds: float = Field(
+        60.0, gt=0, description="Seconds without a sign of life after which a runner loses its job."
+    )
     heartbeat_seconds: float = Field(5.0, gt=0, description="Seconds between two signs of life of a runner.")
-    cancel_term_seconds: float = Field(5.0, gt=0, description="After so long a cancelled job's runner gets SIGTERM.")
-    cancel_kill_seconds: float = Field(10.0, gt=0, description="After so much longer it gets SIGKILL.")
-    probe_seconds: float = Field(60.0, gt=0, description="A GPU whose probe takes longer is out of service.")
-    retain_seconds: float | None = Field(None, gt=0, description="Results are removed when so old; never if not set.")
-    retain_bytes: Size | None = Field(None, description="The oldest results beyond this sum are removed.")
-    tombstone_seconds: float = Field(30 * 86400.0, gt=0, description="How long a removed job is answered with 410.")
-    drain_seconds: float = Field(0.0, ge=0, description="Seconds between not being ready and closing, at shutdown.")
-    runner_nice: int = Field(10, ge=0, le=19, description="How far runners step back behind the API (nice).")
-    stop_seconds: float = Field(20.0, gt=0, description="Time for requests and the running tile at shutdown.")
+    cancel_term_seconds: float = Field(5.0, gt=0, description="Seconds until a cancelled job's runner gets SIGTERM.")
+    cancel_kill_seconds: float = Field(10.0, gt=0, description="Further seconds until it gets SIGKILL.")
+    probe_seconds: float = Field(
+        60.0, gt=0, description="Seconds of a probe; a GPU that takes longer is out of service."
+    )
+    retain_seconds: float | None = Field(
+        None, gt=0, description="Seconds after which results are removed; never if not set."
+    )
+    retain_bytes: Size | None = Field(
+        None, description="Bytes of all results; if there are more, the oldest are removed."
+    )
+    tombstone_seconds: float = Field(
+        30 * 86400.0, gt=0, description="Seconds for which a removed job is answered with 410."
+    )
+    drain_seconds: float = Field(0.0, ge=0, description="Seconds between reporting not ready and closing, at shutdown.")
+    runner_nice: int = Field(10, ge=0, le=19, description="Niceness of runners, so that the API goes first.")
+    stop_seconds: float = Field(20.0, gt=0, description="Seconds for requests and the running tile at shutdown.")
 
     @field_validator("accel_prefix")
     @classmethod

@@ -54,8 +54,8 @@ class ReadingOptions(TypedDict, total=False):
 
     format: Annotated[
         str | None,
-        Option("Format of GRAPH; else told by content.", metavar="NAME",
-               in_api="Name of the format; found out if left out."),
+        Option("Format of GRAPH; else recognised by content.", metavar="NAME",
+               in_api="Name of the format; recognised by content if left out."),
     ]  # fmt: skip
     directed: Annotated[
         bool | None,
@@ -68,7 +68,7 @@ class ReadingOptions(TypedDict, total=False):
     ]
     length_of: Annotated[
         str | None,
-        Option("Lengths made of a column: '1000 - score', '1 / weight', '-log(p)'.", metavar="FORMULA", longest=200,
+        Option("Lengths from a formula: '1000 - score', '1 / weight', '-log(p)'.", metavar="FORMULA", longest=200,
                in_api="Formula over one column: 1000 - score."),
     ]  # fmt: skip
     unweighted: Annotated[bool, Option("Every arc counts 1, whatever the file says.", default=False)]
@@ -79,7 +79,7 @@ class ReadingOptions(TypedDict, total=False):
     ]  # fmt: skip
     target: Annotated[
         str | None,
-        Option("Column of the arcs' targets, likewise.", flags=("--to",), metavar="COLUMN", longest=200,
+        Option("Column of the arcs' targets: its name, or its number.", flags=("--to",), metavar="COLUMN", longest=200,
                in_api="Column of the arcs' targets."),
     ]  # fmt: skip
     labels: Annotated[

@@ -1,4 +1,4 @@
-"""Computes the tables of a prepared graph: lengths from all vertices to the parts above them, and from there back.
+"""Computes the tables of a prepared graph: lengths from vertices to the parts above them, and back.
 
 Both come from one elimination, which finds the lengths from each part to its border and from the border to the part.
 ``engine.algorithms.part_lengths`` extends the lengths to the border to all parts above.  This module extends the
@@ -24,7 +24,7 @@ class FoundTables:
     Attributes:
         forward: the tables of all parts one after the other, as ``Lengths.flat``.
         backward: those of the reversed graph; None where the graph is undirected and both are the same.
-        eliminated: what computing some parts again needs.
+        eliminated: the results of elimination that are needed to compute some parts again.
     """
 
     forward: Array
@@ -40,7 +40,8 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
 
     Args:
         work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.
-        journal: knows what an earlier run has found, and is told what is found; None keeps nothing.
+        journal: restores the parts that an earlier run has computed, and records those computed here; None records
+            nothing.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -48,7 +49,7 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
     journal = journal or PartRecorder()
     forward, found = work.find(journal)
     backward = _reversed(work, forward, found, journal) if work.graph.directed else None
-    if not work.nonnegative:  # without negative arcs longer distances are allowed than settling leaves
+    if not work.nonnegative:  # without negative arcs, distances may be longer than those that settling keeps
         settle(forward)
         if backward is not None:
             settle(backward)
@@ -78,10 +79,10 @@ def extend_backward(
 
     Args:
         work: the graph and its parts.
-        tables: of all parts, for the reversed graph; those of the parts above are filled.
-        others: of all parts, for the graph.
-        found: what elimination found.
-        at: the part, and the part of each position.
+        tables: the tables of all parts for the reversed graph; those of the parts above are filled.
+        others: the tables of all parts for the graph.
+        found: the results of elimination.
+        at: the number of the part, and the part of each position.
 
     Raises:
         Cancelled: the monitor asked to stop.

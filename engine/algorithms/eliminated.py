@@ -1,7 +1,8 @@
-"""What elimination finds of the parts of a graph, kept so that some parts can be computed again without the others.
+"""The intermediate results of elimination, kept so that some parts can be computed again without the others.
 
-A part is assembled from its arcs and from the ``rests`` of the parts below it, so new weights of some arcs concern the
-parts that hold them and the parts above.  For road networks all this takes about a hundredth of the tables.
+A part is assembled from its arcs and from the ``rests`` of the parts below it, so new weights of some arcs change only
+the parts that hold these arcs and the parts above.  For road networks these results take about a hundredth of the
+bytes of the tables.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Eliminated:
-    """Lengths that elimination finds besides those inside of the parts; flat, one part after the other.
+    """The lengths that elimination finds in addition to those inside parts, in flat arrays, one part after the other.
 
     Attributes:
         parts: the parts.
-        upward: for each part, shape (size, border): lengths from the part to its border, by the part and those below.
+        upward: for each part, shape (size, border): lengths from the part to its border, over the part and those below
+            it.
         across: for each part, shape (border, size): those from the border to the part.
         rests: for each part, shape (border, border): those between the vertices of the border.
         at: where ``upward`` and ``across`` of each part begin, shape (parts,).
@@ -42,13 +44,13 @@ class Eliminated:
 
     @classmethod
     def of(cls, parts: Parts, upward: Array, across: Array, rests: Array) -> Self:
-        """Return what is in three flat arrays."""
+        """Make the object from three flat arrays."""
         entries, squares = parts.sizes * parts.depths, parts.depths**2
         return cls(parts, upward, across, rests, np.cumsum(entries) - entries, np.cumsum(squares) - squares)
 
     @classmethod
     def empty(cls, parts: Parts, kind: WorkType) -> Self:
-        """Return arrays of the right sizes, not filled."""
+        """Make the object with arrays of the right sizes that are not filled."""
         entries, squares = int(parts.sizes @ parts.depths), int(parts.depths @ parts.depths)
         return cls.of(parts, *(np.empty(count, kind.dtype) for count in (entries, entries, squares)))
 
@@ -81,25 +83,25 @@ def tables_of(parts: Parts, flat: Array) -> list[Array]:
 
 
 class PartRecorder:
-    """Is told which parts are done, and knows which were done before; this one keeps nothing.
+    """Records which parts are done, and says which were done by an earlier run; this base class records nothing.
 
     The steps are ``eliminate``, ``extend`` and ``backward``.
     """
 
     def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
-        """Fill the arrays with what was kept of an earlier run, and remember them.
+        """Fill the arrays with the parts that an earlier run has recorded, and keep references to the arrays.
 
         Args:
             parts: the parts.
             flat: the tables.
-            eliminated: what elimination finds besides.
+            eliminated: the other results of elimination.
         """
 
     def begin_backward(self, flat: Array) -> None:
-        """Fill the tables of the reversed graph likewise."""
+        """Fill the tables of the reversed graph with the parts that an earlier run has recorded."""
 
     def todo(self, step: str, parts: Parts) -> Mask:
-        """Return which parts are not done yet, shape (parts,)."""
+        """Return a mask of the parts that are not done yet, shape (parts,)."""
         del step
         return np.ones(parts.count, np.bool_)
 
@@ -107,6 +109,6 @@ class PartRecorder:
         """Note that some parts are done.
 
         Args:
-            step: which of the steps.
+            step: the name of the step.
             some: numbers of parts.
         """

@@ -71,7 +71,7 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Relax a whole block by that half of it, ``at`` to ``at + size``, that is closed already."""
+    """Relax a whole block by the half of it that is closed already: rows and columns ``at`` to ``at + size``."""
     d, start, stride = block
     at, size, to, rest = spans
     _, _, by_bits, directed = form
@@ -238,8 +238,9 @@ class SmallParts:
 
     Args:
         backend: its threads do the work.
-        found: the parts, and where what elimination finds goes; that of the parts below those meant is there already.
-        small: which of them are meant, shape (parts,).
+        found: the parts, and the arrays that receive the results of elimination; those of parts below the selected ones
+            are filled already.
+        small: mask of the parts to compute, shape (parts,).
         kind: the working type.
         nonnegative: promises that no arc is negative.
         directed: whether lengths differ in the two directions.
@@ -262,12 +263,12 @@ class SmallParts:
         self._table = np.cumsum(self._sizes * self._wide) - self._sizes * self._wide
 
     def eliminate(self, flat: Array, arcs: tuple[Array, ...]) -> Iterator[Indices]:
-        """Make step 1, and fill the first columns of the tables.
+        """Carry out step 1, and fill the first columns of the tables.
 
         Args:
             flat: the tables of all parts, one after the other.
-            arcs: positions of tails, positions of heads, and weights, sorted by that part of each arc's ends that is
-                eliminated first; and where the arcs of each part begin.
+            arcs: positions of tails, positions of heads, and weights, sorted by the part that is eliminated first among
+                the parts of each arc's two ends; and where the arcs of each part begin.
 
         Yields:
             The parts of a batch that is done.
@@ -294,7 +295,7 @@ class SmallParts:
                 yield some
 
     def extend(self, flat: Array) -> Iterator[Indices]:
-        """Make step 2, after it is made for all other parts.
+        """Carry out step 2; it must have been carried out for all other parts before.
 
         Args:
             flat: the tables of all parts.
@@ -371,7 +372,7 @@ def _levels(height: Indices, among: npt.NDArray[np.bool_]) -> Iterator[Indices]:
 
 
 def small_parts(parts: Parts) -> npt.NDArray[np.bool_]:
-    """Return which parts keep to PART_UPDATES and PART_SIDE and have only parts below them that do so, too."""
+    """Return a mask of the parts that are within PART_UPDATES and PART_SIDE, as are all parts below them."""
     small = (parts.updates()[0] <= PART_UPDATES) & (parts.sizes + parts.depths <= PART_SIDE)
     for i, above in enumerate(parts.parents.tolist()):
         if above >= 0 and not small[i]:

@@ -1,9 +1,9 @@
 """Finds the targets near each source: those within a cutoff, or the nearest ones, as sparse rows.
 
 Dijkstra's search (Dijkstra 1959) settles vertices in the order of their distances, so it ends at the cutoff, or with
-the last vertex wanted.  Its cost, and the size of the result, follow what it reaches, and no row of all vertices
-exists.  Threads take pieces of the sources and keep what they find; pieces spread over all sources come first, and
-from what they find follows how large the result will be.
+the last vertex wanted.  Its cost and the size of the result depend on the vertices that it reaches, and no row of all
+vertices is made.  Threads take pieces of the sources and keep the entries that they find.  Pieces spread over all
+sources are searched first; the size of the whole result is predicted from them.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ PIECE: Final = 64
 SAMPLED: Final = 16
 #: Least entries of a thread's buffer.
 BUFFER: Final = 1 << 16
-#: Bytes of an entry while it is found (a vertex and a length), and as often again in the finished arrays.
+#: Bytes of an entry in the buffers (a vertex and a length); the finished arrays take the same again.
 ENTRY_BYTES: Final = 24
-#: Bytes of a thread's work space a vertex: distance, heap, place, order of being seen, and the buffer.
+#: Bytes of a thread's work space for each vertex: distance, heap, place in the heap, order of discovery, and the
+#: buffer.
 SPACE_BYTES: Final = 40
 
 
 @dataclass(frozen=True)
 class NearWanted:
-    """What is wanted of each source.
+    """The targets wanted for each source: within which distance, and how many.
 
     Attributes:
         rectangle: sources and targets, as vertices of the graph that is searched.
-        vertices: int64, shape (columns,): the vertex that the caller knows each target by.
-        names: int64, shape (rows,): the vertex that the caller knows each source by.
+        vertices: int64, shape (columns,): the vertex of the caller's graph for each target.
+        names: int64, shape (rows,): the vertex of the caller's graph for each source.
         cutoff: the largest distance wanted; None for no limit.
         nearest: how many targets; None for all.
     """
@@ -63,7 +64,7 @@ class NearWanted:
 
 @njit(nogil=True, cache=True)
 def _gather(dist, seen, source, wants, most, index, lengths):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Write what a search found, and return how many entries that are; -1 where ``index`` is too short."""
+    """Write the entries that a search found, and return their number; -1 if ``index`` is too short."""
     wanted, vertices, numbers = wants
     count = 0
     for v in seen:
@@ -110,7 +111,7 @@ def _near_packed(arcs, wants, most, rows, space, out, bits):  # type: ignore[no-
 
 @njit(nogil=True, cache=True)
 def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Do the same as :func:`_near_packed` for weights that a key has no place for."""
+    """Do the same as :func:`_near_packed` for weights too large to be packed into a heap key with the vertex."""
     indptr, heads, weights, far = arcs
     counts, index, lengths = out
     dist, seen, heap, place = space
@@ -129,7 +130,7 @@ def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _left(wants, most, source):  # type: ignore[no-untyped-def]
-    """Return how many wanted vertices end a search: the source, which is no target of itself, is one of them."""
+    """Return the number of wanted vertices after which a search ends; the source is counted, too."""
     (wanted, _, numbers), all_wanted = wants
     if most == 0:
         return all_wanted
@@ -143,7 +144,7 @@ class NearSearches:
     Args:
         arcs: the arcs; no weight is negative.
         wanted: sources, targets and limits.
-        n: the number of vertices that the caller knows.
+        n: the number of vertices of the caller's graph.
     """
 
     def __init__(self, arcs: Arcs, wanted: NearWanted, n: int) -> None:
@@ -171,17 +172,17 @@ class NearSearches:
         return len(self._names)
 
     def predicted(self) -> float:
-        """Return how many entries there will be, from those of the sampled pieces: the least that is likely.
+        """Predict the number of entries of the result from the sampled pieces, low rather than high.
 
-        That is the mean of the sample, less twice its standard error: nothing is refused that might fit, and what
-        does not fit is refused while it is found.
+        It is the mean of the sample less twice its standard error.  So a result that might fit is not refused, and one
+        that does not fit is refused during the search.
         """
         counts = np.array([sum(len(part[1]) for part in parts) for parts in self.found.values()], np.float64)
         error = counts.std(ddof=1) / math.sqrt(len(counts)) if len(counts) > 1 else 0.0
         return max(0.0, float(counts.mean() - 2 * error)) * len(self.pieces) if len(counts) else 0.0
 
     def sample(self) -> list[int]:
-        """Return pieces that are spread over all sources."""
+        """Return the pieces to sample, which are spread over all sources; a piece is named by its first source."""
         count = min(SAMPLED, len(self.pieces))
         return [self.pieces[(2 * i + 1) * len(self.pieces) // (2 * count)] for i in range(count)]
 
@@ -192,7 +193,8 @@ class NearSearches:
             team: the threads.
             pieces: the first source of each piece.
             monitor: receives the progress in rows.
-            check: is called with the number of entries after each piece, by any thread; what it raises ends the run.
+            check: called by any thread after each piece with the number of entries; an exception that it raises ends
+                the run.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -215,7 +217,7 @@ class NearSearches:
                         self.rows += sum(len(counts) for counts, _, _ in found)
                         self.entries += sum(len(index) for _, index, _ in found)
                     check(self.entries)
-                    if worker == 0:  # the calling thread alone talks to the monitor
+                    if worker == 0:  # only the calling thread calls the monitor
                         told, since = self.rows, told
                         monitor.step(told - since)
             except BaseException:
@@ -264,7 +266,7 @@ class NearSearches:
 
 
 def _first_beyond(cutoff: float | None, kind: np.dtype[Any]) -> float:
-    """Return the least length that is not wanted."""
+    """Return the smallest length beyond the cutoff."""
     if kind.kind == "f":
         return math.inf if cutoff is None else float(np.nextafter(cutoff, math.inf))
     return FAR if cutoff is None or cutoff >= FAR else math.floor(cutoff) + 1

@@ -51,7 +51,7 @@ def find_lengths(
 
 @dataclass(frozen=True)
 class PartWork:
-    """What computing the lengths of parts takes.
+    """The arguments of computing the lengths of parts.
 
     Attributes:
         backend: relaxes and closes blocks.
@@ -73,10 +73,11 @@ class PartWork:
         """Find the lengths of all parts.
 
         Args:
-            journal: knows what an earlier run has found, and is told what is found; None keeps nothing.
+            journal: restores the parts that an earlier run has computed, and records those computed here; None records
+                nothing.
 
         Returns:
-            The tables of all parts one after the other, and what elimination found besides.
+            The tables of all parts one after the other, and the other results of elimination.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -103,13 +104,13 @@ class PartWork:
         return flat, found
 
     def eliminate(self, flat: Array, found: Eliminated, todo: Mask, journal: PartRecorder) -> None:
-        """Make step 1 for some parts, and fill the first columns of their tables.
+        """Carry out step 1 for some parts, and fill the first columns of their tables.
 
         Args:
             flat: the tables of all parts.
             found: receives the other lengths; those of the parts below are read from it.
-            todo: which parts, shape (parts,).
-            journal: is told which parts are done.
+            todo: mask of the parts to compute, shape (parts,).
+            journal: records which parts are done.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -151,7 +152,7 @@ class PartWork:
         self.monitor.step(int(self.parts.updates()[0][i]) - part.done)
 
     def extend(self, tables: list[Array], i: int, up: Array, owner: Array) -> None:
-        """Make step 2 for one part: fill the columns of its table for the parts above.
+        """Carry out step 2 for one part: fill the columns of its table for the parts above.
 
         Args:
             tables: of all parts; those above are filled.
@@ -217,7 +218,7 @@ class _OnePart(Monitor):
         """Count ``amount`` updates and pass them on.
 
         Raises:
-            Cancelled: the monitor of the whole asked to stop.
+            Cancelled: the monitor of the whole solve asked to stop.
         """
         self.done += amount
         self._whole.step(amount)
@@ -230,7 +231,7 @@ class _Arcs:
     """
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType, todo: Mask) -> None:
-        """Sort the arcs of the parts ``todo``; there are no others."""
+        """Sort the arcs of the parts ``todo``; arcs of other parts are left out."""
         self._parts, self._kind = parts, kind
         tails = np.repeat(parts.position, np.diff(graph.indptr))
         heads = parts.position[graph.heads]

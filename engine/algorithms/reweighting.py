@@ -1,9 +1,9 @@
-"""New weights for some arcs of a prepared graph: only what they may change is computed again.
+"""New weights for some arcs of a prepared graph: only the parts that they may change are computed again.
 
 Elimination of a part depends on its arcs and on the parts below it, so the parts that hold changed arcs and those above
-are eliminated again.  Their tables are extended from the top down, and further down wherever a line of a border differs
-from what it was.  Every part is computed by the code that prepares a graph from the start, in the same order of sums,
-so the tables are the same to the last bit.
+are eliminated again.  Their tables are extended from the top down.  A part below them is extended again only if a line
+of its border has changed.  Every part is computed by the code that prepares a graph from the start, in the same order
+of sums, so the tables are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from engine.model.backend import Array
 
 @dataclass(frozen=True, eq=False)
 class Touched:
-    """Which tables differ from what they were.
+    """The parts whose tables have changed.
 
     Attributes:
         eliminated: the parts that were eliminated again, shape (parts,).
         forward: the parts whose tables differ, shape (parts,).
-        backward: those whose tables of the reversed graph differ; none of an undirected graph.
+        backward: the parts whose tables of the reversed graph differ; all False for an undirected graph.
     """
 
     eliminated: Mask
@@ -41,14 +41,15 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
 
     Args:
         work: the graph with its new weights, of which none is negative, and its parts.
-        tables: those of the old weights, of which none was negative either; of the same type.
-        holds: the parts that hold changed arcs: of the two ends the one that is eliminated first, shape (parts,).
+        tables: the tables for the old weights, of which none was negative either; of the same type.
+        holds: mask of the parts that hold changed arcs, shape (parts,); an arc belongs to the part of that of its ends
+            that is eliminated first.
 
     Returns:
-        What has changed.
+        The parts that were eliminated again, and those whose tables changed.
 
     Raises:
-        Cancelled: the monitor asked to stop; the tables are then of neither weights.
+        Cancelled: the monitor asked to stop; the tables are then a mixture of both weightings and must be discarded.
     """
     parts = work.parts
     again, owner = _and_above(parts, holds), parts.owner()
@@ -73,7 +74,7 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
 
 
 def _and_above(parts: Parts, holds: Mask) -> Mask:
-    """Return some parts and all those above them."""
+    """Return the mask of some parts and of all parts above them."""
     again = holds.copy()
     for i in np.flatnonzero(holds).tolist():
         above = int(parts.parents[i])
@@ -86,10 +87,10 @@ def _and_above(parts: Parts, holds: Mask) -> Mask:
 def _down(
     parts: Parts, again: Mask, tables: list[Array], before: dict[int, Array], extend: Callable[[int], None]
 ) -> Mask:
-    """Extend tables from the top down where they may differ, and return which do.
+    """Extend the tables that may have changed, from the top down, and return the mask of those that did.
 
-    The border of a part lies in its parent and in the parent's border, so only below a part that was extended again can
-    there be another one.
+    The border of a part lies in its parent and in the parent's border, so a table can change only if its parent was
+    extended again.
     """
     order = np.argsort(parts.parents, kind="stable")
     begin = np.searchsorted(parts.parents[order], np.arange(parts.count + 1))
@@ -108,5 +109,5 @@ def _down(
 
 
 def _bits(table: Array) -> npt.NDArray[np.generic]:
-    """Return the entries as whole numbers, which are equal where all bits are."""
+    """Return the bits of the entries as integers, so that entries are compared bit for bit."""
     return table.view(f"u{table.dtype.itemsize}")

@@ -236,7 +236,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
         try:
             found = future.result()
         except BrokenProcessPool:
-            message = "a process that solved graphs died, probably for want of memory; set lower --threads"
+            message = "a process that solved graphs ended, probably because memory ran out; use a lower --threads"
             found = BulkFailure(SolveFailed.kind, message, {})
         yield BulkResult(index, failure=found) if isinstance(found, BulkFailure) else BulkResult(index, *found)
 
@@ -273,7 +273,7 @@ def _beside(
 
 
 def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions) -> Work:
-    own = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
+    own = replace(plan.plans[index], device_reason="one thread, because other graphs are solved at the same time")
     return index, _solve_one, (entries[index], own, replace(options, device="cpu", threads=1), stores)
 
 

@@ -75,7 +75,7 @@ class Layers:
             needed_layers += 1
         needed, there = 8 * self._n * needed_layers, 8 * self._n * self._capacity
         raise DoesNotFit(
-            f"the path has up to {arcs:,} arcs; telling it takes {needed_layers:,} layers of {self._n:,} lengths, "
+            f"the path has up to {arcs:,} arcs; finding it takes {needed_layers:,} layers of {self._n:,} lengths, "
             f"{needed:,} bytes, and {there:,} may be used; ask for its distance, or solve with smaller --max-hops",
             resource="memory",
             needed=needed,

@@ -1,4 +1,4 @@
-"""What measures would take where a matrix was asked for: the same rows, of which nothing is written."""
+"""Predicts what measures would take instead of a matrix: the same rows are computed, but none is written."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from storage.errors import DoesNotFit
 
 
 def measures_beside(candidates: Sequence[Candidate], rows: int, memory: int) -> Candidate | None:
-    """Return what measures would take, out of the ways to make the matrix; None where none fits in memory.
+    """Predict what measures would take, from the candidates for the matrix; None if no candidate fits in memory.
 
     Args:
-        candidates: the ways, as planning judged them.
+        candidates: the candidates as planning judged them.
         rows: rows of the matrix.
         memory: bytes of memory that may be used.
     """
@@ -33,7 +33,7 @@ def measures_beside(candidates: Sequence[Candidate], rows: int, memory: int) -> 
 
 
 def with_measures(refusal: DoesNotFit, rows: int, memory: int) -> DoesNotFit:
-    """Return the error of a matrix that does not fit, which names measures where these do.
+    """Return the refusal of a matrix; it mentions measures if these fit.
 
     Args:
         refusal: why the matrix does not fit.
@@ -41,7 +41,7 @@ def with_measures(refusal: DoesNotFit, rows: int, memory: int) -> DoesNotFit:
         memory: bytes of memory that may be used.
 
     Returns:
-        The same error where measures do not fit either, or the matrix would be no larger than their table.
+        The same error if measures do not fit either, or if the matrix would be no larger than their table.
     """
     found = measures_beside([one for one in refusal.candidates if isinstance(one, Candidate)], rows, memory)
     if found is None or refusal.resource not in ("disk", "memory") or found.disk >= refusal.needed:

@@ -1,4 +1,4 @@
-"""Measures of every row of the matrix, without the matrix: plan, run, and the table that comes out."""
+"""Measures of every row of the matrix, without the matrix: the plan, the run, and the resulting table."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-#: Rows of each thread that are held at a time: as many as the widest search finds together.
+#: Rows that are held at a time for each thread: as many as the widest search computes together.
 BATCH_ROWS: Final = 512
-#: Searches from the targets hold a rectangle; up to this many bytes that is worth the searches that it spares.
+#: Searches from the targets hold a rectangle in memory; they are used only if it has at most this many bytes.
 HELD_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class MeasureTable:
-    """A row for each vertex that was asked for, and a column for each measure.
+    """A table with a row for each vertex that was asked for, and a column for each measure.
 
     Attributes:
         labels: of all vertices of the graph, shape (n,).
@@ -87,12 +87,12 @@ class MeasureTable:
         """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
 
         Args:
-            path: ends in ``.parquet`` or ``.csv``.
-            overwrite: replace a file that is there.
+            path: a file name that ends in ``.parquet`` or ``.csv``.
+            overwrite: replace an existing file.
 
         Raises:
             InvalidRequest: the path has another ending.
-            Conflict: there is a file.
+            Conflict: the file exists, and ``overwrite`` is not set.
             StorageFailed: the disk refused.
         """
         from storage.graph.vertex_table import write_table
@@ -101,15 +101,15 @@ class MeasureTable:
 
 
 class Measurement:
-    """Measures of a graph that are asked for: checked at once, planned when ``plan`` is read, found by :meth:`run`.
+    """A request for measures: checked when it is made, planned when ``plan`` is first read, computed by :meth:`run`.
 
     Args:
         graph: the graph, or its profile.
-        options: the options of a solve; ``sources``, ``targets``, ``cutoff`` and ``max_hops`` hold for the measures.
+        options: the options of a solve; ``sources``, ``targets``, ``cutoff`` and ``max_hops`` apply to the measures.
         request: the measures.
 
     Raises:
-        InvalidRequest: the options or the measures make no sense, together or for this graph.
+        InvalidRequest: the options or the measures contradict each other or the graph.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Measurement:
             given = _reversed(given)
             options = replace(options, sources=options.targets, targets=options.sources)
         if options.dtype == "auto" and not given.graph.integral:
-            options = replace(options, dtype="float64")  # no matrix is kept, so narrower floats would save nothing
+            options = replace(options, dtype="float64")  # no matrix is stored, so float32 would save nothing
         targets = options.targets
         self._options = replace(options, device="cpu", targets=None if targets is None else tuple(sorted(targets)))
         self._profile = given
@@ -143,13 +143,13 @@ class Measurement:
         """The plan: algorithm, type, memory and seconds; its shape is that of the matrix that is not made.
 
         Raises:
-            DoesNotFit: memory is too small; the error names what the least hungry way needs.
+            DoesNotFit: memory is too small; the error says how much the candidate with the least need takes.
             InvalidRequest, NegativeCycle: as ``make_plan``.
         """
         return self.make_plan()
 
     def make_plan(self, monitor: Monitor | None = None) -> Plan:
-        """Make ``plan`` while ``monitor`` is told of compiling, and asked whether to stop."""
+        """Make ``plan``; meanwhile ``monitor`` receives the phase ``compile``, and is asked whether to stop."""
         there = survey(memory=self._options.memory).memory
         if self.bytes >= there:
             raise DoesNotFit(
@@ -164,10 +164,10 @@ class Measurement:
         return self.plan
 
     def run(self, monitor: Monitor | None = None) -> MeasureTable:
-        """Find all rows and keep their measures.
+        """Compute all rows, and keep only their measures.
 
         Args:
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -189,17 +189,17 @@ def measure(
     monitor: Monitor | None = None,
     **request: Unpack[MeasureRequest],
 ) -> MeasureTable:
-    """Reduce every row of distances to measures while it passes; no matrix is held.
+    """Compute measures of every row of distances, without holding the matrix.
 
-    The distance of a vertex to itself counts in sums of opportunities only.  Docs/how-to/measures.md defines each
-    measure; ``MeasureRequest`` says what can be asked.
+    The distance of a vertex to itself counts in sums of opportunities only.  The page docs/how-to/measures.md defines
+    each measure; ``MeasureRequest`` has the possible arguments.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``; or an open prepared graph, whose rows are swept.
         options: which sources and targets, cutoff, memory, threads; None for all vertices and all that is free.
             ``device`` must not be ``cuda``.
-        monitor: is told of progress, and asked whether to stop.
-        request: the measures; all that take no argument if nothing is said.
+        monitor: receives progress, and is asked whether to stop.
+        request: the measures; by default all that take no argument.
 
     Returns:
         A row for each source, or for each target with ``direction="in"``.
@@ -222,15 +222,15 @@ def measure(
 def _check(options: Options) -> None:
     refuse_also(options, "a table of measures", "solve into a store")
     if options.device == "cuda":
-        raise InvalidRequest("measures are taken by processors, and device cuda was asked for", field="device")
+        raise InvalidRequest("measures are computed on processors only, but device cuda was asked for", field="device")
     if options.executor != "local":
         raise InvalidRequest(
-            f"measures are taken by this process, not by executor {options.executor}", field="executor"
+            f"measures are computed by this process, not by executor {options.executor}", field="executor"
         )
 
 
 def _reversed(profile: GraphProfile) -> GraphProfile:
-    """Return the graph with every arc reversed; the same one where arcs mirror each other."""
+    """Return the graph with every arc reversed; an undirected graph is returned unchanged."""
     graph = profile.graph
     if not graph.directed:
         return profile
@@ -240,10 +240,10 @@ def _reversed(profile: GraphProfile) -> GraphProfile:
 
 
 def _without_matrix(plan: Plan, table: int) -> Plan:
-    """Return a plan whose rows are let go: nothing is written, and few rows are held at a time.
+    """Return a plan whose rows are discarded: nothing is written, and few rows are held at a time.
 
     Args:
-        plan: as for a matrix.
+        plan: the plan for the matrix.
         table: bytes of the table.
     """
     rows, columns = plan.shape

@@ -26,9 +26,9 @@ from storage.pairs.near_pairs import NearPairs
 
 #: Options of a solve that near pairs do not have.
 _NOT_HERE: Final = ("algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also")
-#: A refused solve is told of near pairs that take at most this share of what the matrix needs.
+#: The refusal of a matrix mentions near pairs if they take at most this share of what the matrix needs.
 FAVOURABLE: Final = 0.05
-#: Sources from which that is predicted, and the vertices and arcs up to which it is.
+#: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 #: Sources from which time and size are predicted: first some, and more of them if these took at most so many seconds.
@@ -48,14 +48,15 @@ def near_pairs(
 ) -> NearPairs:
     """Find the targets near each source, and their distances.
 
-    A search from each source ends at the cutoff or with the last target wanted, so time and memory follow what is
-    reached.  From the first pieces of sources follows how large the result will be; what cannot fit is refused then.
+    A search from each source ends at the cutoff or with the last target wanted, so time and memory depend on the number
+    of vertices reached.  The size of the result is predicted from some sources first, and a result that cannot fit is
+    refused then.
 
     Args:
         graph: the graph, or its profile; no weight may be negative.
-        options: the cutoff, sources and targets; memory and threads.  Nothing else may be asked for.
+        options: the cutoff, sources and targets; memory and threads.  No other option may be set.
         nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
         beside: bytes of memory that the caller will need for each pair.
 
     Returns:
@@ -89,7 +90,7 @@ def near_pairs(
 
 
 def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
-    """Refuse what no search can answer; see :func:`near_pairs`."""
+    """Refuse requests that searches cannot answer; see :func:`near_pairs`."""
     cutoff, usual = options.cutoff, Options()
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
@@ -100,7 +101,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
     check_vertices("targets", options.targets, profile.graph.labels)
     if cutoff is None and nearest is None:
         raise InvalidRequest(
-            "near pairs need a cutoff, or how many nearest targets are wanted; all distances are what a solve gives",
+            "near pairs need a cutoff, or the number of nearest targets; for all distances, solve the graph",
             field="cutoff",
         )
     check_cutoff(cutoff)
@@ -122,7 +123,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 
 
 def _budget(machine: Machine, graph: Graph, each: int) -> int:
-    """Return the most entries that fit memory, or refuse the graph."""
+    """Return the largest number of entries that fits in memory; raise DoesNotFit if not even the searches fit."""
     fixed = _fixed(machine, graph)
     if fixed + PIECE * each > machine.memory:
         raise DoesNotFit(
@@ -151,7 +152,7 @@ def _too_many(count: int, found: str, rows: int, budget: int, each: int) -> Does
 
 
 def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int, each: int) -> None:
-    """Search a sample, see that the result will fit, and search the rest."""
+    """Search a sample of the sources, check that the result will fit, and search the rest."""
     rows = searches.size
 
     def within(entries: int, predicted: float | None = None) -> None:
@@ -248,15 +249,15 @@ def plan_near(
 
 
 def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options) -> DoesNotFit:
-    """Return the error of a refused solve with a cutoff, which names near pairs where those take far less.
+    """Return the refusal of a solve with a cutoff; it mentions near pairs if these take far less.
 
     Args:
         refusal: why the matrix does not fit.
         graph: the graph, or its profile.
-        options: what was asked.
+        options: the options of the refused solve.
 
     Returns:
-        The same error where near pairs are no way out.
+        The same error if near pairs cannot help.
     """
     profile = GraphProfile.of(graph)
     graph, bounded = profile.graph, options.cutoff is not None and options.max_hops is None
@@ -270,7 +271,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     began = time.perf_counter()
     try:
         found = near_pairs(profile, asked)
-    except ApspError:  # the refusal itself says more
+    except ApspError:  # near pairs cannot answer this either, and the original refusal explains more
         return refusal
     entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:

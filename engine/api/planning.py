@@ -82,7 +82,7 @@ def make_plan(
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
-    """Return the refusal with what answers the same question without a matrix, if anything does."""
+    """Return the refusal, with the ways to answer the same question without a matrix, if there are any."""
     if options.also:
         return refusal  # nothing else sums along paths
     rows = profile.graph.n if options.sources is None else len(options.sources)
@@ -90,7 +90,7 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
     told = offered(told, profile, options, out)
     if options.cutoff is None:
         return told
-    from engine.api.near import near_offered  # its kernels are not needed to plan
+    from engine.api.near import near_offered  # planning measures needs none of their kernels
 
     return near_offered(told, profile, options)
 
@@ -183,7 +183,7 @@ class _Draft:
         device, out = options.device, self.out
         measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
         if measured is not machine or trials is not None:
-            # measuring has taken memory that the plan can use again, so survey the memory anew
+            # measuring has taken memory that the plan can use again, so survey the memory again
             now = survey(out=out, memory=options.memory, threads=options.threads)
             most = machine.resident + machine.memory - plan.memory
             machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
@@ -197,7 +197,7 @@ class _Draft:
         return tried, _uncut(plan, tried) if tried.parts is None else self.choose(tried, machine, trials)
 
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Return problem and plan with the parts of a lattice, which are found before searches where that pays."""
+        """Return problem and plan with the parts of a lattice, which are found before searches if that saves time."""
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem:
             return problem, plan
@@ -209,7 +209,7 @@ class _Draft:
 
 
 def _uncut(plan: Plan, problem: Problem) -> Plan:
-    """Return ``plan`` with the reason why there are no parts, which changes nothing else."""
+    """Return ``plan`` with the reason why there are no parts; everything else in the plan stays the same."""
     why = {c: replace(c, rejected=problem.no_parts) for c in plan.candidates if c.algorithm == "partitioned"}
     return replace(plan, candidates=tuple(why.get(c, c) for c in plan.candidates))
 
@@ -235,7 +235,7 @@ def over_workers(options: Options) -> bool:
     if options.executor not in ("local", "dask"):
         raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
     if options.executor == "local" and options.scheduler is not None:
-        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
+        raise InvalidRequest("a scheduler is used with executor dask only", field="scheduler")
     return options.executor == "dask"
 
 
@@ -261,7 +261,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
         except DoesNotFit:
             is_short = False
         if is_short:
-            return replace(machine, no_cuda="it is done sooner than a GPU is started")
+            return replace(machine, no_cuda="the CPU takes less time than starting a GPU")
     return survey(
         out=out,
         memory=options.memory,

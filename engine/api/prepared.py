@@ -1,6 +1,7 @@
-"""Prepares a graph: tables that answer every distance, of the size of the graph; and gives it new weights.
+"""Prepares a graph: computes tables, about as large as the graph, that answer every distance; and gives them new
+weights.
 
-New weights leave parts and order as they are; all tables are computed again, or those that may differ.
+With new weights the parts and their order stay; either all tables are computed again, or only those that may differ.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def prepare(
         options: type, memory, threads and cutoff: longer distances are answered as unreachable.
         plan: from :func:`plan_prepared`; None to make one.
         overwrite: replace a store at ``out`` once the new one is done.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
         The plan that was followed, the seconds of each phase, and facts about the tables; ``resumed`` is how many parts
@@ -251,7 +252,7 @@ def reweight(
         overwrite: replace a store at ``out`` once the new one is done.
         options: type, memory, threads and cutoff; unless said otherwise, the cutoff of ``prepared`` stays, and so does
             float64 where the new weights are not whole.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
         reading: how the file is read, as in ``read_graph``.
 
     Returns:

@@ -46,7 +46,8 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
         monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        The number of compiled forms that solves use, and how many of them this call compiled; the same of the GPU's.
+        The number of compiled forms that solves use, and how many of them this call compiled; for processors and for
+        GPUs.
 
     Raises:
         Cancelled: the monitor asked to stop; finished kernels are kept.
@@ -68,7 +69,7 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
 
 
 def _for_processors(processes: int | None, nice: int, watched: Monitor) -> Warmed:
-    """Do the same for the kernels of processors."""
+    """Compile the kernels of processors that are not compiled yet."""
     if not OWN_CACHE:
         return Warmed(0, 0)
     errors = list[str]()

@@ -75,8 +75,8 @@ class RoundOrder:
 
 
 def panels_until(group: int, panel: int, count: int) -> int:
-    """Return how many panels, from ``panel`` on, are closed before the panel of ``group``; groups of closed panels come
-    last.
+    """Return how many panels are closed from now on before the panel of ``group``; groups whose panel is closed already
+    come last.
 
     Stripes are relaxed in this order, so that the stripes of a panel are ready when it is to be closed.
 

@@ -55,7 +55,7 @@ class DenseDriver(Driver):
         job: what the workers need to know about the solve.
         journal: writes the records.
         summary: gathers the facts of finished rows.
-        monitor: gets progress and is asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
         stripes: all stripes, each with the last round that its copy in the store has reached.
     """
 

@@ -153,7 +153,7 @@ class DenseWorker:
                 with suppress(KeyError):  # a task that computes may drop the stripe at any time
                     life, level = self._lives[s], self._levels[s]
                     found = self._save(s)
-                    if self._lives[s] == life:  # else it was dropped meanwhile: the copy may be older
+                    if self._lives[s] == life:  # if not, the stripe was dropped meanwhile, and the copy may be older
                         files[s], levels[s] = found, level
         return TaskResult(levels, tuple(s for s in request.stripes if s not in levels), files=files)
 

@@ -42,7 +42,7 @@ class Driver(abc.ABC):
         cluster: the connection to the workers.
         job: the solve.
         journal: writes the records.
-        monitor: gets progress and is asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
     """
 
     def __init__(self, cluster: Cluster, job: DistributedJob, journal: Journal, monitor: Monitor) -> None:

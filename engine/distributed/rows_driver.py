@@ -45,7 +45,7 @@ class RowsDriver(Driver):
         job: the solve.
         journal: writes the records.
         summary: gathers the facts of finished rows.
-        monitor: gets progress and is asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
         done: number of rows that are in the store already; only their facts are gathered.
     """
 

@@ -50,7 +50,7 @@ def run_dense(context: SolveContext) -> Summary:
 def _explain(profile: GraphProfile) -> None:
     """Raise NegativeCycle with the cycle, after the GPU has found a negative distance from a vertex to itself."""
     _ = profile.potentials
-    raise SolveFailed("the GPU found a vertex at less than zero from itself, and the graph has no negative cycle")
+    raise SolveFailed("the GPU found a negative distance of a vertex to itself, but the graph has no negative cycle")
 
 
 #: The function that runs each algorithm of ``engine.model.algorithms`` on a GPU.

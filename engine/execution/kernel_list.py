@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-#: Prefix of the layout of a read-only array.
+#: The word before the layout of an array type (C, F or A) if the array is read-only.
 READONLY: Final = "readonly "
 #: The use of the kernels of planning, which any solve may need.
 PLANNING: Final = "plan"
 FILE: Final = Path(__file__).with_name("kernels.jsonl")
-#: The types of each kernel whose form was found compiled in this process.
+#: For each kernel, the argument types of the forms that this process has found compiled.
 _FOUND: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 
 
@@ -62,7 +62,7 @@ class ListedKernel:
     def is_ready(self) -> bool:
         """Return whether the kernel is compiled for this processor and from the current source.
 
-        A form that was there once is not looked for again in this process: looking takes a tenth of a millisecond.
+        If the form was found once, this process does not check again, because a check takes a tenth of a millisecond.
 
         Raises:
             KeyError: there is no such kernel.

@@ -1,8 +1,8 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
-Nothing is kept from one plan to the next: the rates depend on what else the machine does.  The rows that trial searches
-find are kept for the solve, so that they are no additional work.  The trials measure processor time, divided by the
-threads, so that another process cannot make one algorithm look slower than another.
+No rate is kept from one plan to the next, because rates depend on the other work of the machine.  The rows that trial
+searches find are kept for the solve, which need not search them again.  The trials measure processor time, divided by
+the threads, so that another process cannot make one algorithm look slower than another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from storage.graph.graph import Graph
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
-#: Below this many seconds of predicted work nothing is measured: any choice is fast enough.
+#: If less than this many seconds of work are predicted, nothing is measured: any choice is fast enough.
 WORTHWHILE: Final = 0.05
 #: Side of the square product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
@@ -47,25 +47,25 @@ CONTENDER: Final = 10
 #: Products are timed only if the table, which is up to 5 times too slow, predicts less than this many times the seconds
 #: of the searches that are left.
 RIVAL: Final = 6
-#: Searches are tried only if the table predicts less than this many times the plan's seconds.  Where products win, it
-#: is right within a tenth for weights drawn evenly, and five times too high for arcs that all weigh 1, of which
-#: breadth-first searches take least (decision 127).
+#: Searches are tried only if the table predicts less than this many times the plan's seconds.  On graphs for which
+#: products are fastest, the table is right within a tenth for evenly distributed weights, and five times too high for
+#: arcs that all weigh 1; for these breadth-first searches are faster than searches by weights (decision 127).
 UNLIKELY: Final = 2
-#: Products that are timed, fewer where they are only compared with searches, and the least number of times as long that
-#: a plan takes which no other one rivals.
+#: Number of products that are timed; the number if they are only compared with searches; and the factor by which a plan
+#: without a rival must take longer than the timing.
 PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
-#: Share of the predicted work that trials may waste, and processor seconds that an entry of their rows wastes although
-#: it is kept: it is searched into memory that is new to the process, copied, and read again for its facts.
+#: Share of the predicted work that trials may waste; and processor seconds that a trial wastes for each entry of rows
+#: that are kept: the entry is written into memory that is new to the process, copied, and read again for its facts.
 WASTE: Final = 0.05
 KEPT_ENTRY: Final = 3e-9
-#: Partitions are taken without a trial of searches where searches are predicted to take this many times as long.
+#: If searches are predicted to take this many times as long as a partition, the partition is used without a trial.
 PARTS_CLEAR: Final = 1.3
 #: Seconds that trial searches may take, approximately, and the share of the seconds predicted for the plan.
 TRIAL: Final = 0.1
 TRIAL_SHARE: Final = 0.05
-#: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
+#: A trial on a GPU takes up to a quarter of a second; it is made if searches are predicted to take this many seconds.
 DEVICE_WORTHWHILE: Final = 1.0
 #: A trial may take a quarter of the steps that its search form allows a solve (``limit``), but at least this many.
 LEAST_LIMIT: Final = 255
@@ -73,16 +73,17 @@ LEAST_LIMIT: Final = 255
 TOLD: Final = 0.005
 #: If there are at least this many times the sources of the last trial, a further trial starts at another place.
 AGAIN: Final = 40
-#: Most times the sources of the trial before in the next one; searches work on many sources side by side.
+#: Each further trial has at most this many times the sources of the one before.
 STEP: Final = 64
 #: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, what the allocator keeps.
 HEADROOM: Final = 256 * 2**20
-#: A trial that fills the vectors may take this share of the sources, or else this many predicted seconds.
+#: The sources that fill the vectors may be at most this share of all, or be predicted to take at most these seconds.
 SHARE: Final = 0.05
-#: Bytes of rows that are kept for the solve, within what planning counts for the process itself.
+#: Most bytes of rows that are kept for the solve; planning counts them in the memory of the process itself.
 MOST_KEPT: Final = 2**26
 LONG_TRIAL: Final = 0.3
-#: Searches whose kernels this process has loaded: they need not be loaded by searches of one thread, while others wait.
+#: Kinds of searches whose kernels this process has loaded.  For other kinds, one thread loads the kernels first, while
+#: the others wait.
 _LOADED: Final[set[tuple[object, ...]]] = set()
 
 
@@ -96,24 +97,25 @@ def calibrate(
     rectangle: Rectangle | None = None,
     out: Path | None = None,
 ) -> tuple[Machine, Trials | None]:
-    """Return ``machine`` with measured rates, and trials of searches, where they decide between the plan's candidates.
+    """Return ``machine`` with measured rates, and trials of searches, if they decide between the plan's candidates.
 
     Products on a GPU are predicted from a table, as their rate hardly varies.  The rate of searches on a GPU depends on
-    the graph, so a few are tried where searches may be the best choice.  Nothing is measured where ``plan`` leaves no
-    memory for it: a measurement must not be the reason that a plan no longer fits.  Nor does planning wait for a
-    compiler: what needs a kernel that was never compiled is predicted from the table, too.
+    the graph, so a few are tried if searches may be the best choice.  Nothing is measured if ``plan`` leaves no memory
+    for it, because a measurement must not be the reason that a plan no longer fits.  Planning does not wait for a
+    compiler either: if a measurement needs a kernel that was never compiled, the table is used.
 
     Args:
         profile: the graph.
         problem: its description.
         machine: the machine as surveyed.
         plan: the plan that the present rates predict.
-        device: the device asked for; with ``cuda`` the rates of the processors decide nothing.
+        device: the device that the options name; with ``cuda`` the rates of the processors decide nothing.
         rectangle: the sources and targets asked for; None for all.
-        out: path of the store, whose disk is measured and the rates kept (``engine.execution.rates``); None for none.
+        out: path of the store; the rates of its disk are measured and cached (``engine.execution.rates``).  None if no
+            store is written.
 
     Returns:
-        ``machine`` itself where no rate was measured, and None where no search was tried.
+        The machine, which is ``machine`` itself if no rate was measured, and the trials, None if no search was tried.
     """
     space = HEADROOM + search_workspace(problem.n, problem.arcs, machine.threads)
     if plan.seconds < WORTHWHILE or plan.memory + space > machine.memory:
@@ -125,12 +127,12 @@ def calibrate(
         return machine, None if on_device is None else Trials(device_search=on_device)
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
-        searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
+        searched = searched.transposed  # searches of the reversed graph take about as long
     trials = _tried_searches(profile, problem, machine, plan, searched)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     once = EDGE**3 / machine.relax_rate[kind.name]
-    asked = any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
+    asked = any(p.name == "relax" for p in plan.phases)  # it decides nothing, but the predicted seconds need it
     tried = min((each for each in (trials.search, trials.hop_search) if each is not None), default=None)
     left = len(searched.rows) - trials.found
     rival = not asked and tried is not None and min(products, default=np.inf) < RIVAL * tried * left
@@ -145,19 +147,19 @@ def calibrate(
 def _tried_searches(
     profile: GraphProfile, problem: Problem, machine: Machine, plan: Plan, searched: Rectangle
 ) -> Trials:
-    """Return what searches on the processors took, where a trial wastes little and may change the plan.
+    """Try searches on the processors, if a trial wastes little and may change the plan; return the measured seconds.
 
     Args:
         profile: the graph; it keeps the rows.
         problem: its description.
         machine: the machine.
         plan: the plan that the table predicts.
-        searched: sources, targets and cutoff, turned where searches begin at the targets.
+        searched: sources, targets and cutoff, transposed if searches begin at the targets.
     """
     own = {c.algorithm: c for c in plan.candidates if c.feasible and c.device == "cpu"}
     mine = {name: c for name, c in own.items() if ALGORITHMS[name].searches}
     least = min((c.seconds for c in mine.values()), default=math.inf)
-    writing = sum(phase.seconds for phase in plan.phases if phase.name == "write")  # the same for all
+    writing = sum(phase.seconds for phase in plan.phases if phase.name == "write")  # the same for all searches
     clear = plan.algorithm == "partitioned" and PARTS_CLEAR * (plan.seconds - writing) < least - writing
     if problem.max_hops is not None or clear or least >= UNLIKELY * plan.seconds:
         return Trials()
@@ -169,7 +171,7 @@ def _tried_searches(
     if "bfs" in mine:
         trial.limit(_most_rows(mine["bfs"], plan, trial, machine, kept=False))
         hops = _if_compiled(trial.seconds, unit=True, bits=True)
-        # the table errs alike for both kinds of searches
+        # the table's errors are similar for both kinds of searches
         if singly >= (mine["bfs"].seconds if hops is None else hops * len(searched.rows)):
             return Trials(None, hops, None, trial.found)
     by_weights = min((c for name, c in mine.items() if name != "bfs"), key=lambda c: c.seconds)
@@ -179,17 +181,17 @@ def _tried_searches(
 
 
 def _most_rows(candidate: Candidate, plan: Plan, trial: SearchTrial, machine: Machine, *, kept: bool) -> int:
-    """Return the rows that a trial of ``candidate`` may search, so that it wastes no more than ``WASTE`` of the plan.
+    """Return how many rows a trial of ``candidate`` may search without wasting more than ``WASTE`` of the plan.
 
     Args:
-        candidate: searches.
+        candidate: the candidate whose searches are tried.
         plan: the plan that the table predicts.
-        trial: has rows and columns to search.
+        trial: the trial, which has the rows and columns to search.
         machine: the machine.
-        kept: the solve will hardly search these rows again.
+        kept: whether the solve will use the rows, so that most of the trial's work is not repeated.
     """
     rows, columns = trial.shape
-    most = int(WASTE * rows * min(1.0, plan.seconds / candidate.seconds))  # all are thrown away
+    most = int(WASTE * rows * min(1.0, plan.seconds / candidate.seconds))  # all rows of the trial are discarded
     if kept and ALGORITHMS[plan.algorithm].searches:
         work = machine.threads * sum(phase.seconds for phase in plan.phases if phase.name == "search")
         most = max(most, min(int(WASTE * work / KEPT_ENTRY), MOST_KEPT // WORK_TYPES[plan.dtype].itemsize) // columns)
@@ -197,7 +199,7 @@ def _most_rows(candidate: Candidate, plan: Plan, trial: SearchTrial, machine: Ma
 
 
 def _if_compiled(trial: Callable[..., float | None], *inputs: object, **options: object) -> float | None:
-    """Return what ``trial`` measures; None where it needs kernels that were never compiled, and the table has to do."""
+    """Return the measurement of ``trial``; None if it needs kernels that were never compiled."""
     try:
         return trial(*inputs, **options)
     except NotCompiledError:
@@ -224,7 +226,9 @@ def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Pla
 
 
 def relax_rate(kind: WorkType, threads: int, products: int = PRODUCTS) -> float:
-    """Measure the updates a second of some min-plus products in ``kind`` on ``threads`` threads; NotCompiledError."""
+    """Measure the updates a second of some min-plus products in ``kind`` on ``threads`` threads.
+
+    Raises NotCompiledError if their kernels were never compiled."""
     from engine.devices.cpu.backend import CpuBackend
 
     with only_ready():
@@ -237,13 +241,13 @@ def relax_rate(kind: WorkType, threads: int, products: int = PRODUCTS) -> float:
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)
-        return float(EDGE**3 / min(times[1:]))  # the first one packs into fresh memory
+        return float(EDGE**3 / min(times[1:]))  # the first product is slower, because it packs into fresh memory
     finally:
         backend.shutdown()
 
 
 def _relax_once(backend: Backend, kind: WorkType) -> None:
-    """Load the kernels of a product.  NotCompiledError where they were never compiled."""
+    """Load the kernels of a product; raise NotCompiledError if they were never compiled."""
     side = np.zeros((TINY, TINY), kind.dtype)
     try:
         backend.relax(side, side.copy(), side.copy(), nonnegative=True)
@@ -255,7 +259,7 @@ class SearchTrial:
     """Searches on the graph itself.  The rows that they find are kept in the profile, for the solve that follows.
 
     Weights are replaced by their absolute values, so that graphs with negative arcs can be tried before they have
-    potentials; the rows are not kept then, nor where there are targets or a cutoff.
+    potentials.  The rows are not kept in that case, nor if there are targets or a cutoff.
 
     Args:
         profile: the graph.
@@ -288,12 +292,12 @@ class SearchTrial:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of all that a solve searches."""
+        """The rows and columns that the whole solve searches."""
         return len(self._order), len(self._wanted.columns)
 
     @property
     def keeps(self) -> bool:
-        """Whether rows are kept for the solve."""
+        """Whether the solve can use the rows of this trial."""
         return self._known is not None
 
     @property
@@ -302,11 +306,11 @@ class SearchTrial:
         return 0 if self._known is None else self._known.count
 
     def limit(self, rows: int) -> None:
-        """Let the next trial search ``rows`` rows at most, besides those that load kernels."""
+        """Limit the next trial to ``rows`` rows, not counting those that are searched to load kernels."""
         self._most = min(rows, len(self._order))
 
     def seconds(self, *, unit: bool, bits: bool = False) -> float | None:
-        """Measure the seconds a source, all threads together; None where the limit allows too few sources.
+        """Measure the seconds a source with all threads; None if the limit allows too few sources.
 
         Args:
             unit: whether all arcs count as 1.
@@ -321,14 +325,14 @@ class SearchTrial:
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
         full = min(len(self._order), self._threads * abreast)
         if full + self._threads > self._most < len(self._order) or not len(self._order):
-            return None  # fewer would say nothing of many
+            return None  # the time of fewer sources would not predict that of many
         make = BreadthFirst if bits else CpuBackend
         if (loads := self._kernels(unit=unit, bits=bits)) not in _LOADED:
             backend = make(1)
             try:
                 with only_ready():  # planning waits for no compiler: this thread loads the kernels or gives up
-                    self._search(backend, 1, unit=unit)  # loads and prepares searches of one source
-                    self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and side by side
+                    self._search(backend, 1, unit=unit)  # loads the kernels of single searches, then of many
+                    self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()
             _LOADED.add(loads)
@@ -349,7 +353,7 @@ class SearchTrial:
         most, columns, count = len(self._order), len(self._wanted.columns), self._threads
         left: float = self._most if self._most < most else math.inf
         while True:
-            last = count >= min(most, self._fresh)  # no further source would be a new one
+            last = count >= min(most, self._fresh)  # all sources have been searched
             count = min(count, most, self._fresh or count)
             took = self._search(backend, count, unit=unit) / self._threads
             left -= count
@@ -359,13 +363,13 @@ class SearchTrial:
             long = took > self._budget / 4 and count > TOLD * most
             more = count * max(2, min(STEP, int(self._budget / 2 / max(took, 1e-6))))
             if last or long or left < 2 * count or count * columns * self._kind.itemsize > 2**26:
-                far = AGAIN * count <= most and count <= left  # there, sources may lie closer together or farther apart
+                far = AGAIN * count <= most and count <= left  # sources there may lie closer together or farther apart
                 other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
                 return (took + other) / (2 * count)
             count = int(min(more, left))
 
     def _kernels(self, *, unit: bool, bits: bool) -> tuple[object, ...]:
-        """Return what decides which kernels search: types, and how many bits vertices and distances take."""
+        """Return the key of the kernels that search: types, and the numbers of bits of vertices and distances."""
         graph, wanted = self._profile.graph, self._wanted
         low, high = self._profile.weight_range
         types = (self._kind.name, graph.weights.dtype.name, graph.indptr.flags.writeable, graph.heads.flags.writeable)
@@ -374,7 +378,7 @@ class SearchTrial:
 
     @property
     def _fresh(self) -> int:
-        """The number of sources that were not searched; all of them where no rows are kept."""
+        """Return the number of sources that were not searched yet; all of them if no rows are kept."""
         return len(self._order) - (0 if self._known is None else self._known.count)
 
     def _search(self, backend: CpuBackend, count: int, *, unit: bool, place: int = 0) -> float:

@@ -180,7 +180,7 @@ def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
         weights: shape (arcs,).
 
     Returns:
-        The same three of the reversed arcs.
+        ``indptr``, ``heads`` and ``weights`` of the reversed arcs.
     """
     n = len(indptr) - 1
     starts = np.zeros(n + 1, np.int64)
@@ -207,7 +207,7 @@ def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
         heads: int32, shape (arcs,).
 
     Returns:
-        The same two of all arcs.
+        ``indptr`` and ``heads`` of the arcs and their reverses.
     """
     n = len(indptr) - 1
     starts = np.zeros(n + 1, np.int64)

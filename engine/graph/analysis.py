@@ -21,11 +21,11 @@ from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
-#: Seconds that the three searches for the arcs across take for each vertex and arc: 1e-9 to 2e-8 measured; and the
-#: share of a solve that they may take where nothing but a description hangs on them.
+#: Seconds that the three searches for the arcs across take for each vertex and arc (measured: 1e-9 to 2e-8), and the
+#: share of a solve's time that these searches may take if only the description of the graph needs their result.
 ACROSS_SECONDS: Final = 2e-8
 ACROSS_SHARE: Final = 0.002
-#: Seconds that they may take in any case.
+#: Seconds that these searches may take even if that share is smaller.
 ACROSS_LEAST: Final = 1e-4
 
 
@@ -76,8 +76,8 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
     Args:
         profile: the graph.
         problem: its facts.
-        seconds: what the solve takes: the arcs across are not searched for where that takes more than ``ACROSS_SHARE``
-            of it, and nothing needed them before.
+        seconds: what the solve takes.  If the arcs across are not known, they are searched only if that takes at most
+            ``ACROSS_SHARE`` of this time.
     """
     graph = profile.graph
     degrees = np.diff(graph.indptr)
@@ -98,10 +98,10 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
 
 
 def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """Find how many arcs a sparse graph is across, where that may decide whether it is partitioned.
+    """Find the arcs across a sparse graph if they may decide whether it is partitioned.
 
-    Searches by weights take longer on lattices, which have small separators besides.  So such a graph is partitioned
-    before searches are tried, whose rows would be lost.
+    Searches by weights take longer on lattices, and lattices have small separators.  So a lattice is partitioned before
+    any trial of searches, because the rows that a trial finds would not be used.
 
     Args:
         profile: the graph.
@@ -110,14 +110,14 @@ def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         machine: rates and memory.
 
     Returns:
-        ``problem`` with the arcs across; ``problem`` itself where they were not looked for.
+        ``problem`` with the arcs across; ``problem`` itself if they were not searched for.
     """
     if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
         return problem
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     longest = replace(
         problem, across=math.ceil(LATTICE * problem.n**0.5)
-    )  # of all lattices, searches take longest there
+    )  # among lattices of n vertices, searches take longest on these
     if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
         return problem
     return replace(problem, across=profile.hops_across)
@@ -134,7 +134,7 @@ def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool
     last: float = math.floor(cutoff) if graph.integral else cutoff
     proof = "what is beyond the cutoff is unreachable"
     if graph.integral and last <= WORK_TYPES["uint16"].largest:
-        return last, proof  # no type is narrower
+        return last, proof  # uint16 holds such distances, and no type is narrower
     bound, other = distance_bound(graph, hops)
     return (last, proof) if last < bound else (bound, other)
 

@@ -333,7 +333,7 @@ def _stamp(function: Any) -> str:
 
 
 def _is_own(part: Any) -> bool:
-    """Return whether ``part`` can change without a new version of numba, which is already in the key."""
+    """Return whether ``part`` can change while the version of numba, which the key contains, stays the same."""
     return str(part.__module__).partition(".")[0] not in ("builtins", "llvmlite", "numba", "numpy")
 
 

@@ -36,16 +36,17 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made where it may save at least this many times its own seconds: the rest of the solve is
-#: predicted to take so much longer than a sweep takes at least.
+#: A trial partition is made if it may save at least this many times its own seconds: the rest of the solve is predicted
+#: to take so much longer than a sweep takes at least.
 WORTHWHILE: Final = 20.0
-#: The same for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
+#: This ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
 #: separators are likely small.
 LONG_WORTHWHILE: Final = 2.5
-#: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
+#: This ratio if a GPU would search a graph of many hops: the separators of such graphs are mostly small, so a sweep is
+#: much faster than the searches.
 DEVICE_WORTHWHILE: Final = 1.0
-#: Seconds that looking for articulation vertices takes for each vertex and arc; and the most that looking may take, as
-#: a share of the rest of the solve.
+#: Seconds that the search for articulation vertices takes for each vertex and arc, and the most time that it may take,
+#: as a share of the rest of the solve.
 LOOK_SECONDS: Final = 4e-9
 LOOK_SHARE: Final = 0.04
 #: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart at single vertices:
@@ -280,7 +281,7 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         with _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
-        why = f"what finds parts was never compiled here, and all of {plan.algorithm} takes {work:.2g} s"
+        why = f"the kernels that find parts are not compiled here, and all of {plan.algorithm} takes {work:.2g} s"
         return replace(problem, no_parts=why)
 
 
@@ -365,7 +366,8 @@ def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
 
 
 def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: float) -> float:
-    """Return the least ratio (rest of the solve) / (trial) at which a trial is worthwhile; ``found`` is the ratio."""
+    """Return how many times its own seconds a trial has to save to be worthwhile; ``found`` is how many times it may
+    save."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
     if LONG_WORTHWHILE <= found < WORTHWHILE and cost_dijkstra.is_lattice(replace(problem, across=profile.hops_across)):
@@ -388,7 +390,9 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
     began = time.perf_counter()
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
-        return replace(problem, no_parts=f"the separators are large: the borders of all vertices pass {most} entries")
+        return replace(
+            problem, no_parts=f"the separators are large: the borders of all vertices have more than {most} entries"
+        )
     coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the same order, so the same borders
     took = time.perf_counter() - began
     coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)

@@ -187,7 +187,7 @@ class Streamer(Protocol):
 
 def below_zero(k: int) -> BelowZero:
     """Return the error for an entry of the diagonal that fell below zero in round ``k``."""
-    return BelowZero(f"round {k}: a vertex came to lie at less than zero from itself, so there is a negative cycle")
+    return BelowZero(f"round {k}: the distance of a vertex to itself became negative, so there is a negative cycle")
 
 
 def diagonal(rows: Any, first: int) -> Any:

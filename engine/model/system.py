@@ -122,8 +122,8 @@ def _reclaimable(group: Path) -> int:
 
 
 def level_settings(wanted: str, present: Mapping[str, bool]) -> dict[str, str]:
-    """Return numba's settings for a level; empty to compile for this very processor, as ``wanted`` says or as it has no
-    level.
+    """Return numba's settings for a level; empty if ``wanted`` is empty or no level fits: then numba compiles for this
+    processor.
 
     Args:
         wanted: name of a level; ``auto`` for the highest that the processor has, empty for the processor itself.

@@ -160,7 +160,8 @@ def _share(machine: Machine) -> Machine:
 def _stacks(
     problems: Mapping[int, Problem], plans: Mapping[int, Plan], machine: Machine, options: Options
 ) -> list[Group]:
-    """Group the graphs that suit a launch by type and padded size; neighbouring sizes are joined where that pays."""
+    """Group the graphs that suit a launch by type and padded size; neighbouring sizes are joined where that saves
+    time."""
     device = machine.cuda
     if device is None or options.device == "cpu" or options.max_hops is not None or options.algorithm != "auto":
         return []

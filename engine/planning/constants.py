@@ -148,7 +148,7 @@ DEVICE_EFFICIENCY: Final = _measured("DEVICE_EFFICIENCY", 0.95, "share", "48bfa8
 #: cpu_floyd_warshall.py); the blocked order, whose products are thinner, reaches BLOCKED_SHARE of that.
 CLOSURE_EFFICIENCY: Final = _measured("CLOSURE_EFFICIENCY", 0.9, "share", "19050b3", EPYC)
 BLOCKED_SHARE: Final = _measured("BLOCKED_SHARE", 0.95, "share", "19050b3", EPYC)
-#: The same share for min-plus powers.
+#: Share of the rate of large products that min-plus powers reach.
 SQUARING_EFFICIENCY: Final = _measured("SQUARING_EFFICIENCY", 0.9, "share", "19050b3", EPYC)
 #: Share of ``DEVICE_EFFICIENCY`` that the recursive order reaches on a GPU, as closing and packing do not overlap with
 #: products there.
@@ -168,16 +168,17 @@ LANE_BYTES: Final = _counted("LANE_BYTES", 256, "bytes", "30a7ab0")
 #: vectors are faster, but relax arcs again and again.  0.2 to 1 on graphs of 500 to 5,000 vertices.
 LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks for a heap's source", "30a7ab0")
 #: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex:
-#: 0.4 to 3.5 where vertices are put in order, 0.01 to 0.03 for undirected graphs of more than ORDERED_ARCS arcs a
-#: vertex, which keep theirs.
+#: 0.4 to 3.5 if the vertices are reordered, 0.01 to 0.03 for undirected graphs of more than ORDERED_ARCS arcs a vertex,
+#: which are not reordered.
 PREPARING_SCANS: Final = _measured("PREPARING_SCANS", 3, "arc scans", "9c79369", EPYC)
 PREPARING_UNORDERED: Final = _measured("PREPARING_UNORDERED", 0.5, "arc scans", "9c79369", EPYC)
 ORDERED_ARCS: Final = _decided("ORDERED_ARCS", 32, "arcs of a vertex", "9c79369")
-#: A graph is a lattice where it is at least this many times the root of n arcs across: its separators are likely small.
+#: A graph counts as a lattice if the arcs across are at least this many times the root of n; its separators are then
+#: likely small.
 LATTICE: Final = _decided("LATTICE", 0.5, "arcs by the root of vertices", "9c79369")
-#: Searches side by side relax arcs with weights of lattices more often, by the lattice's width over the first number
-#: and at most the root of n over the second one: 1.1 to 1.5 times on roads of 1,000 vertices, 2.3 at 2,600, 2.9 to 3.3
-#: at 4,096, 2.8 to 4.6 from 10,000 to 14,400.
+#: Searches side by side relax the weighted arcs of lattices more than once.  The factor is predicted as the lattice's
+#: width divided by the first number, but at most the root of n divided by the second.  Measured: 1.1 to 1.5 times on
+#: roads of 1,000 vertices, 2.3 at 2,600, 2.9 to 3.3 at 4,096, 2.8 to 4.6 from 10,000 to 14,400.
 LATTICE_WIDTH: Final = _measured("LATTICE_WIDTH", 12, "vertices", "9c79369", EPYC)
 LATTICE_SIDE: Final = _measured("LATTICE_SIDE", 25, "root of vertices", "9c79369", EPYC)
 #: Finding potentials takes about this number of passes over the arcs.

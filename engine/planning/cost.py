@@ -34,7 +34,7 @@ from engine.planning.constants import (
 
 @dataclass(frozen=True)
 class Setting:
-    """What an estimate is made for.
+    """The solve whose time and memory are estimated.
 
     Attributes:
         problem: the problem.

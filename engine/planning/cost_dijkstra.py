@@ -53,8 +53,8 @@ def abreast_seconds(setting: Setting) -> float:
 def lattice_passes(problem: Problem) -> float:
     """Return how many times as often as usual searches side by side relax the arcs of a lattice with weights.
 
-    Paths of few arcs are not the shortest ones there, so labels are corrected again and again; the wider the lattice,
-    the more often.
+    On a lattice, paths of few arcs are often not the shortest ones, so labels are corrected again and again, and more
+    often the wider the lattice is.
     """
     if problem.unit or not is_lattice(problem):
         return 1.0
@@ -63,5 +63,5 @@ def lattice_passes(problem: Problem) -> float:
 
 
 def is_lattice(problem: Problem) -> bool:
-    """Whether a graph is known to be as long as a lattice."""
+    """Return whether a graph is known to be as long as a lattice."""
     return bool(problem.across >= max(1, LATTICE * math.sqrt(problem.n)))

@@ -90,7 +90,7 @@ def from_store(setting: Setting) -> Candidate:
     widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
     grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), always_ahead=False)
     found = fastest([_store(setting, tiling) for tiling in grid.layouts()], setting.machine.memory)
-    assert found is not None  # the lowest stripe divides every width
+    assert found is not None  # there is always a layout: the lowest stripe divides every width
     return found
 
 

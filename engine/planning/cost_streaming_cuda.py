@@ -49,7 +49,7 @@ from engine.planning.layouts import (
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
-    """Yield the candidates that stream through the machine's GPUs, each with the number of GPUs that pays.
+    """Yield the candidates that stream through the machine's GPUs, each with as many GPUs as are worth using.
 
     A matrix that fits on one GPU is streamed only if the solve is so long that commits are worth their time, or if
     several GPUs can share it.
@@ -72,8 +72,8 @@ def _shares(cuda: Device) -> list[Device]:
 
 
 def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
-    """Return the candidate with the number of GPUs that pays: additional GPUs must save at least a certain share of the
-    time.
+    """Return the candidate with the most GPUs that are worth using: each addition must save at least a certain share of
+    the time.
 
     Args:
         found: candidates of one tier, the fewest GPUs first.

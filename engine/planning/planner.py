@@ -222,10 +222,10 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
         return None
     reach = problem.bound * (REACH if problem.negative else 1)
     if exact and reach > LARGEST_EXACT_FLOAT64:
-        return f"sums on the way to the distances may reach {reach:g}, and are exact up to 2^53"
+        return f"intermediate sums may reach {reach:g}, and are exact up to 2^53"
     limit = LARGEST_FLOAT32 if kind.name == "float32" else LARGEST_FLOAT64
     if reach > limit:
-        return f"sums on the way to the distances may reach {reach:g}, and {kind.name} ends at {limit:g}"
+        return f"intermediate sums may reach {reach:g}, and {kind.name} ends at {limit:g}"
     pairs = max(2, problem.rows * problem.columns)
     if problem.bound > LARGEST_FLOAT64 / pairs:
         return f"the sum of all distances may reach {pairs} times {problem.bound:g}, and ends at {LARGEST_FLOAT64:g}"

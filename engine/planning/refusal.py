@@ -193,7 +193,7 @@ class _Search:
         return min(fitting, key=lambda c: c.seconds)
 
     def _grown(self, setting: Setting) -> dict[str, int]:
-        """Return the budgets that have grown."""
+        """Return the budgets that are larger in ``setting`` than in the refused job's setting."""
         now, before = ({name: _available(s.machine, name) for name in RESOURCES} for s in (setting, self._setting))
         return {name: now[name] for name in RESOURCES if now[name] > before[name]}
 

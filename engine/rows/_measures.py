@@ -1,4 +1,4 @@
-"""The kernels that reduce rows of distances to measures; each looks at some rows of a block, which are in a cache."""
+"""The kernels that reduce rows of distances to measures; each reads some rows of a block while they are in a cache."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from engine.devices.cpu.row_facts import add_inverses
 from engine.graph.kernels import njit
 
-#: Entries that are compared before any of them is looked at by itself.
+#: Entries that are compared with the limit together; only if one of them is below it, they are examined one by one.
 CHUNK: Final = 64
-#: Entries that stay in the nearest cache while they are compared with one limit after the other.
+#: Entries that fit the first-level cache, in which they stay while they are compared with each limit.
 STRETCH: Final = 2048
-#: The numbers of the decays that are no step.
+#: The numbers of the decays other than ``step``.
 EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
-#: Up to this many entries, sorting by insertion is faster than dividing.
+#: Up to this many entries, insertion sort is faster than partitioning.
 _SMALL: Final = 16
 
 
 @njit(nogil=True, cache=True)
 def _below(row, limit):  # type: ignore[no-untyped-def]
-    """The number of entries below ``limit``."""
+    """Return the number of entries below ``limit``."""
     count = np.int32(0)
-    for j in range(len(row)):  # LLVM makes vectors of it, as there are no branches
+    for j in range(len(row)):  # LLVM vectorises this loop, because it has no branches
         count = np.int32(count + np.int32(row[j] < limit))
     return count
 
@@ -68,7 +68,7 @@ def sum_inverses(block, rows, unreachable, out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _picked(row, columns, space):  # type: ignore[no-untyped-def]
-    """The entries of ``row`` in ``columns``, in ``space``; ``row`` itself where ``columns`` are all."""
+    """Copy the entries of ``row`` in ``columns`` to ``space``, and return them; if they are all, return ``row``."""
     if len(columns) == len(row):
         return row
     for k in range(len(columns)):
@@ -78,9 +78,9 @@ def _picked(row, columns, space):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _weighed(row, limit, weights):  # type: ignore[no-untyped-def]
-    """The sum of the weights of the entries below ``limit``."""
+    """Return the sum of the weights of the entries below ``limit``."""
     total = 0.0
-    for j in range(len(row)):  # without branches
+    for j in range(len(row)):  # no branches, so that LLVM vectorises this loop
         total += weights[j] if row[j] < limit else 0.0
     return total
 
@@ -119,7 +119,7 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _fade(row, unreachable, decay, middle, value, shares):  # type: ignore[no-untyped-def]
-    """Fill ``shares`` with how much an opportunity at each distance counts; 0 where there is no path."""
+    """Fill ``shares`` with the factor by which an opportunity at each distance counts; 0 where there is no path."""
     if decay == EXPONENTIAL:
         rate = -np.log(2.0) / middle
         for j in range(len(row)):
@@ -138,7 +138,7 @@ def _fade(row, unreachable, decay, middle, value, shares):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def sum_faded(block, rows, columns, unreachable, decay, weights, out):  # type: ignore[no-untyped-def]
-    """Sum the weights of the columns, each times the share that a decay leaves at its distance.
+    """Sum the weights of the columns, each multiplied by the value of a decay function at the column's distance.
 
     Args:
         block: of a working type, shape (block's rows, block's columns).
@@ -192,7 +192,9 @@ def _select(values, first, last, k):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def find_quantiles(block, rows, own, unreachable, shares, out):  # type: ignore[no-untyped-def]
-    """Find the smallest distance that at least a share of a row's finite distances do not pass; NaN without any.
+    """Find quantiles: the smallest distance d of a row such that at least a share of its finite distances is <= d.
+
+    A row without finite distances gets NaN.
 
     Args:
         block: of a working type, shape (block's rows, columns).

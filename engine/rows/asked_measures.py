@@ -1,4 +1,4 @@
-"""Measures of rows of distances: which there are, what can be asked, and the names of the columns they fill."""
+"""Measures of rows of distances: their names, the arguments of a request, and the names of their columns."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ class MeasureRequest(TypedDict, total=False):
         measures: names out of ``MEASURES``; all of them if left out.
         direction: ``out``: a row for each source, over the distances from it to the targets; ``in``: a row for each
             target, over the distances from the sources to it.
-        within: distances; each fills a column ``within_15`` with the number of vertices that are no farther.
+        within: distances; each, such as 15, fills a column ``within_15`` with the number of vertices at most that far
+            away.
         quantiles: shares from 0 to 1; each fills a column ``quantile_0.5``.
-        nearest: how many nearest vertices each row names, with their distances.
-        opportunities: for each name an array of a number a vertex, shape (n,); each fills a column ``jobs_15`` for each
-            distance in ``within``.
-        decay: how much an opportunity at a distance counts, one of ``DECAYS``.
+        nearest: the number of nearest vertices that each row has, with their distances.
+        opportunities: by name, such as ``jobs``, a number for each vertex, shape (n,); each name fills a column
+            ``jobs_15`` for each distance in ``within``.
+        decay: the function that says how much an opportunity at a distance counts, one of ``DECAYS``.
         decay_value: the second parameter of a linear or a logistic decay.
     """
 
@@ -66,7 +67,7 @@ class MeasureRequest(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class AskedMeasures:
-    """What is wanted of each row; made by :func:`asked_measures`, which checks it.
+    """The measures wanted of each row, in a form that kernels use; :func:`asked_measures` makes and checks it.
 
     Attributes:
         names: measures, in the order of ``MEASURES``.
@@ -107,7 +108,7 @@ class AskedMeasures:
 
 
 def written(number: float) -> str:
-    """Return a number as column names have it: ``15`` for 15.0, else the shortest digits that mean it."""
+    """Return a number as column names have it: ``15`` for 15.0, else the shortest digits that give the same float."""
     return str(int(number)) if number == int(number) else repr(number)
 
 
@@ -122,7 +123,7 @@ def table_bytes(rows: int, columns: Sequence[str]) -> int:
 
 
 def asked_measures(n: int, smallest: float, request: MeasureRequest) -> AskedMeasures:
-    """Check what is asked, and fill in what is left out.
+    """Check a request, and fill in defaults.
 
     Args:
         n: vertices of the graph.
@@ -196,7 +197,7 @@ def _ascending(field_name: str, values: Sequence[float], most: float) -> tuple[f
 
 
 def _share(value: float) -> Fraction:
-    """Return a share exactly as its decimal digits say it: 0.07 is 7/100."""
+    """Return a share as the exact fraction of its decimal digits: 0.07 is 7/100."""
     share = Fraction(repr(value))
     if share.denominator > _DENOMINATOR:
         raise InvalidRequest(f"quantiles have at most 9 decimals, found {value}", field="quantiles")

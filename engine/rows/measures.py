@@ -1,7 +1,7 @@
 """The sink that reduces rows of distances to measures; no row is kept.
 
-A thread that has found some rows reduces them while they are in its cache, and writes to entries of the columns that
-belong to these rows alone.  So threads share nothing, nothing is locked, and nothing is joined at the end.
+The thread that has computed some rows reduces them while they are in its cache, and writes only to the entries of these
+rows in the columns of the table.  So threads share no data, and neither locks nor a final merge are needed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from storage.errors import SolveFailed
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Measures that come out of the facts of rows.
+#: Measures that are computed from the facts of rows (``RowFacts``), without a kernel of their own.
 _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
 
 
-#: Entries of rows to which one kernel after the other is applied, so that all but the first find them in a cache.
+#: Entries of a group of rows.  All kernels are applied to one group before the next one, so that only the first kernel
+#: reads the group from memory and the others find it in a cache.
 _GROUP: Final = 1 << 19
 
 
@@ -60,16 +61,17 @@ class MeasureSink:
         given = np.array(list(asked.opportunities.values()))
         weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]
         held = np.flatnonzero((weights != 0).any(0))
-        held = held if 2 * len(held) < len(columns) else np.arange(len(columns))  # else picking takes longer
+        # with more columns, copying the selected entries takes longer than reading all of them
+        held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
         self._held, self._weights = held.astype(np.int32), np.ascontiguousarray(weights[:, held])
 
     @property
     def place(self) -> None:
-        """No array: rows are not kept."""
+        """None, because rows are not kept."""
         return
 
     def keep(self, row: int, block: Array) -> None:
-        """Let rows go, whose measures :meth:`gather` has taken.
+        """Do nothing: :meth:`gather` has already computed the measures of these rows.
 
         Args:
             row: number of the first row.
@@ -77,7 +79,7 @@ class MeasureSink:
         """
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Take the measures of whole rows.
+        """Compute the measures of whole rows.
 
         Args:
             row: number of the first row.
@@ -93,7 +95,7 @@ class MeasureSink:
         self.gather(row, block)
 
     def gather(self, row: int, block: Array, some: Indices | None = None, found: FoundFacts | None = None) -> None:
-        """Take the measures of whole rows.
+        """Compute the measures of whole rows.
 
         Args:
             row: number of the first row of ``block``.
@@ -177,7 +179,7 @@ class MeasureSink:
         return {name: np.ascontiguousarray(column) for name, column in zip(asked.columns, columns, strict=True)}
 
     def _vertices(self, places: Indices) -> Indices:
-        """Return the vertices of columns; -1 stays."""
+        """Return the vertex indices of column numbers; -1 remains -1."""
         if not len(self._columns):
             return places
         vertices: Indices = np.where(places < 0, -1, self._columns[places])

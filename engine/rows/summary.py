@@ -337,7 +337,9 @@ class _Histogram:
         self.low = 0.0
         width = (largest + 1) / BINS if integral else (largest or 1.0) / BINS * (1 + 1e-9)
         least = 1.0 if integral else NARROWEST
-        self.width = 2.0 ** math.ceil(math.log2(max(width, least)))  # so far all may be negative
+        self.width = 2.0 ** math.ceil(
+            math.log2(max(width, least))
+        )  # ``largest`` is negative if all distances so far are
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 

@@ -1,7 +1,7 @@
-"""The journal of a run that prepares a graph: now and then it commits the parts that are done since the last time.
+"""The journal of a run that prepares a graph: it commits finished parts at intervals.
 
-What a part holds once a step of it is done never changes afterwards, and whoever goes on computes the other parts as if
-it had computed these, so the tables are the same to the last bit.
+After a step is done for a part, the part's arrays do not change any more.  A resumed run computes the other parts from
+these arrays as an uninterrupted run would, so the tables are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ from storage.graph.graph import graph_digest
 from storage.matrix.format import software
 from storage.prepared.journal import PreparedJournal, committed
 
-#: Seconds between two commits; a shorter run keeps nothing.
+#: Seconds between two commits; a shorter run makes none.
 EVERY: Final = 10.0
-#: Vertices and arcs from which the dissection is committed at once: finding it takes a second or more.
+#: A graph of at least this many vertices and arcs has its dissection committed at once: finding it takes a second or
+#: more.
 LARGE: Final = 1 << 18
 _DISSECTION: Final = "dissection"
 STEPS: Final = ("eliminate", "extend", "backward")
 
 
 class PartJournal(PartRecorder):
-    """Commits parts, and gives back those that an earlier run has committed.
+    """Commits finished parts, and restores those that an earlier run has committed.
 
     Attributes:
-        resumed: how many parts of each step were not computed again.
+        resumed: for each step, the number of parts that were restored and not computed again.
     """
 
     def __init__(self, kept: PreparedJournal, every: float | None = None) -> None:
-        """``kept`` is open; ``every`` is the seconds between two commits, None for the usual."""
+        """Begin with the open journal files ``kept``; ``every`` is the seconds between two commits, None for the
+        default."""
         self._kept, self._every, self._last = kept, EVERY if every is None else every, time.monotonic()
         self.resumed = dict.fromkeys(STEPS, 0)
 
     def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
-        """Fill the arrays with what was committed, and remember them.
+        """Fill the arrays with the committed parts, and keep references to the arrays for later commits.
 
         Args:
             parts: the parts.
             flat: the tables.
-            eliminated: what elimination finds besides.
+            eliminated: the other results of elimination.
 
         Raises:
-            StorageFailed: what was committed is damaged.
+            StorageFailed: a committed file is damaged.
         """
         self._parts, self._eliminated, self._tables = parts, eliminated, tables_of(parts, flat)
         digest = hashlib.sha256(flat.dtype.name.encode())
@@ -62,20 +64,21 @@ class PartJournal(PartRecorder):
             self._take_up(step)
 
     def begin_backward(self, flat: Array) -> None:
-        """Fill the tables of the reversed graph likewise.  Raises StorageFailed."""
+        """Fill the tables of the reversed graph with the parts that an earlier run has recorded.  Raises
+        StorageFailed."""
         self._backward = tables_of(self._parts, flat)
         self._take_up("backward")
 
     def todo(self, step: str, parts: Parts) -> Mask:
-        """Return which parts were not committed, shape (parts,)."""
+        """Return a mask of the parts that were not committed, shape (parts,)."""
         del parts
         return ~self._done[step]
 
     def add(self, step: str, some: Indices) -> None:
-        """Note that some parts are done, and commit if the last time was long ago.
+        """Note that some parts are done, and commit if the interval since the last commit is over.
 
         Args:
-            step: which of the steps.
+            step: the name of the step.
             some: numbers of parts.
 
         Raises:
@@ -86,7 +89,7 @@ class PartJournal(PartRecorder):
             self.commit()
 
     def commit(self) -> None:
-        """Commit what is done.  Raises StorageFailed."""
+        """Commit all finished parts.  Raises StorageFailed."""
         for step in STEPS:
             if self._new[step]:
                 some = np.concatenate(self._new[step]).astype(np.int64)
@@ -108,7 +111,7 @@ class PartJournal(PartRecorder):
         self.resumed[step] = int(self._done[step].sum())
 
     def _blocks(self, step: str, i: int) -> list[Array]:
-        """Return what a step fills of a part."""
+        """Return the arrays of a part that a step fills."""
         found, size = self._eliminated, int(self._parts.starts[i + 1] - self._parts.starts[i])
         if step == "eliminate":
             return [self._tables[i][:, :size], found.up(i), found.down(i), found.rest(i)]
@@ -116,7 +119,7 @@ class PartJournal(PartRecorder):
 
 
 def identity_of(profile: GraphProfile) -> dict[str, str]:
-    """Return what must be equal for a run to go on from another: the graph, and the program."""
+    """Return the identity that two runs must share if one is to resume the other: fingerprints of graph and program."""
     return {"graph": graph_digest(profile.graph), "software": software()}
 
 
@@ -133,12 +136,12 @@ def keep_dissection(profile: GraphProfile, kept: PreparedJournal) -> None:
     known = any(entry["step"] == _DISSECTION for entry in kept.record)
     if profile.dissected and not known and profile.graph.n + profile.graph.arcs >= LARGE:
         found = profile.dissection(0)
-        assert found is not None  # it is known
+        assert found is not None  # the dissection is known, so this computes nothing
         kept.commit(_DISSECTION, found)
 
 
 def take_dissection(profile: GraphProfile, inner: GraphProfile, target: str) -> None:
-    """Give a graph the dissection that a killed run into ``target`` has committed, if there is one.
+    """Give a graph's profile the dissection that an interrupted run into ``target`` has committed, if there is one.
 
     Args:
         profile: the graph.

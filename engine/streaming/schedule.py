@@ -101,7 +101,9 @@ class _Run:
         self._wanted: dict[int, bool] = {}
         self._orders: dict[int, deque[int]] = {}
         self._ahead: dict[tuple[int, int], Future[Array]] = {}
-        self._late: set[tuple[int, int]] = set()  # stripes that a device took before they were requested in advance
+        self._late: set[tuple[int, int]] = (
+            set()
+        )  # stripes that a device had to take from the tier itself, because they had not been requested in advance
         self._asked = self._sequence()
         self._next = next(self._asked, None)
 

@@ -61,7 +61,7 @@ class TooManyAtOnce(LimitExceeded):
 
 
 class TooMuchComputing(ApspError):
-    """The caller has used up the processor seconds of questions; asking again after ``retry_after`` makes sense."""
+    """The caller has used up its processor seconds for questions; a retry after ``retry_after`` seconds makes sense."""
 
     kind = "too-much-computing"
 

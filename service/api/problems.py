@@ -41,8 +41,8 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "expectation-failed": (417, "The expectation cannot be met"),
     "headers-too-large": (431, "The headers are too large"),
     "too-many-requests": (429, "Too many requests"),
-    "unsupported-media-type": (415, "The body is in a form that is not read"),
-    "too-many-at-once": (429, "Too many at the same time"),
+    "unsupported-media-type": (415, "The format of the body is not supported"),
+    "too-many-at-once": (429, "Too many requests at the same time"),
     "too-much-computing": (429, "Too much computing"),
     "range-not-satisfiable": (416, "The range lies outside the file"),
     "cancelled": (409, "The job was cancelled"),
@@ -155,7 +155,7 @@ def install(app: FastAPI, error_page: ErrorPage) -> None:
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:
         if isinstance(error.body, bytes):  # FastAPI did not parse it
-            message = "the body must be JSON, and said to be: Content-Type: application/json"
+            message = "the body must be JSON, with the header Content-Type: application/json"
             return respond(request, Fault("invalid-request", message))
         return respond(request, validation_fault(error.errors()))
 
@@ -201,7 +201,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == "Not Found":
         return f"there is nothing at {request.scope['path']}"
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return f"{request.scope['path']} does not take {request.method}"
+        return f"{request.scope['path']} does not accept {request.method}"
     return str(error.detail)
 
 

@@ -91,7 +91,7 @@ def first_key(settings: Settings) -> str | None:
     if not settings.auth:
         if local:
             return None
-        message = f"without keys (APSP_AUTH=false) only the loopback is listened on, not {settings.host}"
+        message = f"without keys (APSP_AUTH=false) the service listens on the loopback only, not on {settings.host}"
         raise InvalidRequest(message, field="auth")
     jobs = JobStore(settings.database)
     try:

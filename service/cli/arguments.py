@@ -1,4 +1,4 @@
-"""The parameters of the commands of ``apsp``: those that several commands take, and options made of declarations."""
+"""The parameters that several commands of ``apsp`` share, and those that are made from declared options."""
 
 from __future__ import annotations
 
@@ -48,25 +48,23 @@ class OutputOptions(TypedDict, total=False):
 
     compression: TileCompression
     overwrite: Annotated[bool, Option("Replace STORE.zarr once the new one is done.", default=False)]
-    resume: Annotated[
-        bool, Option("Go on from what a stopped solve of the same into STORE.zarr has kept.", default=False)
-    ]
+    resume: Annotated[bool, Option("Continue a stopped solve of the same matrix into STORE.zarr.", default=False)]
     work: Annotated[
-        Path | None, Option("Where to work if --out is s3://...; else ~/.cache/apsp/work.", metavar="FOLDER")
+        Path | None, Option("Working folder if --out is s3://...; else ~/.cache/apsp/work.", metavar="FOLDER")
     ]
 
 
 class BulkOutputOptions(TypedDict, total=False):
     """Where ``apsp solve-many`` writes, and how."""
 
-    out: Annotated[Path | None, Option("Where the stores go, one a graph: NAME.zarr.", metavar="FOLDER")]
+    out: Annotated[Path | None, Option("Folder of the stores, one for each graph: NAME.zarr.", metavar="FOLDER")]
     summary: Annotated[Path | None, Option("Table with a row for each graph: .csv, or .jsonl.", metavar="FILE")]
     compression: TileCompression
-    overwrite: Annotated[bool, Option("Solve again what has its store already, and replace that.", default=False)]
+    overwrite: Annotated[bool, Option("Solve graphs again that have a store, and replace it.", default=False)]
 
 
 def must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
+    """Refuse a file that cannot be opened, before the readers are imported; a pipe opens only once and is not tried."""
     from storage.errors import NotFound
 
     try:
@@ -123,17 +121,17 @@ class ExportOptions(TypedDict, total=False):
     """What ``apsp export`` writes."""
 
     sources: Annotated[Vertices, Option("Only these rows, named as for apsp solve.", metavar="LIST|FILE|-")]
-    targets: Annotated[Vertices, Option("Only these columns, named likewise.", metavar="LIST|FILE|-")]
+    targets: Annotated[Vertices, Option("Only these columns, named in the same way.", metavar="LIST|FILE|-")]
     within: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE")]
     nearest: Annotated[
-        int | None, Option("Only the K nearest targets of each source, itself left out.", metavar="K", least=1)
+        int | None, Option("Only the K nearest targets of each source, without itself.", metavar="K", least=1)
     ]
     itself: Annotated[
         bool, Option("A source that is a target is among its own nearest ones.", flags=("--itself",), default=False)
     ]
     wide: Annotated[
         bool,
-        Option("A column for each target, in place of a line for each entry.", flags=("--wide",), default=False),
+        Option("A column for each target instead of a line for each entry.", flags=("--wide",), default=False),
     ]
     also: Annotated[
         str | None,
@@ -202,8 +200,8 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
     Args:
         name: name of the option in its class.
         kind: its type.
-        option: what is declared about it.
-        heading: where the help page shows it; None for the other options.
+        option: its declaration.
+        heading: the heading below which the help page shows it; None for "Options".
     """
     if kind in (Size, Vertices, Numbers, Words):
         kind = str | None
@@ -211,7 +209,8 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
         kind = Path | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
-    # Typer does not say what it found, and lets NaN pass: real numbers are checked by what takes them
+    # Typer's message does not name the wrong value, and Typer accepts NaN, so the code that uses real numbers checks
+    # them
     least, most = (None, None) if name == "cutoff" else (option.least, option.most)
     shown = typer.Option(
         flag_of(name, option), metavar=option.metavar, help=option.help, min=least, max=most, rich_help_panel=heading

@@ -1,4 +1,4 @@
-"""What ``apsp --help`` and ``apsp COMMAND --help`` show: commands in groups, whole sentences, examples, colour.
+"""The help pages of ``apsp --help`` and ``apsp COMMAND --help``: commands in groups, whole sentences, examples, colour.
 
 Importing it loads nothing heavy; colour is used on terminals only, and not where ``NO_COLOR`` is set.
 """
@@ -121,7 +121,7 @@ class HelpfulCommand(TyperCommand):
         return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and the options, those of a kind below a heading of their own."""
+        """Write the arguments and the options, each kind below its own heading."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -178,7 +178,7 @@ def command(app: typer.Typer, name: str | None = None, **options: Any) -> Callab
 
 
 def plainer(message: str) -> str:
-    """Return a message about a mistyped command line without the words of libraries, and with the nearest choice."""
+    """Return a message about a mistyped command line in this program's words, with the most similar valid choice."""
     message = message.replace("Value error, ", "")
     message = re.sub(r"\(Possible options: (.*)\)", r". Did you mean \1?", message).replace(" . Did", ". Did")
     if choice := re.search(r"'([^']*)' is not one of ((?:'[^']*'(?:, )?)+)\.?", message):

@@ -65,7 +65,7 @@ def every_command(
 @with_options
 def solve(
     graph: GraphFile,
-    out: Annotated[str, typer.Option("-o", "--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="STORE.zarr", help="Path of the store, or s3://....")],
     reading: GraphOptions,
     options: AlsoOptions,
     store: OutputOptions,
@@ -113,7 +113,7 @@ def near(
     graph: GraphFile,
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", metavar="FILE", help="Where they go: .zarr, .npz, .parquet, .csv or .geojson."),
+        typer.Option("-o", "--out", metavar="FILE", help="File of the pairs: .zarr, .npz, .parquet, .csv or .geojson."),
     ],
     reading: GraphOptions,
     options: NearOptions,
@@ -134,7 +134,8 @@ def plan(
     reading: GraphOptions,
     options: AlsoOptions,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
+        Path | None,
+        typer.Option("-o", "--out", metavar="STORE.zarr", help="Check the free space on this store's disk."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -222,9 +223,11 @@ def plot(
     order: Annotated[
         Literal["near", "label"], typer.Option(help="Rows and columns: neighbours beside each other, or as stored.")
     ] = "near",
-    side: Annotated[int, typer.Option(metavar="CELLS", min=1, max=4096, help="Cells of the heat map a side.")] = 512,
+    side: Annotated[
+        int, typer.Option(metavar="CELLS", min=1, max=4096, help="Cells on each side of the heat map.")
+    ] = 512,
     read: Annotated[
-        str, typer.Option(metavar="SIZE", help="Read at most so much; of a larger store rows picked evenly.")
+        str, typer.Option(metavar="SIZE", help="Most bytes to read; of a larger store, evenly spaced rows.")
     ] = "2GiB",
     *,
     network: MapOptions,
@@ -242,7 +245,7 @@ def verify(
     sample: Annotated[
         str | None,
         typer.Option(
-            metavar="K|all", help="Rows to search again from the graph, or all; else as many as half a second allows."
+            metavar="K|all", help="Rows to search again in the graph, or all; else as many as take half a second."
         ),
     ] = None,
     as_json: Json = False,
@@ -257,14 +260,14 @@ def verify(
 def warm(
     processes: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="How many compile at once; else what fits."),
+        typer.Option(metavar="N", min=1, help="Number of processes that compile; else as many as fit."),
     ] = None,
     device: Annotated[
-        Literal["cpu", "cuda"], typer.Option(help="cuda: what solves on the GPU use, too, into cupy's cache.")
+        Literal["cpu", "cuda"], typer.Option(help="cuda: compile the kernels of the GPU, too, into cupy's cache.")
     ] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Compile what solves use, once a machine, ahead of the first one."""
+    """Compile the code that solves use, once for each machine, before the first solve."""
     from service.cli.commands import warming
 
     warming.warm(processes, device, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The command ``apsp measure``: its options; what it does is in ``service.cli.commands.measuring``."""
+"""The options of the command ``apsp measure``; its body is in ``service.cli.commands.measuring``."""
 
 from __future__ import annotations
 

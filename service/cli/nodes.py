@@ -19,7 +19,7 @@ def serve(
         typer.Option(min=0, max=65535, help="Port to listen on, 0 for a free one; else APSP_PORT, or 8000."),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; else APSP_DATA_DIR, or apsp-data.")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of all data; else APSP_DATA_DIR, or apsp-data.")
     ] = None,
     store: StoreUrl = None,
     show_settings: Annotated[
@@ -70,16 +70,17 @@ def serve_routes(
 
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
 KeyFolder = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Of the service; else APSP_DATA_DIR, or apsp-data.")
+    Path | None,
+    typer.Option("--data-dir", metavar="FOLDER", help="The service's folder; else APSP_DATA_DIR, or apsp-data."),
 ]
 
 
 @command(keys, "create")
 def create_key(
-    name: Annotated[str, typer.Argument(help="Whose key, or what for.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Holder of the key, or its purpose.", show_default=False)],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What it may do, read, submit or admin; read and submit if left out."),
+        typer.Option(help="Scopes: read, submit or admin; read and submit if left out."),
     ] = None,
     data_dir: KeyFolder = None,
     as_json: Json = False,
@@ -134,7 +135,8 @@ def runner(
 
 def worker(
     scheduler: Annotated[
-        str, typer.Option("--scheduler", metavar="ADDRESS", help="Of the Dask scheduler, such as tcp://node0:8786.")
+        str,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Address of the Dask scheduler, such as tcp://node0:8786."),
     ],
     devices: Annotated[
         str, typer.Option(help="auto: all GPUs, or the processors; or devices such as cpu or cuda0,cuda1.")
@@ -146,9 +148,11 @@ def worker(
         int | None, typer.Option(metavar="N", min=1, help="Threads of each worker; else its share of the processors.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of each worker, the node's; else its share.")
+        str | None, typer.Option(metavar="SIZE", help="Host memory of each worker; else its share.")
     ] = None,
-    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this node, for scheduler and driver.")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address of this node for scheduler and driver.")
+    ] = None,
 ) -> None:
     """Run the Dask workers of this node, which solve for --executor dask."""
     from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs

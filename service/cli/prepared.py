@@ -16,7 +16,7 @@ from storage.options import FileReadingOptions, ReadingOptions
 def prepare(
     *,
     graph: GraphFile,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the prepared graph goes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Folder of the prepared graph.")],
     reading: FileReadingOptions,
     options: PrepareOptions,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
@@ -34,7 +34,10 @@ def reweight(
     *,
     prepared: Annotated[Path, typer.Argument(metavar="PREPARED", help="The folder of a prepared graph.")],
     weights: Annotated[
-        Path, typer.Option("--weights", metavar="FILE", help="A graph file that lists the arcs; infinity closes one.")
+        Path,
+        typer.Option(
+            "--weights", metavar="FILE", help="A graph file that lists the arcs; weight infinity closes an arc."
+        ),
     ],
     reading: ReadingOptions,
     options: ReweightOptions,

@@ -16,7 +16,7 @@ from service.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-#: Share of a phase below which the time left is not guessed.
+#: Share of a phase that must be done before the time left is estimated.
 _ENOUGH: Final = 0.01
 #: Seconds between two updates of a bar, and between two lines.
 _BAR_SECONDS, _LINE_SECONDS = 0.1, 5.0
@@ -37,7 +37,7 @@ class Display:
 
     Args:
         stream: where it is shown.
-        every: seconds between two updates; None for what suits the stream.
+        every: seconds between two updates; None for the default of the stream.
     """
 
     def __init__(self, stream: TextIO, *, every: float | None = None) -> None:
@@ -90,7 +90,7 @@ class Display:
         self._bar.update(self._bar.task_ids[0], description=what, completed=fraction or 0.0, total=total, rest=rest)
 
     def print(self, line: str) -> None:
-        """Print a line; a stream that is closed does not end the command."""
+        """Print a line; a closed stream is ignored, so that it does not end the command."""
         with contextlib.suppress(OSError, ValueError):
             print(line, file=self._stream, flush=True)
 
@@ -107,8 +107,8 @@ class ProgressMonitor(Monitor):
     Args:
         stream: where it is shown.
         stop: called at every step; True cancels the solve.
-        every: seconds between two updates of what is shown; None for what suits the stream.
-        explain: say why there is something to compile.
+        every: seconds between two updates; None for the default of the stream.
+        explain: whether to explain why kernels are compiled.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ProgressMonitor(Monitor):
             self._display.show(phase, self._fraction(), "")
 
     def advance(self, amount: int) -> None:
-        """Count, up to the total; show only when an update is due, so that calling often costs little."""
+        """Count work, up to the total; the display changes only when an update is due, so calls cost little."""
         self.done = min(self.done + amount, self.total or self.done + amount)
         now = time.perf_counter()
         if self.phase is not None and now >= self._due:
@@ -193,7 +193,7 @@ class ProgressMonitor(Monitor):
 
 
 class JobDisplay(Display):
-    """Given a job's facts, shows phase, fraction, rate and time left."""
+    """Displays phase, fraction, rate and time left of a job; it is called with the job's facts."""
 
     def __call__(self, facts: dict[str, Any]) -> None:
         """Display the job's current facts."""
@@ -210,7 +210,7 @@ class JobDisplay(Display):
 
 
 class FetchDisplay(Display):
-    """Given bytes that are there and bytes in all, shows them, with rate and time left."""
+    """Displays a download, with rate and time left; it is called with the bytes fetched and the bytes in all."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -218,7 +218,7 @@ class FetchDisplay(Display):
         self._began = time.perf_counter()
 
     def __call__(self, done: int, total: int) -> None:
-        """Display that ``done`` of ``total`` bytes are there."""
+        """Display that ``done`` of ``total`` bytes have been fetched."""
         self.total = total
         if done < total and not self.due("fetching"):
             return

@@ -21,9 +21,9 @@ JobId = Annotated[
     typer.Argument(metavar="JOB", help="Id of a job, or as much of its beginning or end as is unique.",
                    show_default=False),
 ]  # fmt: skip
-Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page of so many, from 1.")]
+Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Number of the page, from 1.")]
 
-#: The digits of an id that ``apsp jobs`` shows; as many of its end mean a job where a store could be meant, too.
+#: The number of digits, from the end of an id, that ``apsp jobs`` shows; ``apsp query`` takes so many as a job's id.
 SHOWN_DIGITS: Final = 8
 
 
@@ -40,8 +40,10 @@ def submit(
     reading: ReadingOptions,
     options: JobOptions,
     server: Server = None,
-    name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name for graph and job.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end of the job; Ctrl-C leaves it running.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
@@ -59,7 +61,7 @@ def submit(
 
 
 def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
-    """Show how a job of a service is."""
+    """Show the state of a job of a service."""
     from service.cli.commands import remote
 
     remote.status(job, remote.Remote(server, as_json))
@@ -68,7 +70,7 @@ def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
 def wait(
     job: JobId,
     server: Server = None,
-    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="Give up after so long.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="Give up after this time.")] = None,
     as_json: Json = False,
 ) -> None:
     """Wait until a job of a service is over; Ctrl-C leaves it running."""
@@ -111,7 +113,7 @@ def jobs(
         Literal["accepted", "running", "successful", "failed", "dismissed"] | None,
         typer.Option(help="Only jobs in this state."),
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most entries to list.")] = 50,
     page: Page = 1,
     as_json: Json = False,
 ) -> None:
@@ -123,7 +125,7 @@ def jobs(
 
 def graphs(
     server: Server = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most entries to list.")] = 50,
     page: Page = 1,
     as_json: Json = False,
 ) -> None:
@@ -142,10 +144,12 @@ def fetch(
         ),
     ],
     server: Server = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace STORE.zarr once all is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace STORE.zarr once the download is complete.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch the solved matrix, or the table, of a job; run again, it goes on where it was broken off."""
+    """Fetch the solved matrix, or the table, of a job; a second run continues a download that broke off."""
     from service.cli.commands import remote
 
     remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)

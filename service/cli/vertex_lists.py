@@ -1,4 +1,4 @@
-"""Reads the vertices that ``--sources`` and ``--targets`` mean."""
+"""Reads the vertices that ``--sources`` and ``--targets`` select."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 def selected_vertices(
     text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
 ) -> tuple[int, ...]:
-    """Return the vertex indices that the text of ``option`` means, in its order, each once.
+    """Return the vertex indices that the text of ``option`` selects, in its order, each once.
 
     Args:
         text: the argument of the option, see :func:`selected`.
@@ -46,13 +46,14 @@ def selected_vertices(
 def selected(
     text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
 ) -> tuple[tuple[int, ...], SnappedPoints | None]:
-    """Return the vertex indices that the text of ``option`` means, in its order, each once, and the points if any.
+    """Return the vertex indices that the text of ``option`` selects, in its order, each once, and the points if any.
 
     ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
-    the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the vertex; a
-    vertex called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column,
-    and a first line that is no vertex where the second one is one is the header, which is skipped with a note.  A
-    table with columns lon and lat (or x and y) holds points: each means the vertex nearest to it, with a note.
+    the file, and any other text is a list ``A,"B, c",D``. So a name of both a vertex and a file means the vertex; a
+    vertex called ``-`` is written ``"-"``. A file has one name on each line; in a ``.csv`` file, it is in the first
+    column.  If the first line does not name a vertex and the second one does, the first line is the header, which is
+    skipped with a note.  A table with columns lon and lat (or x and y) holds points: each means the vertex nearest to
+    it, with a note.
 
     Args:
         text: the argument of the option.
@@ -136,7 +137,7 @@ def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
 
 
 def selected_names(text: str, option: str) -> list[str]:
-    """Return the names that the text of ``option`` means, without the graph.
+    """Return the names that the text of ``option`` selects, without the graph.
 
     The syntax is that of ``selected_vertices``, except that the name of a file always means the file.
     """

@@ -103,6 +103,6 @@ def _trouble(reply: Answer | Lost) -> str:
 def _error(reply: Answer | Lost, request: Request, spent: float) -> Exception:
     if isinstance(reply, Lost):
         tried = f" (tried for {spent:.0f} s)" if spent >= 1 else ""
-        unsure = "" if request.repeatable or not reply.sent else "; it may have been done, so it is not sent again"
+        unsure = "" if request.repeatable or not reply.sent else "; it may have taken effect, so it is not sent again"
         return NoAnswer(f"{request.method} {request.path}: {reply.reason}{tried}{unsure}")
     return ServiceError(Problem.read(reply.status, reply.content), retry_after=retry_after(reply))

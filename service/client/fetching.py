@@ -125,5 +125,5 @@ def _piece(place: str, download: Download, piece: Piece, patience: Patience, tal
             tally.add(piece.size)
             return
     raise StorageFailed(
-        f"{piece.name} came damaged, twice: it is not what the manifest says; the store is not complete"
+        f"{piece.name} was damaged twice on the way: it does not match the manifest; the store is not complete"
     )

@@ -228,8 +228,8 @@ def _listed(kind: str, patience: Patience, limit: int, **query: Any) -> Flow[lis
 def whole_id(text: str, patience: Patience) -> Flow[str]:
     """Return the id of the one job whose id begins or ends with ``text``, at least four hexadecimal digits of it.
 
-    What cannot be a part of an id is returned as it is.  Ids of jobs begin with the time, so that those of one minute
-    begin alike; they end at random.
+    Text that cannot be a part of an id is returned unchanged.  Ids of jobs begin with the time, so ids of the same
+    minute have the same beginning; their ends are random.
 
     Raises:
         NotFound: there is no such job.

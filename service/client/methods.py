@@ -210,11 +210,11 @@ class JobMethods(JobView, Part, Generic[JobT, ResultT]):
         raise NotImplementedError
 
     def waited(self, timeout: float | None, watcher: flows.Watcher | None) -> Flow[None]:
-        """Return the flow of :meth:`wait`."""
+        """Return the flow (``steps``) that carries out :meth:`wait`."""
         self.facts = yield from flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher)
 
     def solved(self) -> Flow[ResultT]:
-        """Return the flow of :meth:`result`."""
+        """Return the flow (``steps``) that carries out :meth:`result`."""
         if self.over:
             flows.successful(dict(self.facts))
         return self._result((yield from flows.summary(self.id, self._patience)))

@@ -112,7 +112,7 @@ class ResultMethods(TableMethods):
 
     @property
     def _folder(self) -> str:
-        """Where the files of the sealed result are, below its job; services that know no other kind have a matrix."""
+        """Return the path of the sealed result's files, below its job; a service that names no kind has a matrix."""
         return "prepared" if self.facts.get("result") == "prepared" else "zarr"
 
     @asks

@@ -51,7 +51,7 @@ def _decoded(cursor: str) -> Any:
 
 
 def _unknown() -> InvalidRequest:
-    return InvalidRequest("the cursor is none that a list gave", field="cursor")
+    return InvalidRequest("the cursor does not come from a list", field="cursor")
 
 
 def following(request: Request, **parameters: str) -> str:

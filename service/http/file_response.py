@@ -118,12 +118,12 @@ class OpenFile(RangedAnswer):
             size = min(_CHUNK, part.end - begin)
             chunk = await anyio.to_thread.run_sync(os.pread, self._handle, size, begin)
             if len(chunk) != size:
-                raise OSError("the file was cut while it was sent")
+                raise OSError("the file became shorter while it was sent")
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
 class MadeBytes(RangedAnswer):
-    """The answer for bytes of known size, which are made only if they are ``wanted`` and then given to ``content``."""
+    """The answer for bytes of known size.  If any are ``wanted``, the caller assigns them to ``content``."""
 
     content = b""
 

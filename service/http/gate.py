@@ -327,7 +327,9 @@ def _no_control(path: str, query: bytes) -> HTTPProblem | None:
     if _CONTROL.search(path):
         return HTTPProblem(Fault("not-found", "there is nothing whose name holds a control character"))
     if b"%00" in query:
-        return HTTPProblem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
+        return HTTPProblem(
+            Fault("invalid-request", "a parameter holds a NUL, which no name contains", {"field": "query"})
+        )
     return None
 
 

@@ -40,10 +40,11 @@ class Rates:
 
 
 class ComputingBudget:
-    """A bucket of processor seconds for each caller: ``limit`` are regained in a minute, and no more are saved.
+    """A bucket of processor seconds for each caller: ``limit`` seconds flow in per minute, and the bucket holds no
+    more.
 
-    What a question takes is known when it is answered, so a bucket may be overdrawn by the last question; the next one
-    waits until that is regained.  Safe to use from many threads.
+    The cost of a question is known only after it is answered, so the last question may take more than the bucket holds;
+    the next one is refused until the bucket has recovered.  Safe to use from many threads.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -96,7 +96,7 @@ class PatientProtocol(H11Protocol):
                     os.posix_fadvise(handle, begin + size, _SEGMENT, os.POSIX_FADV_WILLNEED)
                     async with asyncio.timeout(_SEGMENT_SECONDS):
                         sent = await self.loop.sendfile(self.transport, file, begin, size)
-                    if sent != size:  # the file was cut while it was sent: the promised length cannot be kept
+                    if sent != size:  # the file became shorter while it was sent: the promised length cannot be kept
                         self.transport.abort()
                         return
         except (OSError, RuntimeError, TimeoutError):  # the client has disconnected or does not read

@@ -36,7 +36,7 @@ def check_headers(request: Request, most: int, setting: str = "max_upload_bytes"
         raise InvalidRequest(message, field="Content-Type")
     encoding = request.headers.get("content-encoding", "").strip().lower()
     if encoding not in _ENCODINGS:
-        message = f"Content-Encoding: {encoding[:40]} is not read; there are gzip and zstd"
+        message = f"Content-Encoding: {encoding[:40]} is not supported; use gzip or zstd"
         raise UnsupportedMedia(message, field="Content-Encoding")
     length = request.headers.get("content-length", "")
     if not length.isdigit():

@@ -1,4 +1,4 @@
-"""Answers from prepared results: helper processes, what a caller may ask of them, and the chunks that are kept.
+"""Answers from prepared results: the helper processes, the limits of each caller, and a cache of computed chunks.
 
 Imports no NumPy.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 #: requests of one caller that wait for answers at the same time, each of which may hold a thread; others queue
 _AT_ONCE: Final = 4
-#: the part of the chunks that are kept which one band of chunks may be
+#: the share of the cache that one band of chunks may take
 _BAND_PART: Final = 2
 
 
 @dataclass
 class ChunkCache:
-    """Chunks by result and place, at most ``most`` bytes, the least recently used dropped first; for one thread."""
+    """A cache of chunks, up to ``most`` bytes; the least recently used are dropped first.  For one thread."""
 
     most: int
 
@@ -40,14 +40,14 @@ class ChunkCache:
         self.bytes = 0
 
     def get(self, key: tuple[str, int, int]) -> bytes | None:
-        """Return a chunk, or None."""
+        """Return a chunk; None if it is not cached."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def put(self, key: tuple[str, int, int], data: bytes) -> None:
-        """Keep a chunk."""
+        """Cache a chunk, and drop others if there is not enough space."""
         self.bytes += len(data) - len(self._kept.pop(key, b""))
         self._kept[key] = data
         while self.bytes > self.most:
@@ -56,12 +56,12 @@ class ChunkCache:
 
 
 class Answering:
-    """What answers from prepared results in one API process.
+    """The part of one API process that answers from prepared results.
 
     Attributes:
         pool: processes that hold tables and compute.
         budget: processor seconds of each caller.
-        kept: chunks that were computed.
+        kept: the cache of computed chunks.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -79,7 +79,7 @@ class Answering:
         self._permits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def place(self, path: Path, digest: str) -> PreparedPlace:
-        """Return what a helper process is told of a result.
+        """Return the description of a result for a helper process.
 
         Args:
             path: its folder.
@@ -89,7 +89,7 @@ class Answering:
 
     @asynccontextmanager
     async def permit(self, who: str | None) -> AsyncIterator[None]:
-        """Let a few requests of one caller wait for answers at a time, so that they do not hold all threads."""
+        """Limit how many requests of one caller wait for answers at a time, so that they do not hold all threads."""
         held = self._permits.setdefault(who or "", asyncio.Semaphore(_AT_ONCE))
         async with held:
             yield
@@ -98,9 +98,9 @@ class Answering:
         """Return the answer to a question of ``service.pool.answers``, waiting for it in this thread.
 
         Args:
-            who: the caller, whose seconds it takes.
+            who: the caller, to whom the processor seconds are charged.
             place: the result.
-            question: what is asked.
+            question: the name of the question.
             given: its arguments.
 
         Raises:
@@ -116,16 +116,16 @@ class Answering:
         return found
 
     async def chunk(self, matrix: AskedPrepared, i: int, j: int) -> bytes:
-        """Return chunk (i, j) of a result, from those that are kept, or computed with the others of its band.
+        """Return chunk (i, j) of a result, from the cache, or computed together with the other chunks of its band.
 
         Requests for chunks of a band that is being computed wait for it.
 
         Args:
-            matrix: the result, as its caller asks.
-            i, j: the chunk, which its grid has.
+            matrix: the result, on behalf of its caller.
+            i, j: the position of the chunk, which must lie in the grid.
 
         Raises:
-            TooMuchComputing: it has to be computed, and the caller may not.
+            TooMuchComputing: the chunk has to be computed, and the caller has used up its seconds.
             Refused: what the helper process raised.
         """
         place, across = matrix.place, matrix.grid.counts[1]
@@ -140,7 +140,7 @@ class Answering:
             making = asyncio.create_task(self._make(matrix.who, place, i, columns))
             self._making[task_key] = making
             making.add_done_callback(lambda _: self._making.pop(task_key, None))
-        # shielded: others may wait for it, too, when this client goes away
+        # shielded: if this client disconnects, other requests may still wait for the chunk
         return (await asyncio.shield(making))[j]
 
     async def _make(self, who: str | None, place: PreparedPlace, i: int, columns: range) -> dict[int, bytes]:

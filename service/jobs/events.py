@@ -143,7 +143,8 @@ class EventStreams:
         return news, shown, at
 
     def _lines(self, record: JobRecord, begin: int, end: int) -> list[tuple[str, int]]:
-        """Return the pieces of the log from ``begin`` on with their ends; an open job's in whole lines."""
+        """Return the log from ``begin`` on in pieces, each with the offset of its end; while the job is open, only
+        whole lines."""
         found: list[tuple[str, int]] = []
         if begin >= end:
             return found

@@ -1,6 +1,6 @@
 """Prepared results in the API process: labels and files are read here, distances are computed in helper processes.
 
-Importing it loads NumPy, and no code that computes.
+Importing it loads NumPy, but no code that computes.
 """
 
 from __future__ import annotations
@@ -41,39 +41,39 @@ class Found(NamedTuple):
 
 
 class AskedPrepared(PreparedStore):
-    """A prepared result whose distances are asked of helper processes, for one caller.
+    """A prepared result whose distances are computed by helper processes, for one caller.
 
     Attributes:
-        who: the caller whose seconds computing takes.
+        who: the caller, to whom the processor seconds are charged.
         Others: as in ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder, answering: Answering) -> None:
-        """Open it without its tables.
+        """Open the result without its tables.
 
         Args:
             folder: the open folder.
-            answering: the helper processes, and what each caller may ask of them.
+            answering: the helper processes, and the limits of each caller.
         """
         super().__init__(folder)
-        self.summary.setdefault("pairs", self.n * (self.n - 1))  # nothing else of a summary is known without rows
+        self.summary.setdefault("pairs", self.n * (self.n - 1))  # all other numbers of a summary need rows
         self._answering = answering
         self._origin, self._admitted = self, True
         self.who: str | None = None
 
     def asked_by(self, who: str | None) -> AskedPrepared:
-        """Return the same result for the questions of one request, whose computing counts for the caller ``who``."""
+        """Return the same result for the questions of one request, which are charged to the caller ``who``."""
         found = copy.copy(self)
         found.who, found._admitted = who, False
         return found
 
     @property
     def place(self) -> PreparedPlace:
-        """Where helper processes find it."""
+        """The description of the result for helper processes."""
         return self._answering.place(Path(self.path), self.digest)
 
     def admit(self) -> None:
-        """Check, once a request, that the caller may compute.  Raises TooMuchComputing."""
+        """Check, once for each request, that the caller has processor seconds left.  Raises TooMuchComputing."""
         if not self._admitted:
             self._answering.budget.check(self.who)
             self._admitted = True
@@ -83,14 +83,14 @@ class AskedPrepared(PreparedStore):
         return self._answering.ask(self.who, self.place, question, *given)
 
     def chunk_at(self, key: str) -> tuple[int, int] | None:
-        """Return the place of the chunk that a key names; None if it names none that the grid has."""
+        """Return the position of the chunk that a key names; None if it names no chunk of the grid."""
         found = TILE_KEY.fullmatch(key)
         place = None if found is None else (int(found[1]), int(found[2]))
         down, across = self.grid.counts
         return place if place is not None and place[0] < down and place[1] < across else None
 
     async def chunk(self, i: int, j: int) -> bytes:
-        """Return a chunk of the matrix, computed unless it is kept.  Raises what computing raises."""
+        """Return a chunk of the matrix; it is computed unless it is cached.  Raises what computing raises."""
         return await self._answering.chunk(self, i, j)
 
     def rows(self, sources: Sequence[int] | Indices) -> Array:
@@ -119,14 +119,14 @@ class AskedPrepared(PreparedStore):
         return found
 
     def peek(self, source: int, target: int) -> None:
-        """Return None: every distance is computed, and that waits."""
+        """Return None, because every distance must be computed, which takes time."""
 
     def holds(self, key: str) -> bool:  # noqa: ARG002 - as ``Matrix.holds``
-        """Return False: a proxy finds no file that holds a part of the matrix."""
+        """Return False, because no file that a proxy could send holds a part of the matrix."""
         return False
 
     def document(self, key: str) -> bytes:
-        """Return what the store has under a key that is no chunk: metadata, labels.  Raises NotFound, StorageFailed."""
+        """Return the content of a key that names no chunk: metadata or labels.  Raises NotFound, StorageFailed."""
         data = self._origin._documents.read(key)
         if data is None:
             raise NotFound(f"the store has no file {key[:200]!r}")
@@ -140,7 +140,7 @@ class AskedPrepared(PreparedStore):
 
 
 class PreparedReader(ResultReader):
-    """An open prepared result; answers as one of a matrix does."""
+    """An open prepared result; it answers the same questions as the reader of a matrix."""
 
     def __init__(self, matrix: AskedPrepared) -> None:
         super().__init__(matrix)
@@ -160,7 +160,8 @@ class PreparedReader(ResultReader):
             bins: number of bins.
 
         Raises:
-            InvalidRequest: there is no source; nothing has counted the whole matrix.
+            InvalidRequest: no source is given; there is no histogram of the whole matrix, because its rows were never
+                counted.
         """
         if source is None:
             raise InvalidRequest(
@@ -180,7 +181,7 @@ def open_reader(path: str | Path, answering: Answering) -> ResultReader:
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: what is there is no sealed result, or its metadata are damaged.
+        StorageFailed: ``path`` is no sealed result, or its metadata are damaged.
     """
 
     def made(folder: StoreFolder | RemoteFolder) -> Matrix | AskedPrepared | SealedTable:

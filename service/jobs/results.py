@@ -49,12 +49,12 @@ class ResultReader:
 
     @property
     def prepared(self) -> bool:
-        """Whether its distances are computed when they are asked."""
+        """Whether its distances are computed when they are asked for."""
         return isinstance(self.matrix, PreparedStore)
 
     @property
     def kind(self) -> Literal["matrix", "prepared", "measures", "near"]:
-        """What the result is, as the option of a job names it."""
+        """The kind of the result, as the job's option ``result`` names it."""
         return "prepared" if self.prepared else "matrix"
 
     def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody

@@ -1,4 +1,4 @@
-"""Tasks of the helper processes that answer from prepared results: the tables of the last ones stay in memory."""
+"""Tasks of the helper processes that answer from prepared results; recently used tables stay in memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedPlace:
-    """Where a prepared result is, and what a process that answers from it may use.
+    """The path of a prepared result, and the resources that a process may use to answer from it.
 
     Attributes:
         path: its folder.
-        digest: of its seal; a result with another digest is not answered from.
+        digest: the digest of its seal; a result with another digest is refused.
         threads: threads of one question; all usable processors if None.
-        kept: bytes of the tables of other results that stay in memory.
+        kept: most bytes of tables of other results that stay in memory.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class PreparedPlace:
 
 @dataclass
 class _Held:
-    """An open prepared result of this process."""
+    """A prepared result that this process holds open."""
 
     matrix: PreparedMatrix
     router: Router
@@ -55,10 +55,10 @@ def answer(place: PreparedPlace, question: str, *given: Any) -> tuple[float, Any
         given: the arguments of the question.
 
     Returns:
-        The processor seconds that this process has taken for it, and the answer.
+        The processor seconds that the answer took in this process, and the answer.
 
     Raises:
-        StorageFailed: a table is damaged, which is named, or the result was replaced.
+        StorageFailed: a table is damaged, and the message names it, or the result was replaced.
         DoesNotFit: the tables do not fit in memory.
         Others: as ``PreparedMatrix``.
     """
@@ -68,7 +68,7 @@ def answer(place: PreparedPlace, question: str, *given: Any) -> tuple[float, Any
 
 
 def _opened(place: PreparedPlace) -> _Held:
-    """Return the open result; the least recently used others are closed where their tables exceed what may be kept."""
+    """Return the open result; if tables of others exceed ``place.kept``, the least recently used ones are closed."""
     key = place.path, place.digest
     for other in [other for other, held in _held.items() if not held.matrix.current()]:
         _held.pop(other).matrix.close()
@@ -95,7 +95,7 @@ def _open(place: PreparedPlace) -> _Held:
     return _Held(matrix, Router(matrix), ComputedStore(matrix, cache=_ONE_BAND))
 
 
-#: a store of chunks keeps the band that it has made last, whatever its size, if it may keep that many bytes
+#: with this limit, the store of chunks caches the band that it has computed last
 _ONE_BAND: Final = 256 << 20
 
 
@@ -111,7 +111,7 @@ def _chunks(held: _Held, i: int, columns: Sequence[int]) -> dict[int, bytes]:
     found = {}
     for j in columns:
         data = held.chunks.read(f"{DISTANCES}/c/{i}/{j}")
-        assert data is not None  # the caller looks at the grid
+        assert data is not None  # the caller has checked that the chunk is in the grid
         found[j] = data
     return found
 

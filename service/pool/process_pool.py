@@ -84,7 +84,7 @@ class ProcessPool:
         return _unless_refused(await asyncio.wrap_future(self._submit(call)))  # type: ignore[no-any-return]
 
     def wait(self, task: Callable[..., T], *args: Any, owner: str | None = None) -> T:
-        """Do the same as :meth:`run` in a thread that waits; not to be called from the event loop.
+        """Do the same as :meth:`run`, but block the calling thread; not to be called from the event loop.
 
         Args:
             task: a function that can be pickled.

@@ -123,7 +123,7 @@ class TableTask:
         Args:
             place: the folder, which appears once it is whole.
             plan: as :meth:`plan` returned it.
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Raises:
             Cancelled: the monitor asked to stop.

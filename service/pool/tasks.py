@@ -134,10 +134,11 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, settings: Setti
         graph: the graph, or its profile.
         options: as :func:`job_options` returns them.
         settings: the service's settings.
-        out: the folder it will be.
+        out: the folder of the prepared graph.
 
     Raises:
-        InvalidRequest: something is asked that a prepared graph does not answer, or results lie in an object store.
+        InvalidRequest: an option asks for something that a prepared graph does not support, or results are stored in an
+            object store.
         NegativeCycle, DoesNotFit: as ``plan_prepared``.
     """
     from engine.api.prepared_planning import plan_prepared
@@ -152,7 +153,7 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, settings: Setti
 
 
 def _said_here(refusal: DoesNotFit, *, offered: bool) -> DoesNotFit:
-    """Return a refusal that names what a job can ask for, if this service offers it, where it named a command."""
+    """Return the refusal with advice for jobs of this service in place of a command of the command line."""
     message, candidates = str(refusal), refusal.candidates
     for _, command, job in _WAYS_OUT:
         message = message.replace(command, job)

@@ -45,7 +45,7 @@ Prefer = Annotated[str, Header(description="wait=N answers when the job is over,
 
 @estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
 async def estimate(body: JobRequest, asker: KnownAsker) -> Estimate:
-    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be."""
+    """Plan a job and say what it would take; nothing is queued.  Refuses what submitting the job would refuse."""
     found = await anyio.to_thread.run_sync(asker.graph, body.graph)
     options = await anyio.to_thread.run_sync(body.options)
     await anyio.to_thread.run_sync(check_table, asker.service, options, asker.caller)
@@ -71,7 +71,7 @@ async def submit_job(
     idempotency_key: Annotated[str | None, Header(description="Sent again, it stands for the same job.")] = None,
     prefer: Prefer = "",
 ) -> JobDocument:
-    """Plan a job and queue it.  What cannot be done is refused here, before any work.
+    """Plan a job and queue it.  A job that cannot be done is refused here, before any work.
 
     The job is on the disk when the answer is sent.  If the same graph was solved with the same options before, that
     job is the answer (200), unless the request says `fresh`.
@@ -197,10 +197,10 @@ async def get_events(
     asker: KnownAsker,
     last_event_id: Annotated[str, Header(description="The id of the last event that was heard.")] = "",
 ) -> Response:
-    """What happens to the job, as server-sent events, until it is over.
+    """The events of the job until it is over, as server-sent events.
 
     `phase` and `progress` hold the job's numbers, `log` lines of its log, `done` the job at its end.  With
-    Last-Event-ID the stream goes on behind that event.
+    Last-Event-ID the stream continues after that event.
 
     Args:
         job_id: id of the job.

@@ -142,6 +142,7 @@ def _answer(
         opened.check_targets(columns)
     body = ENCODERS[kind](selection)
     # The header and the first entries are made before the answer starts, so that damage still changes its status.
-    # What is computed is made whole, so that no answer breaks off because a helper process refuses.
+    # An answer from a prepared graph is computed completely first, so that it does not break off if a helper process
+    # refuses.
     begun = itertools.chain(list(body if opened.prepared else itertools.islice(body, 2)), body)
     return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={**headers, "Vary": "Accept"})

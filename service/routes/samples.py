@@ -21,7 +21,7 @@ Count = Annotated[int | None, Field(ge=1, lt=2**53, description="How large it is
 
 
 class SampleQuery(BaseModel):
-    """The rectangle of which a sample is asked, as positions and sizes."""
+    """The rectangle to sample, as positions and sizes."""
 
     row: First = 0
     rows: Count = None
@@ -32,9 +32,9 @@ class SampleQuery(BaseModel):
 
 @router.get("/sample", response_model=SampleDocument, responses=_ANSWERS, dependencies=TAGGED)
 def get_sample(*, opened: Opened, asked: Annotated[SampleQuery, Query()], _permit: ReadPermit) -> SampleDocument:
-    """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
+    """Evenly spaced rows and columns of a rectangle of the matrix; all of them if there are at most `size`.
 
-    Of matrices so wide that this would read more than 512 MiB, rows are fewer.
+    The answer has fewer rows if the matrix is so wide that `size` rows would mean reading more than 512 MiB.
 
     Args:
         opened: the open result of the job in the path.
@@ -53,7 +53,7 @@ def get_eccentricities(
     size: Annotated[int, Query(ge=1, le=4096, description="Most sources of the answer.")] = 1024,
     _permit: ReadPermit,
 ) -> Eccentricities:
-    """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`.
+    """The largest finite distance from evenly spaced sources; from all of them if there are at most `size`.
 
     Args:
         opened: the open result of the job in the path.

@@ -1,4 +1,5 @@
-"""Serves results file by file, as Zarr clients read them: HEAD, ranges, conditions, never a hole."""
+"""Serves results file by file to Zarr clients, with HEAD, ranges and conditional requests.  A lost tile is never
+answered with 404, because Zarr clients would read fill values in its place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Decides which devices of this node get a runner and which GPUs a process may see, without using CUDA.
 
-A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.  Where several runners share
-the processors, the second one's device is ``cpu2``, and so on.
+A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``. If several runners share the
+processors, the device of the second one is ``cpu2``, and so on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
 
 
 def _sharing(count: int) -> list[str]:
-    """Return the devices of so many runners that share the processors."""
+    """Return the device names of several runners that share the processors."""
     if count > 1 and count > usable_processors():
         message = f"runners: {count} runners of the processors, but there are {usable_processors()}: leave out some cpu"
         raise InvalidRequest(message, field="runners")
@@ -67,10 +67,10 @@ def _sharing(count: int) -> list[str]:
 
 
 def with_shares(settings: Settings) -> Settings:
-    """Return settings in which several runners that share the processors share the memory, too.
+    """Return settings in which several runners that share the processors also share the memory.
 
-    What a job may use is then an equal part of the processors, and of the memory that is free now, unless the settings
-    say how much it may use; the processes that plan jobs go by the same numbers.
+    A job may then use an equal part of the processors, and of the memory that is free now, unless the settings define
+    these limits; the processes that plan jobs use the same numbers.
     """
     names = devices(settings.runners, settings.gpus_per_runner)
     if sum(not numbers(name) for name in names) < 2:

@@ -30,7 +30,7 @@ class Task:
     """One claimed job with its graph and options; the folder of the claim exists.
 
     Attributes:
-        settings: of the service.
+        settings: the settings of the service.
         job: the claimed job.
         profile: its graph.
         options: as ``service.pool.tasks.job_options`` returns them.

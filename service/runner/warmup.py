@@ -78,7 +78,8 @@ class WarmUp:
 
 
 def _steps() -> Iterator[bool]:
-    """Do a step before each value; False says that kernels have to be compiled before the next one."""
+    """Do one step of the warm-up per value; a value of False means that kernels must be compiled before the next
+    step."""
     for name in _MODULES:
         importlib.import_module(name)
         yield True

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 #: Called with the number of rows that were written.
 Tell = Callable[[int], None]
-#: Columns that a wide table may have: as many as a sheet of common spreadsheets.
+#: Most columns of a wide table: as many as a sheet of common spreadsheet programs has.
 MOST_COLUMNS: Final = 16_384
 #: The fewest bytes of a line of a long table: ``1,2,3`` and its end.
 LEAST_LINE: Final = 6
@@ -34,12 +34,12 @@ LEAST_LINE: Final = 6
 
 @dataclass(frozen=True)
 class ExportedPart:
-    """What is exported: rows and columns, and which of their entries.
+    """The part of a matrix to export: rows, columns, and a filter for their entries.
 
     Attributes:
         rows: sources, and targets.
         within: only distances up to this one, which is rounded to the type of the distances; None for no limit.
-        nearest: only so many nearest targets of each source; equal distances are in the order of the columns.  None
+        nearest: the number of nearest targets of each source; equal distances are in the order of the columns.  None
             for all targets.
         itself: whether a source is among its own nearest targets.
         sources, targets: what rows and columns are called and where they are, in their order, if they are points, or
@@ -59,7 +59,7 @@ class ExportedPart:
 
     @property
     def filtered(self) -> bool:
-        """Whether some entries are left out beside those without a path."""
+        """Whether a filter leaves out entries in addition to those without a path."""
         return self.within is not None or self.nearest is not None
 
     @cached_property
@@ -98,7 +98,7 @@ class ExportedPart:
         return entries if self.also is None else self._sums(self.also, sources)
 
     def lines(self) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield long tables, each with the number of rows of the matrix that it is made of.
+        """Yield long tables, each with the number of matrix rows that it contains.
 
         Sources are in their order.  Their targets are, too, except that with ``nearest`` the nearest come first.
         """
@@ -132,7 +132,7 @@ class ExportedPart:
         """Yield wide tables: a line for each source, a column for each target.
 
         Raises:
-            InvalidRequest: too many targets, or one is called like the column of the sources.
+            InvalidRequest: there are too many targets, or one has the same name as the column of the sources.
         """
         names, keys, first = [str(name) for name in self._ends("target").keys], self._ends("source").keys, 0
         if len(names) > MOST_COLUMNS:
@@ -163,7 +163,7 @@ class ExportedPart:
         return np.dtype(FLOAT_VIEW[(matrix if self.also is None else matrix.also[self.also]).dtype.name])
 
     def least_bytes(self, kind: str) -> int:
-        """Return how large a file of a kind becomes at least; 0 where that depends on the entries."""
+        """Return the least size of a file of a kind in bytes; 0 if that depends on the entries."""
         cells = len(self.rows.sources) * self.rows.width
         if kind == ".npy":
             return cells * self.float_type.itemsize
@@ -184,7 +184,7 @@ def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
         part: what is written.
         path: the file.
         tell: called with the number of rows of each batch.
-        wide: a column for each target, in place of a line for each entry.
+        wide: whether the table has a column for each target instead of a line for each entry.
     """
     with path.open("wb") as file:
         for i, (count, table) in enumerate(part.wide() if wide else part.lines()):
@@ -217,7 +217,7 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
 
 
 def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
-    """Write a NumPy array, shape (sources, targets), which has no other form; arguments as in ``write_csv``."""
+    """Write a NumPy array, shape (sources, targets); arguments as in ``write_csv``, but ``wide`` has no effect."""
     dtype = part.float_type
     shape = (len(part.rows.sources), part.rows.width)
     with path.open("wb") as file:
@@ -233,5 +233,5 @@ def write_features(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
         write_geojson(part.pairs(), file, tell, part.features or "lines", part.rows.result.matrix.unit)
 
 
-#: What writes a file, by the end of its name.
+#: The function that writes each kind of file, by the ending of the name.
 WRITERS: Final = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_npy, ".geojson": write_features}

@@ -43,9 +43,10 @@ def _digits(value: object) -> str:
 
 
 def compared(summary: Mapping[str, Any]) -> str:
-    """Return the sources whose smallest eccentricity is the radius, as text; empty if these are all sources.
+    """Return as text which sources are compared for the radius, the smallest eccentricity; empty if these are all
+    sources.
 
-    Summaries of older versions lack this fact; they use all sources that reach any vertex, dead ends included.
+    Summaries of older versions lack this fact; they compare all sources that reach any vertex, dead ends included.
     """
     if summary.get("radius") is None:
         return ""

@@ -46,7 +46,8 @@ def sample(
         result: the matrix.
         row, column: where the rectangle begins, as positions in the matrix, from 0.
         rows, columns: how large it is; to the end of the matrix if None.
-        size: most rows and columns of the answer.  Of matrices whose tiles are too large for that, rows are fewer.
+        size: most rows and columns of the answer.  There are fewer rows if the tiles of the matrix are too large for
+            that.
 
     Raises:
         InvalidRequest: the rectangle leaves the matrix, or is empty.
@@ -68,8 +69,8 @@ def sample(
 def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
     """Return the largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
 
-    ``reached`` counts the targets of each, itself too where it is one; ``central`` says which of the sources reach
-    enough to be compared for the radius (``engine.rows.summary.comparable``).
+    ``reached`` is the number of targets that each source reaches, counting the source if it is a target; ``central``
+    says which sources reach enough targets to be compared for the radius (``engine.rows.summary.comparable``).
     """
     matrix = result.matrix
     down = matrix.shape[0]

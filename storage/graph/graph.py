@@ -37,7 +37,7 @@ from storage.graph.cleaning import (
 )
 from storage.graph.inputs import label_array, search_text, whole_array
 
-#: names that one that is unknown is compared with
+#: an unknown name is compared with at most this many known names
 _COMPARED = 2_000
 
 #: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
@@ -343,7 +343,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         "text_labels": text,
         "terminals": graph.terminals,
         "digest": graph_digest(graph),
-        # earlier versions do not know ``length_of``: without it they can read the receipt
+        # earlier versions do not know ``length_of``, so it is left out if empty: then they can read the receipt
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
     if graph.unit is not None:

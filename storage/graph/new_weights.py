@@ -1,6 +1,6 @@
-"""New weights for the arcs of a graph that is stored: from a file or from arrays, matched arc by arc.
+"""New weights for the arcs of a stored graph, from a file or from arrays, matched arc by arc.
 
-A weight of +inf closes an arc.  A closed arc is no arc of the graph, but it is still known, so that later weights can
+A weight of +inf closes an arc.  A closed arc is not part of the graph, but it remains known, so that later weights can
 open it again.
 """
 
@@ -22,9 +22,9 @@ from storage.readers import ReadLimits, read_arcs
 from storage.readers.lines import line_of
 
 Indices = npt.NDArray[np.int64]
-#: Formats whose entries are rows of a table that has no lines.
+#: Formats whose entries are table rows; errors name the row, because the file has no lines.
 _ROWS: Final = frozenset({"parquet"})
-#: Formats that are no text.
+#: Formats that are not text.
 _BINARY: Final = frozenset({"npz", "npy"})
 
 
@@ -53,7 +53,7 @@ class NewGraph:
     Attributes:
         graph: the graph; it has the arcs that are not closed.
         closed: the closed arcs, as ``tail * n + head``, ascending.
-        changed: the arcs, named likewise, whose weights differ from those before, ascending.
+        changed: the arcs whose weights differ from those before, also as ``tail * n + head``, ascending.
         known: all arcs, open and closed.
     """
 
@@ -85,7 +85,9 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
 
 def _names(column: npt.ArrayLike) -> AnyArray:
     array = np.asarray(column)
-    wraps = array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63  # such a number is no label
+    wraps = (
+        array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63
+    )  # labels are int64, so a larger number is no label
     if (array.dtype.kind in "iu" and not wraps) or not array.size:
         return array.astype(np.int64)
     return array.astype(np.dtypes.StringDType())
@@ -97,7 +99,7 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
     Args:
         path: the file.
         reading: as ``storage.readers.read_graph`` takes it; a direction has no meaning.
-        directed: whether the graph is directed that the weights are for; the file is read likewise.
+        directed: whether the stored graph is directed; the file is read in the same way.
 
     Raises:
         InvalidRequest: the file has no weights, or a unit or coordinates are given, which stay as they are.
@@ -133,16 +135,18 @@ def _check_inside(column: AnyArray, base: int, count: int) -> None:
 def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: bool) -> NewGraph:
     """Give a graph new weights.
 
-    Loops are dropped, and of parallel arcs the least weight counts, as wherever graphs are read.
+    As in all readers, loops are dropped, and of parallel arcs the least weight counts.
 
     Args:
         graph: the graph.
         closed: its closed arcs, as ``tail * n + head``, ascending.
         given: the weights.
-        changed: arcs that are not given keep their weights; else every arc that is not closed must be given.
+        changed: whether only the changed weights are given, so that other arcs keep theirs; otherwise every arc that is
+            not closed must be given.
 
     Returns:
-        The graph with the new weights; graphs of equal arcs and weights are equal, whatever they were before.
+        The graph with the new weights.  It is equal to any graph of the same arcs and weights, whatever its weights
+        were before.
 
     Raises:
         NotFound: an arc is given that the graph does not have, or one that it has is not given.
@@ -181,7 +185,7 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
 
 
 def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, npt.NDArray[np.float64]]:
-    """Return the place in ``known`` of each arc that is given, loops left out, and its weight."""
+    """Return, for each given arc except loops, its index in ``known`` and its weight."""
     n, values = graph.n, canonical_weights(np.asarray(given.weights)).astype(np.float64)
     tails, heads = (_indices(graph.labels, column) for column in (given.tails, given.heads))
     loops = (tails == heads) & (tails >= 0)
@@ -193,7 +197,7 @@ def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, 
     there = np.zeros(len(keys), np.bool_)
     inside = places < len(known)
     there[inside] = known[places[inside]] == keys[inside]
-    wrong = ~there & ~loops & np.isfinite(values)  # an arc that is closed and unknown is no arc either way
+    wrong = ~there & ~loops & np.isfinite(values)  # closing an unknown arc changes nothing
     if wrong.any():
         at = int(np.argmax(wrong))
         tail, head = str(given.tails[at]), str(given.heads[at])

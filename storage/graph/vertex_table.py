@@ -1,4 +1,4 @@
-"""Tables with a row for each vertex or arc: written as Parquet or CSV, and read as numbers by vertex."""
+"""Writes and reads tables with a row for each vertex or arc, as Parquet or CSV files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ENDINGS: Final = (".parquet", ".csv")
 
 
 def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], named: frozenset[str]) -> pl.DataFrame:
-    """Return a table with labels for vertices and null for what is missing.
+    """Return a data frame that has labels in place of vertex indices, and null in place of missing values.
 
     Args:
-        labels: of all vertices, shape (n,).
+        labels: the labels of all vertices, shape (n,).
         vertices: the vertex index of each row, shape (rows,); the first column, ``vertex``.
-        columns: the other columns by name, each of shape (rows,); NaN stands for what is missing.
+        columns: the other columns by name, each of shape (rows,); NaN stands for a missing value.
         named: the columns that hold vertex indices, -1 for none.
     """
     import polars as pl
@@ -79,15 +79,15 @@ def check_table(path: Path, *, overwrite: bool) -> None:
 
     Args:
         path: the file.
-        overwrite: whether it may be there.
+        overwrite: whether the file may exist already.
 
     Raises:
         InvalidRequest: the ending is none of ``ENDINGS``.
-        Conflict: there is a file, and it may not be replaced, or a folder.
-        NotFound: the folder that it is in does not exist.
+        Conflict: the file exists and may not be replaced, or the path is a folder.
+        NotFound: the parent folder does not exist.
     """
     if path.suffix.lower() not in ENDINGS:
-        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field="out")
+        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which decides its format", field="out")
     if path.is_dir() or (path.exists() and not overwrite):
         way = "it is a folder" if path.is_dir() else "replace it with --overwrite, or name another file"
         raise Conflict(f"{path} exists already; {way}")
@@ -96,12 +96,12 @@ def check_table(path: Path, *, overwrite: bool) -> None:
 
 
 def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False) -> None:
-    """Write a table, which others see as a whole or not at all.
+    """Write a table atomically: the file appears complete or not at all.
 
     Args:
         frame: the table.
-        path: the file; its ending says the format.
-        overwrite: replace a file that is there.
+        path: the file; its ending decides the format.
+        overwrite: replace an existing file.
 
     Raises:
         InvalidRequest, Conflict, NotFound: as :func:`check_table`.
@@ -134,8 +134,8 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
 
     Args:
         path: a CSV file with a header, or a Parquet file.
-        labels: of the vertices of the graph, ascending, shape (n,).
-        columns: which columns to read; None for all but the first.
+        labels: the labels of the graph's vertices, ascending, shape (n,).
+        columns: the names of the columns to read; None for all but the first.
 
     Returns:
         For each column an array of shape (n,); 0 for vertices that the file does not name.
@@ -172,7 +172,7 @@ def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
     import polars as pl
 
     if path.suffix.lower() not in ENDINGS:
-        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which says its format", field=field)
+        raise InvalidRequest(f"{path} must end in {' or '.join(ENDINGS)}, which decides its format", field=field)
     try:
         with path.open("rb"):
             pass
@@ -218,7 +218,7 @@ def is_number(text: str) -> bool:
 
 
 def place_in(path: Path, row: int) -> str:
-    """Return where a row of a table stands: the first line of CSV is the header."""
+    """Return the place of a row for messages; in a CSV file, line 1 is the header."""
     return f"{path}, line {row + 2}" if path.suffix.lower() == ".csv" else f"{path}, row {row + 1}"
 
 

@@ -27,7 +27,7 @@ class ResultRetention:
             return list(connection.execute(query).scalars())
 
     def with_folder(self, job_ids: Sequence[str]) -> set[str]:
-        """Return the ids of those of these jobs that may have files: all jobs that were not removed."""
+        """Return those of the ids whose jobs may have files, because they were not removed."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())

@@ -206,7 +206,7 @@ def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[i
     for piece in _side_pieces(read_seal(where, document, None), where):
         data = files.get(piece.name)
         if data is not None and (len(data), crc32c(data)) != (piece.size, piece.checksum):
-            raise StorageFailed(f"{piece.name} came damaged: it does not agree with the seal")
+            raise StorageFailed(f"{piece.name} arrived damaged: it does not agree with the seal")
     try:
         store = MemoryStore({name: buffer.from_bytes(data) for name, data in files.items()})
         values = zarr.open_array(store, path=array, mode="r", zarr_format=3)[...]

@@ -187,7 +187,7 @@ def seal_document(
     Args:
         folder: where the files are.
         attributes: those of the root.
-        known: size in bytes and CRC-32C of files that need not be read again, by their names in the folder.
+        known: size in bytes and CRC-32C, by name in the folder, of files that need not be read again.
     """
     known, further = known or {}, list(plain(attributes.get(ALSO) or {}))
     tiles = {folder / DISTANCES / "c", *(folder / ALSO / name / "c" for name in further)}

@@ -56,7 +56,7 @@ class MatrixSpec:
         dtype: type of the entries (uint16, int32, float32, float64).
         unreachable: the stored value for *no path*; +inf for floats.
         sources: vertex indices of the rows, shape (rows,), all different; None for all, in order.
-        targets: vertex indices of the columns, shape (columns,), likewise.
+        targets: vertex indices of the columns, shape (columns,), all different; None for all, in order.
         attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
         compression: ``none`` or ``zstd``.
         also: type and value for *no path* of each further array, by the name of its quantity, which the graph has.

@@ -139,9 +139,10 @@ def _copy_tiles(distances: Path, folder: Path) -> None:
 
 
 def _whole(path: Path) -> bytes:
-    """Read a tile's file, again if it is incomplete.
+    """Read the file of a tile; if its checksum does not match yet, read it again after a pause.
 
-    A file that is written for the first time may stay incomplete: the record does not count it.
+    A file that is being written for the first time may still be incomplete after all attempts; its bytes are
+    returned anyway, because the record does not count such a tile.
     """
     for _ in range(_READS):
         data = path.read_bytes()

@@ -20,13 +20,13 @@ class NearPairs:
 
     Attributes:
         indptr: int64, shape (rows + 1,): the entries of row i are ``indptr[i]:indptr[i + 1]``.
-        indices: int32, shape (entries,): the vertex index of each target; ascending within a row, or by distance
-            (equal ones ascending) where the nearest targets were asked for.
+        indices: int32, shape (entries,): the vertex index of each target; ascending within a row; if the nearest
+            targets were asked for, by ascending distance, and of equal distances by ascending index.
         lengths: int32, int64 or float64, shape (entries,): the distances, in the unit of the weights.
         sources: int64, shape (rows,): the vertex index of each row.
         labels: shape (n,): the labels of all vertices.
         cutoff: the largest distance asked for; None for no limit.
-        nearest: how many targets of each source were asked for; None for all.
+        nearest: the number of targets of each source that was asked for; None for all.
     """
 
     indptr: npt.NDArray[np.int64]

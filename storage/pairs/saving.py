@@ -1,4 +1,4 @@
-"""Files of near pairs: a Zarr group or a file of NumPy for programs, a table for everybody else."""
+"""Files of near pairs: a Zarr group or a NumPy file for programs that compute, a table for all other uses."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from storage.pairs.near_pairs import NearPairs
 if TYPE_CHECKING:
     import polars as pl
 
-#: Most bytes of the names in a file of NumPy, where all of them are as wide as the longest.
+#: Most bytes of the labels in a NumPy file, in which each label takes as much as the longest one.
 MOST_NAMES: Final = 1 << 30
-#: The attribute by which a group of near pairs is known.
+#: The attribute of a Zarr group by which it is recognised as near pairs.
 KIND: Final = "near-pairs"
-#: Forms by the ending of the name, and what each is.
+#: File formats by the ending of the name, each with a description.
 FORMS: Final = {
     ".zarr": "Zarr group", ".npz": "file of NumPy", ".parquet": "Parquet table", ".csv": "CSV table",
 }  # fmt: skip
 
 
 def check_pairs_target(path: str | Path, *, overwrite: bool, forms: Mapping[str, str] = FORMS) -> Path:
-    """Refuse a path that near pairs cannot be saved at, and return it as an absolute one.
+    """Check that near pairs can be saved at a path, and return the absolute path.
 
     Args:
-        path: the path; its ending says the form.
+        path: the path; its ending decides the format.
         overwrite: whether a file, or a group of near pairs, may be replaced.
-        forms: the endings that mean a form.
+        forms: the endings that stand for a format.
 
     Raises:
-        InvalidRequest: the ending means no form.
-        NotFound: the folder around it does not exist.
-        Conflict: something is there that may not be replaced.
+        InvalidRequest: the ending is not that of any format.
+        NotFound: the parent folder does not exist.
+        Conflict: the path exists, and what is there may not be replaced.
     """
     target = Path(path).absolute()
     if target.suffix not in forms:
         known = ", ".join(f"{ending} ({form})" for ending, form in forms.items())
-        raise InvalidRequest(f"{target.name}: the ending says the form; known are {known}", field="out")
+        raise InvalidRequest(f"{target.name}: the ending decides the format; known are {known}", field="out")
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
     if not target.exists() and not target.is_symlink():

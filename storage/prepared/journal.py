@@ -1,8 +1,8 @@
-"""What a run that prepares a graph has done so far, in ``.NAME.preparing`` beside its target, so that it can go on.
+"""The saved progress of a run that prepares a graph, in ``.NAME.preparing`` next to its target.
 
 The folder holds files of arrays and a record that lists them with sizes and checksums.  The record is replaced in one
-step, after the files that it lists are durable.  Whoever writes the target holds a lock on the folder, so no two runs
-write it at once.
+step, after the files that it lists are durable.  The process that writes the target holds a lock on the folder, so no
+two runs write it at once.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _KINDS: Final = ("int32", "int64", "uint16", "float32", "float64")
 
 
 def journal_folder(target: Path) -> Path:
-    """Return the folder in which a run that prepares ``target`` keeps what it has done."""
+    """Return the folder in which a run that prepares ``target`` saves its progress."""
     return target.with_name(f".{target.name}.preparing")
 
 
 class PreparedJournal:
-    """The files of one run.  As a context manager it keeps them if the run fails after its first commit.
+    """The files of one run.  A context manager: if the run fails after its first commit, the files are kept.
 
     Attributes:
         record: lists what was committed, by this run or an earlier one; empty before the first commit.
     """
 
     def __init__(self, target: str | Path, identity: Mapping[str, object], *, what: str = "prepare") -> None:
-        """Lock the folder, and take up what an earlier run of the same identity has committed; anything else goes.
+        """Lock the folder; keep the commits of an earlier run with the same identity, and remove everything else.
 
         Args:
-            target: where the prepared graph will be; the folder around it exists.
-            identity: what must be equal to go on.
+            target: where the prepared graph will be; its parent folder exists.
+            identity: the properties that must be equal for a run to resume another one.
             what: what writes the target, for the message to others.
 
         Raises:
@@ -76,7 +76,7 @@ class PreparedJournal:
         """Write arrays into a new file, durably, and then list it in the record.
 
         Args:
-            step: what was done.
+            step: the name of the step that is done.
             arrays: one-dimensional.
             about: further entries of the record, in JSON types.
 
@@ -106,11 +106,11 @@ class PreparedJournal:
         self.record = [*self.record, plain(entry)]
 
     def read(self, entry: Mapping[str, Any]) -> list[Array]:
-        """Return the arrays of a file that the record lists.  Raises StorageFailed if it is not as it was written."""
+        """Return the arrays of a file that the record lists.  Raises StorageFailed if the file is damaged."""
         return _arrays(self._base, entry)
 
     def finish(self) -> None:
-        """Say that the target is complete, so that nothing needs to be kept."""
+        """Note that the target is complete, so that the folder can be removed."""
         self._done = True
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ class PreparedJournal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._done or not self.record:
-            with contextlib.suppress(OSError):  # the record goes first, because none may outlive its files
+            with contextlib.suppress(OSError):  # the record is removed first, because it must not outlive its files
                 (self._base / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self._base, ignore_errors=True)
         os.close(self._lock)
@@ -128,12 +128,12 @@ class PreparedJournal:
 
 
 def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], step: str) -> list[Array] | None:
-    """Return the arrays that the run of an identity committed last for a step; None where there are none.
+    """Return the arrays that an earlier run with this identity committed last for a step; None if there are none.
 
     Args:
         target: where the prepared graph will be.
-        identity: returns what is given to the journal; called only if there is a folder.
-        step: as given to ``commit``.
+        identity: returns the identity that :class:`PreparedJournal` takes; called only if there is a folder.
+        step: the name of the step, as passed to ``commit``.
     """
     base = journal_folder(Path(target).absolute())
     if not (base / RECORD).exists():
@@ -146,7 +146,7 @@ def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], 
 
 
 def _files_in(base: Path, identity: object) -> list[dict[str, Any]]:
-    """Return the files that the record lists; none if it is of something else, or cannot be understood."""
+    """Return the files that the record lists; an empty list if its identity differs or it cannot be understood."""
     try:
         document = read_record(base)
         if document is None or document["identity"] != identity:

@@ -1,4 +1,4 @@
-"""Reads a prepared graph: its parts and its tables, every chunk compared with the seal before it is used."""
+"""Reads a prepared graph: its parts and its tables; every chunk is compared with the seal before it is used."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
 
-#: What elimination finds besides the tables, stored so that some arcs can get new weights in a moment.
+#: The other results of elimination, stored so that new weights of a few arcs take little time.
 ELIMINATED: Final = ("upward", "across", "rests")
-#: The array of closed arcs, which a store has where there are any.
+#: The array of closed arcs; a store without closed arcs does not have it.
 CLOSED: Final = "closed"
 #: Threads that read chunks and compute their checksums.
 _THREADS: Final = 4
@@ -70,10 +70,10 @@ class PreparedStore(SealedResult):
         return self._flat(f"tables/{name}")
 
     def eliminated(self) -> tuple[Array, Array, Array] | None:
-        """Read what elimination found besides the tables: upward, across, rests; None where it was not stored.
+        """Read the other results of elimination: upward, across, rests; None if they were not stored.
 
         Raises:
-            StorageFailed: naming the first chunk that is missing or damaged.
+            StorageFailed: a chunk is missing or damaged; the message names the first one.
         """
         upward, across, rests = (self._flat(f"elimination/{name}") for name in ELIMINATED)
         return None if upward is None or across is None or rests is None else (upward, across, rests)
@@ -97,24 +97,25 @@ class PreparedStore(SealedResult):
         return out.astype(self.dtype, copy=False)
 
     def chunk_of(self, name: str) -> int:
-        """Return the entries in a chunk of a table."""
+        """Return the number of entries in a chunk of a table."""
         return int(self._arrays[f"tables/{name}"]["chunk_grid"]["configuration"]["chunk_shape"][0])
 
     def share(self, name: str, folder: Path) -> tuple[int, int]:
-        """Put a file also into another folder, as a hard link where the file system can, else as a copy.
+        """Put a file into another folder as well, as a hard link if the file system supports it, else as a copy.
 
         Sealed files are never written to again, so both may be the same file.
 
         Args:
-            name: of the file.
-            folder: has the folders that the name leads through.
+            name: the name of the file.
+            folder: the other folder; it already has the subfolders in the name.
 
         Returns:
-            Bytes and CRC-32C as the seal has them, so that damage to the file shows in the other seal, too.
+            Bytes and CRC-32C from this seal, not computed again, so that the other seal also reveals damage to the
+            file.
 
         Raises:
             OSError: the file system refused.
-            StorageFailed: the file is gone or damaged.
+            StorageFailed: the file is missing or damaged.
         """
         size, checksum = self._files[name]
         if not isinstance(self._folder, RemoteFolder):

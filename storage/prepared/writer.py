@@ -52,7 +52,7 @@ class PreparedWriter:
             spec: type, *unreachable* and attributes.
             parts: one-dimensional arrays of integers by name.
             overwrite: replace a store that is there already, once this one is sealed.
-            base: a prepared graph of the same labels and parts, and open; its files are shared where they are equal.
+            base: an open prepared graph of the same labels and parts; files that are equal are shared with it.
 
         Raises:
             Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no store.
@@ -90,7 +90,8 @@ class PreparedWriter:
             self._known[name] = self._base.share(name, self._staging.folder)
 
     def add_closed(self, closed: IntArray) -> None:
-        """Write the arcs that later weights may open, as ``tail * n + head``, ascending; none need no file.
+        """Write the arcs that later weights may open, as ``tail * n + head``, ascending; without closed arcs no file is
+        written.
 
         Raises:
             StorageFailed: the file system refused.
@@ -103,7 +104,7 @@ class PreparedWriter:
                 raise atomic.failure("write", folder, error) from error
 
     def add_eliminated(self, arrays: Sequence[Array]) -> None:
-        """Write what elimination found besides the tables, in the order of ``storage.prepared.reader.ELIMINATED``.
+        """Write the other results of elimination, in the order of ``storage.prepared.reader.ELIMINATED``.
 
         Raises:
             StorageFailed: the file system refused.
@@ -127,8 +128,8 @@ class PreparedWriter:
         Args:
             name: ``forward`` or ``backward``.
             table: one-dimensional, of the type of the store.
-            report: is told of every chunk's bytes; what it raises ends the writing.
-            same: the chunks that are those of ``base``, whose table has this length, type and size of chunks.
+            report: called with the bytes of each chunk; an exception that it raises ends the writing.
+            same: the chunks that are equal to those of ``base``, whose table has the same length, type and chunk size.
 
         Raises:
             StorageFailed: the file system refused.
@@ -162,7 +163,7 @@ class PreparedWriter:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
     def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> tuple[int, int]:
-        """Write a chunk, or share that of ``base``; return its bytes and its checksum."""
+        """Write a chunk, or share the one of ``base``; return its size in bytes and its checksum."""
         if shared:
             assert self._base is not None
             return self._base.share(name, self._staging.folder)

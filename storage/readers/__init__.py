@@ -121,7 +121,7 @@ def read_graph(
     """Read, check and clean a graph file, plain or compressed with gzip or zstd.
 
     Args:
-        path: the file, or a pipe, whose content is then kept in a temporary file meanwhile.
+        path: the file, or a pipe, whose content is copied to a temporary file.
         format: a name in ``FORMATS``; None to recognise it by content.
         directed: overrides what the format declares.
         weight: the column or attribute of the weights, by name or by number from 1; None: see ``docs/formats.md``.
@@ -156,18 +156,18 @@ def read_graph(
 
 
 def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[ReadingOptions]) -> tuple[Parsed, str]:
-    """Read a graph file as arcs in its order, before they are cleaned.
+    """Read a graph file as arcs in the order of the file, before they are cleaned.
 
     Args:
         path: the file.
-        limits: what the file may expand to and declare.
+        limits: limits on the size of the content and on declared counts.
         reading: as :func:`read_graph` takes it.
 
     Returns:
         The arcs, and the name of the format.
 
     Raises:
-        ApspError: as :func:`read_graph`, but for what cleaning finds.
+        ApspError: as :func:`read_graph`, except for the errors of cleaning.
     """
     with _parsed(path, limits, reading) as (parsed, name, _):
         return parsed, name

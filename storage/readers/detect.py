@@ -156,7 +156,8 @@ def _by_root(text: str) -> str:
 
 
 def _by_braces(lines: list[str]) -> str | None:
-    """Recognise NetworkX's lists: edges by their dictionaries, adjacency lists by the time in their head."""
+    """Recognise NetworkX's lists: edge lists by the dictionary in each row, adjacency lists by the date and time in
+    their comments."""
     body = [line for line in lines if line and not line.startswith("#")]
     rows = body[:_LINES]
     braces = [line.endswith("}") and "{" in line for line in rows]

@@ -20,7 +20,8 @@ _INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
 _QUOTED_WORD = re.compile(r'(?:"[^"]*+"|[^ \t"])++')
 _SHOWN = 60
-#: What separates fields beside line ends.  All other white space (form feeds, no-break spaces) belongs to the field.
+#: White space that separates fields, besides line ends.  All other white space (form feeds, no-break spaces) belongs to
+#: the field.
 BLANKS = " \t"
 #: Bytes of the longest row that is taken apart.
 LONGEST_ROW = 1 << 20

@@ -12,7 +12,7 @@ from storage.readers.fields import BLANKS, shown
 from storage.readers.limits import ReadLimits
 from storage.readers.source import Source
 
-#: What stands between the names and numbers of a line.
+#: The characters that may separate the names and numbers of a line.
 _BETWEEN: Final = re.compile(r"[\s,;|\t\"']+")
 
 
@@ -32,15 +32,15 @@ def text_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def line_of(path: Path, first: str, second: str, limits: ReadLimits) -> int | None:
-    """Return the number of the first line of a text that holds two names as words, in this order where there is one.
+    """Return the number of the first line with two names as words; lines with the names in this order are preferred.
 
     Args:
         path: the file, plain or compressed.
         first, second: the names.
-        limits: what the file may expand to.
+        limits: limits on the size of the content.
 
     Returns:
-        The number, from 1; None where no line holds both.
+        The number, counted from 1; None if no line has both.
     """
     either = None
     for number, text in text_lines(Source(path, limits)):

@@ -13,7 +13,7 @@ from storage.readers.limits import ReadLimits
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of ``read_graph``; None means as the format says.  ``told``: the caller has named the format.
+    """The options of ``read_graph``; None leaves a choice to the format.  ``told``: the caller has named the format.
 
     ``also`` are the columns of quantities.
     """

@@ -31,7 +31,9 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
             raise InvalidRequest("--work is for stores that go to s3://...; others are made beside --out", field="work")
         path = Path(out)
         if path.exists() and not overwrite:
-            message = f"{out} exists already; give another --out, or --overwrite to replace it once the new is done"
+            message = (
+                f"{out} exists already; give another --out, or --overwrite to replace it once the new one is complete"
+            )
             raise Conflict(message)
         if not path.absolute().parent.is_dir():
             raise NotFound(f"--out: the folder {path.absolute().parent} does not exist")

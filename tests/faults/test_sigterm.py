@@ -93,7 +93,7 @@ def test_a_terminated_command_says_how_to_go_on_and_does(graph, expected, tmp_pa
     assert process.returncode == 143, said
     assert seconds < 20
     assert "interrupted; what was done until" in said
-    assert "--resume goes on from there" in said
+    assert "--resume continues from there" in said
     found = find_checkpoint(out)
     assert found is not None
     reached = max(level for level, _ in found.record["levels"])

@@ -74,7 +74,7 @@ def test_a_tile_that_comes_damaged_is_refused_and_what_is_whole_is_kept(live, li
     target = tmp_path / "line.zarr"
     with Client(proxy.url, live.key) as client:
         result = client.result(line.job)
-        with pytest.raises(StorageFailed, match=f"{last} came damaged, twice"):
+        with pytest.raises(StorageFailed, match=f"{last} was damaged twice on the way"):
             result.fetch(target)
         assert not target.exists()
         assert sum(last.encode() in request for request in proxy.requests) == 2

@@ -77,7 +77,7 @@ def pair_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
     """Write the distances of pairs.
 
     Args:
-        lines: as above.
+        lines: as the top of this file says.
         rows, columns: int64, shape (k,): the pairs.
         out: shape (k,), of the type of the tables.
     """
@@ -95,7 +95,7 @@ def block_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
     """Write the distances from each of ``rows`` to each of ``columns``.
 
     Args:
-        lines: as above.
+        lines: as the top of this file says.
         rows, columns: int64, shape (r,) and (c,).
         out: shape (r, c), of the type of the tables.
     """

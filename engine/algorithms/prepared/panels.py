@@ -21,8 +21,8 @@ from engine.graph.kernels import njit
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks: an entry of a line that is packed; a pair in
-#: a product, and what it takes more for each entry of the mean line; the same of a pair that is merged.
+#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks: for each entry of a line that is packed; for
+#: each pair in a product, and in addition for each entry of the mean line; and these two for each pair that is merged.
 _PACKED: Final = 3.0
 _MULTIPLIED: Final = (2.0, 0.012)
 _MERGED: Final = (50.0, 0.2)
@@ -49,7 +49,7 @@ def _pack_sources(table, ends, back, depth, out):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _pack_targets(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
-    """Pack the same of other lines as relax reads its right side: their transpose, padded with zeros."""
+    """Pack the entries of other lines as a product reads its right operand: transposed, and padded with zeros."""
     width = TILE_VECTORS * VECTOR_BYTES // table.itemsize
     for first in range(0, len(ends), width):
         strip = out[first * depth : (first + width) * depth]

@@ -82,8 +82,8 @@ def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-unt
     """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one per
     vertex.
 
-    ``rows``: seen, visit, fresh, planes.  The vertices that were reached are ``active`` afterwards.  ``fresh`` and
-    ``marked`` are all 0 before and after.
+    ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`. The vertices that were reached are ``active``
+    afterwards.  ``fresh`` and ``marked`` are all 0 before and after.
     """
     seen, visit, fresh, planes = rows
     n = len(seen)
@@ -111,8 +111,8 @@ def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-unt
 def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-untyped-def]
     """Follow the arcs into every vertex that some source has not seen; returns the same as ``_forwards``.
 
-    ``rows``: seen, visit, fresh, planes.  ``fresh`` is all 0 before and holds the sources that reached each vertex
-    afterwards.
+    ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`. ``fresh`` is all 0 before and holds the sources that
+    reached each vertex afterwards.
     """
     seen, visit, fresh, planes = rows
     n = len(seen)
@@ -278,10 +278,12 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     """Return the work space of a thread for searches on ``n`` vertices.
 
     Returns:
-        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte per vertex.  counts:
-        int64, shape (256,): how many distances of the block are 1, 2, ...  arrivals: rows of bits: the sources that
-        reached a vertex in each step.  facts: int64, for each word of sources one row each of ``REACHED``, ``SUM``,
-        ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit of the largest distances,
+        seen, visit, fresh, planes: rows of bits for the sources that have seen each vertex, that reached it in the last
+        step, that reach it in this step, and for the digits of the distances.  squares: uint64. active, marked: uint8,
+        a byte per vertex.  counts: int64, shape (256,): how many distances of the block are 1, 2, ... arrivals: rows of
+        bits: the sources that reached a vertex in each step.  facts: int64, for each word of sources one row each of
+        ``REACHED``, ``SUM``, ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit of
+        the largest distances,
         -1 (all bits set) for the digit 1.
     """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)

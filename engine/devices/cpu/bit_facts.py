@@ -104,7 +104,7 @@ def facts_found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: 
     Args:
         rows: the rows of the block.
         dtype: the type of their distances.
-        counts: int64: how many of their distances are 0, 1, ...; 0 counts none.
+        counts: int64: how many of their distances are 0, 1, ...; the count for 0 is always 0.
         facts: as in :func:`begin_facts`.
     """
     reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()

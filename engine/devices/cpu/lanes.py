@@ -246,8 +246,8 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-untyped-def]
-    """Do the same as ``_emit`` for reduced lengths: add potentials of columns (``onto``), subtract those of sources
-    (``shift``).
+    """Write reduced lengths as distances, as ``_emit`` writes distances: add the potentials of the columns (``onto``)
+    and subtract those of the sources (``shift``).
 
     ``ends`` and ``goal`` are those of :func:`search_lanes`.
     """

@@ -1,8 +1,8 @@
 """Products by a matrix B that is packed once and used many times; all stripes of a round are relaxed by one row panel.
 
-``engine.devices.cpu.relax`` packs B anew for each product, which takes as long as relaxing some forty rows of C; with a
-packed B, stripes of few rows take hardly longer than their updates.  A packed B consists of blocks of columns, and each
-block of slabs of rows, in the order in which the kernels read them.
+``engine.devices.cpu.relax`` packs B again for each product, which takes as long as relaxing some forty rows of C; with
+a packed B, stripes of few rows take hardly longer than their updates.  A packed B consists of blocks of columns, and
+each block of slabs of rows, in the order in which the kernels read them.
 """
 
 from __future__ import annotations

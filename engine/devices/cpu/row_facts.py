@@ -100,8 +100,8 @@ def _picked(row, columns, space):  # type: ignore[no-untyped-def]
 def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untyped-def]
     """Fill ``facts`` (reached, sums, largest, farthest) for ``rows`` of ``block``.
 
-    Only ``columns`` are read, and facts number them from 0; empty for all columns.  ``nowhere`` holds *unreachable* and
-    the lowest value of the type.
+    Only ``columns`` are read (all if ``columns`` is empty), and facts number these columns from 0. ``nowhere`` holds
+    *unreachable* and the lowest value of the type.
     """
     unreachable, lowest = nowhere
     reached, sums, largest, farthest = facts

@@ -218,7 +218,8 @@ class Sweeper(CpuBackend):
         return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
 
     def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
-        """Return the work space of a thread for ``high`` rows: rows, and left operand and edge of a product."""
+        """Return the work space of a thread that sweeps ``high`` rows: the rows, the left operand of a product, and its
+        edge."""
         pack, _, edges, _ = self._space.packs(kind.dtype)
         starts, parents, lasts = self._parts[:3]
         width = TILE_VECTORS * VECTOR_BYTES // kind.itemsize

@@ -147,7 +147,7 @@ class _Other:
         self._done.acquire()
 
     def take_error(self) -> BaseException | None:
-        """Return what the last kernel raised, once; None if it returned."""
+        """Return the exception of the last kernel, and forget it; None if the kernel returned."""
         error, self.error = self.error, None
         return error
 

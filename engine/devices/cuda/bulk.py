@@ -60,7 +60,7 @@ class DeviceStacks:
             traffic.moved("read", int(stack.nbytes))
             if not nonnegative:
                 if launcher.found_negative():
-                    raise SolveFailed("the GPU found a vertex at less than zero from itself in one of the graphs")
+                    raise SolveFailed("the GPU found a negative distance of a vertex to itself in one of the graphs")
                 settle(stack)
 
     def release(self) -> None:

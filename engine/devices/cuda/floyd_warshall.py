@@ -151,7 +151,7 @@ class Solver:
     def _check_flag(self) -> None:
         """Raise BelowZero for integers; for floats rounding can make the length of a cycle of length zero negative."""
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
-            raise BelowZero("a vertex came to lie at less than zero from itself, so there is a negative cycle")
+            raise BelowZero("the distance of a vertex to itself became negative, so there is a negative cycle")
 
     def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
         """Close ``d`` by halves (R-Kleene): close one half, relax the panels and the other half by it; then the same

@@ -93,7 +93,7 @@ def host_matrix(
     try:
         space = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError) as error:
-        raise DoesNotFit(f"{size:,} bytes of host memory cannot be had ({error})", resource="memory", needed=size,
+        raise DoesNotFit(f"{size:,} bytes of host memory cannot be allocated ({error})", resource="memory", needed=size,
                          available=0) from error  # fmt: skip
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # not every kernel supports huge pages

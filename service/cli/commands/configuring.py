@@ -1,4 +1,4 @@
-"""``apsp serve --show-settings``: every setting with its value and where that comes from."""
+"""``apsp serve --show-settings``: shows every setting, its value, and where the value comes from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.settings import Settings, variable
 
 
 def show_settings(arguments: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print every setting as the service would take it; passwords in addresses are struck out.
+    """Print every setting with the value that the service would use; passwords in addresses are hidden.
 
     Args:
         arguments: settings of the command line; None means not given.
@@ -37,7 +37,7 @@ def show_settings(arguments: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _text(value: object) -> str | None:
-    """Return a value as its environment variable spells it; None where it is not set."""
+    """Return a value as its environment variable would contain it; None if it is not set."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else redacted(str(value))

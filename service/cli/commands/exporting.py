@@ -34,7 +34,7 @@ class ExportArgs(NamedTuple):
     """What ``apsp export`` writes; see its options.
 
     Attributes:
-        sources, targets: texts that mean vertices, see ``selected_vertices``; None for all.
+        sources, targets: texts that select vertices, see ``selected_vertices``; None for all.
         within: the largest distance; None for no limit.
         nearest: the number of nearest targets of each source; None for all.
         itself: whether a source is among its own nearest targets.
@@ -56,7 +56,7 @@ class ExportArgs(NamedTuple):
 
 
 def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
-    """Write a part of a result into a file; one that is there is replaced when the new one is complete.
+    """Write a part of a result into a file; an existing file is replaced when the new one is complete.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
@@ -65,9 +65,9 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: an unknown format, or an option that means nothing.
+        InvalidRequest: an unknown format, or an option that cannot be understood.
         NotFound: no such store, folder or vertex, or its row or column was not solved.
-        DoesNotFit: the disk has too little room.
+        DoesNotFit: the disk has too little free space.
         StorageFailed: a damaged tile, or the file cannot be written.
     """
     kind = _kind(out)
@@ -171,7 +171,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
 
 
 def _write(part: ExportedPart, out: Path, kind: str, *, wide: bool) -> None:
-    """Write beside the target first, so that what is there stays whole until the new file is."""
+    """Write to a temporary file next to the target first, so that the old file stays until the new one is complete."""
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():

@@ -53,7 +53,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """Return one readable message, with the name of a class only if the error is a bug of apsp."""
+    """Return one readable message; it names the class of the error only if the error is a bug of apsp."""
     if isinstance(error, errors.ApspError):
         return str(error)
     if isinstance(error, MemoryError):
@@ -71,7 +71,7 @@ def complain(message: str) -> None:
 
 
 def report(error: BaseException) -> int:
-    """Write the message, with a traceback only where APSP_DEBUG is set, and return the exit code."""
+    """Write the message, with a traceback if APSP_DEBUG is set, and return the exit code."""
     if os.environ.get("APSP_DEBUG"):
         traceback.print_exception(error)
     complain(message_of(error))

@@ -27,9 +27,9 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOpti
 
     Args:
         graph_args: the graph file.
-        given: the options, as the command line has them.
-        out: the file or Zarr group; its ending says the form.
-        written: whether it may be replaced, and what features are.
+        given: the options of the command line.
+        out: the file or Zarr group; its ending decides the format.
+        written: whether an existing one may be replaced, and what features are.
         as_json: whether to print one JSON object instead of text.
 
     Raises:

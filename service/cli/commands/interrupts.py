@@ -12,11 +12,11 @@ from types import FrameType
 class Interrupts:
     """Remembers the signal that asked to stop.
 
-    Outside of :meth:`politely` the first signal raises KeyboardInterrupt where the program is; inside, the first one
-    is only remembered (``requested`` answers) and a second one raises.
+    Outside of the context :meth:`politely` the first signal raises KeyboardInterrupt at once.  Inside, the first signal
+    is only noted (see ``requested``), and a second one raises.
 
     Attributes:
-        left_behind: a text about what an interrupted command leaves.
+        left_behind: a message that says which files an interrupted command leaves.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def politely(self) -> Iterator[None]:
-        """Within this context the first signal does not raise."""
+        """Context manager: within it the first signal does not raise."""
         self._polite = True
         try:
             yield
@@ -53,7 +53,7 @@ class Interrupts:
         if not (first and self._polite):
             raise KeyboardInterrupt
         with contextlib.suppress(OSError, RuntimeError):
-            print("apsp: stopping at the next tile; once more to stop at once", file=sys.stderr, flush=True)
+            print("apsp: stopping at the next tile; interrupt again to stop at once", file=sys.stderr, flush=True)
 
 
 INTERRUPTS = Interrupts()

@@ -16,7 +16,7 @@ from storage.jobs.store import JobStore
 
 
 def create(name: str, scopes: Sequence[str], *, data_dir: Path | None, as_json: bool) -> None:
-    """Make a key and print it, alone on its line; it is shown this once.
+    """Make a key and print it on a line of its own; it cannot be shown again.
 
     Args:
         name: whose key it is, or what it is for.
@@ -30,7 +30,7 @@ def create(name: str, scopes: Sequence[str], *, data_dir: Path | None, as_json: 
 
 
 def list_keys(*, data_dir: Path | None, as_json: bool) -> None:
-    """Print what is known about every key; the keys themselves are not."""
+    """Print the record of every key; the keys themselves are not stored."""
     with _keys(data_dir) as keys:
         records = keys.list()
     if as_json:
@@ -55,7 +55,7 @@ def revoke(key_id: str, *, data_dir: Path | None, as_json: bool) -> None:
 @contextmanager
 def _keys(data_dir: Path | None) -> Iterator[KeyStore]:
     settings = Settings.load(data_dir=data_dir)
-    if settings.database_url is None:  # the database is a file there
+    if settings.database_url is None:  # the database is a file in that folder
         keep_private(settings.data_dir)
     jobs = JobStore(settings.database)
     try:

@@ -1,4 +1,4 @@
-"""``apsp solve-many``: a folder or list of graph files in, a folder of stores or one table of summaries out."""
+"""``apsp solve-many``: reads a folder or list of graph files; writes a folder of stores, or a table of summaries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BATCH: Final = 8192
 BATCH_BYTES: Final = 2**30
 #: Files read ahead at once.
 READERS: Final = 8
-#: Failures told on standard error.
+#: Most failures that are reported on standard error.
 SHOWN: Final = 20
 COLUMNS: Final = (
     "graph", "status", "vertices", "arcs", "directed", "dtype", "device", "pairs", "reached", "sum", "mean",
@@ -58,7 +58,7 @@ class ManyArgs:
 
 @dataclass
 class Tally:
-    """What became of the graphs so far: rows and notes on reading by place, groups that were planned."""
+    """The outcomes of the graphs so far: table rows and readers' notes by position, and the planned groups."""
 
     rows: dict[int, dict[str, object]] = field(default_factory=dict)
     groups: list[dict[str, object]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Tally:
     failures: list[dict[str, object]] = field(default_factory=list)
 
     def note(self, index: int, path: Path, notes: Sequence[str]) -> None:
-        """Keep what was chosen or left out when a graph was read, and say so at once for the first ones.
+        """Keep the reader's notes on a graph, and print those of the first graphs at once.
 
         Args:
             index: position of the graph in the list.
@@ -81,7 +81,7 @@ class Tally:
             self.noted[index] = "; ".join(notes)
 
     def fail(self, index: int, path: Path, failure: BulkFailure) -> None:
-        """Note the failure of one graph, and say so at once.
+        """Record the failure of one graph, and print it at once.
 
         Args:
             index: position of the graph in the list.
@@ -107,7 +107,7 @@ def solve_many(args: ManyArgs, *, as_json: bool) -> int:
     """Solve every graph that has no finished store yet; returns the exit code.
 
     Raises:
-        InvalidRequest, NotFound: the arguments make no sense; nothing was solved.
+        InvalidRequest, NotFound: the arguments cannot be understood; nothing was solved.
     """
     budgets_of(args.options)
     paths = graph_files(args.graphs)
@@ -139,11 +139,11 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def graph_files(names: Sequence[str]) -> list[Path]:
-    """Return the files that ``names`` mean: files, the files of folders (by name, hidden ones left out), and ``@LIST``.
+    """Return the files that ``names`` select: files, all files of folders (sorted, without hidden ones), and ``@LIST``.
 
     Raises:
         NotFound: there is no such file, folder or list.
-        InvalidRequest: they mean no file at all.
+        InvalidRequest: they select no file.
     """
     found: list[Path] = []
     for name in names:
@@ -164,7 +164,7 @@ def graph_files(names: Sequence[str]) -> list[Path]:
 
 
 def _targets(paths: Sequence[Path], args: ManyArgs) -> list[Path | None]:
-    """Return where each store goes: the graph file's whole name, so that no two of a folder meet."""
+    """Return the path of each store, named after the graph file's whole name, so that no two stores have one path."""
     if args.out is None:
         if args.summary is None:
             raise InvalidRequest("give --out FOLDER for stores, --summary FILE for a table, or both", field="out")
@@ -228,7 +228,7 @@ def _solve_batch(
     for index, graph in batch.items():
         try:
             finished = _finished(graph, targets[index], args)
-        except Exception as error:  # the store cannot be read, or is of another graph
+        except Exception as error:  # the store cannot be read, or is that of another graph
             tally.fail(index, paths[index], failure_of(error))
             continue
         if finished is None:
@@ -270,12 +270,12 @@ def _facts(graph: Graph) -> dict[str, object]:
 
 
 def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, object] | None:
-    """Return the facts of the sealed store that is there already and answers the same question; None where one is to be
+    """Return the facts of an existing sealed store that answers the same question; None if one has to be
     made.
 
     Raises:
-        Conflict: what is there answers another question.
-        StorageFailed: what is there cannot be read.
+        Conflict: the existing store answers another question.
+        StorageFailed: the existing store cannot be read.
     """
     if target is None or args.overwrite or not target.exists():
         return None
@@ -297,7 +297,7 @@ def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, ob
 
 
 def describe_groups(groups: Sequence[Group]) -> list[str]:
-    """Return the groups of a bulk, a line each."""
+    """Return the groups of a bulk as text, with a line for each."""
     head = ("graphs", "way", "device", "type", "side", "at a time", "seconds", "")
     rows = [
         (f"{len(g.members):,}", g.way, g.device, g.dtype, f"{g.side:,}", f"{g.launch:,}", f"{g.seconds:.3g}", g.reason)
@@ -316,7 +316,7 @@ def _tell(lines: Iterable[str]) -> None:
 
 
 def _table(rows: Sequence[Mapping[str, object]], suffix: str) -> str:
-    """CSV with a head; one JSON object a line where the file is called ``.jsonl`` or ``.ndjson``."""
+    """Write CSV with a header, or one JSON object a line if the file's name ends in ``.jsonl`` or ``.ndjson``."""
     plain = [{name: _cell(row.get(name)) for name in COLUMNS} for row in rows]
     if suffix in (".jsonl", ".ndjson"):
         return "".join(json.dumps(jsonable(row), ensure_ascii=False, allow_nan=False) + "\n" for row in plain)

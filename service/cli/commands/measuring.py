@@ -45,7 +45,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
     """Read, plan, measure, and write or print the table; the plan and the progress go to standard error.
 
     Args:
-        args: what the command line says.
+        args: the arguments of the command.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -150,7 +150,7 @@ def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, a
 
 
 def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]]) -> MeasureRequest:
-    """Return what is asked of the engine; the table of opportunities is read here."""
+    """Return the request for the engine; this reads the table of opportunities."""
     if given["columns"] is not None and given["opportunities"] is None:
         raise InvalidRequest("--columns names columns of --opportunities, and no file was given", field="columns")
     request = MeasureRequest(
@@ -176,7 +176,7 @@ def _numbers(given: MeasureOptions, field: str) -> list[float]:
 
 
 def _described(selected: Plan, measurement: Measurement | PreparedMeasurement) -> list[str]:
-    """Return the plan in a few lines; there is a table in it, and no matrix."""
+    """Return the plan in a few lines; they describe a table instead of a matrix."""
     columns = 1 + len(measurement.asked.columns)
     instead = f"  table   {measurement.rows:,} x {columns:,}, {format_bytes(measurement.bytes)}; no matrix"
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from engine.api.from_tables.summary import RowsSummary
 
-#: Kinds of picture, by the end of the file's name.
+#: Kinds of picture, by the ending of the file's name.
 SUFFIXES: Final = (".png", ".svg", ".pdf")
 _BINS: Final = 64
 
@@ -52,7 +52,7 @@ class HeatMap(NamedTuple):
 
 
 def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: bool) -> None:
-    """Read a store by bands of tiles, or its network, draw, and write the picture; one that is there is replaced.
+    """Read a store by bands of tiles, or its network, draw, and write the picture; an existing picture is replaced.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph, whose rows are found.
@@ -62,7 +62,8 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: matplotlib is not installed, an unknown kind of picture, no size, or a matrix without entries.
+        InvalidRequest: matplotlib is not installed, the kind of picture is unknown, ``read`` is no size, or the matrix
+            has no entries.
         NotFound: no such store or folder.
         StorageFailed: a damaged tile, or the picture cannot be written.
     """
@@ -155,7 +156,7 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
 
 
 def _write(figure: Figure, out: Path, dpi: int = 130) -> None:
-    """Write beside the target first, so that what is there stays whole until the new picture is."""
+    """Write to a temporary file next to the target first, so that an old picture stays until then."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=dpi, facecolor=figure.get_facecolor())
     beside = out.with_name(f".{out.name}.{os.getpid()}")

@@ -21,8 +21,8 @@ from storage.files.writing import writing_early
 from storage.matrix.frame import check_target
 from storage.options import ReadingOptions
 
-#: What an interrupted run leaves.
-_LEFT: Final = "what a run of more than ten seconds has done is kept, and the same command goes on from there"
+#: The message about the files that an interrupted run leaves.
+_LEFT: Final = "a run of more than ten seconds keeps its work, and the same command continues from there"
 
 
 def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrite: bool, as_json: bool) -> None:
@@ -30,13 +30,13 @@ def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrit
 
     Args:
         graph_args: the graph file.
-        given: the options, as the command line has them.
-        out: the folder.
+        given: the options of the command line.
+        out: the folder of the prepared graph.
         overwrite: whether a store at ``out`` may be replaced.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        Conflict: there is something at ``out``.
+        Conflict: ``out`` exists already.
         ApspError: as ``engine.api.prepared.prepare``.
     """
     from engine.api.prepared import refuse_address
@@ -134,7 +134,7 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
 
 
 def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return a line that says what an earlier run had done, if it had done something."""
+    """Return a line that says which work of an earlier run was used, if there was any."""
     steps = facts.get("resumed")
     if not isinstance(steps, dict) or not any(steps.values()):
         return []
@@ -143,7 +143,7 @@ def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _described(selected: Plan) -> list[str]:
-    """Return the plan in a few lines; there are tables in it, and no matrix."""
+    """Return the plan in a few lines; they describe tables instead of a matrix."""
     rows, columns = selected.shape
     instead = f"  tables  for {rows:,} x {columns:,} distances, {format_bytes(selected.disk)} on disk"
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]

@@ -33,7 +33,7 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         question: distance, path, row, nearest, within, also or summary.
-        vertices: names of the vertices that the question takes, and its number.
+        vertices: names of the vertices that the question takes, and its number (of vertices, or a distance).
         points: tables of points, whose ids and names may stand for vertices.
         as_json: whether to print one JSON object instead of text.
 
@@ -136,7 +136,7 @@ def _summary(result: ResultReader, as_json: bool) -> None:
 
 
 def verify(store: str, sample: str | None, *, as_json: bool) -> None:
-    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs.
+    """Compare every tile with the manifest, and search sources again; StorageFailed names the first difference.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.

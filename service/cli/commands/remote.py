@@ -36,7 +36,7 @@ from storage.errors import InvalidRequest
 from storage.graph.vertex_table import ENDINGS, check_table, write_table
 from storage.options import declared
 
-#: Seconds without an answer after which a question fails, and after which an upload, a wait or a download does.
+#: Seconds without an answer after which a question fails; and the same for an upload, a wait or a download.
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
 #: the largest float32
@@ -54,7 +54,7 @@ class Remote(NamedTuple):
         return Client(self.server, tell=_Notes(), patience=patience)
 
     def asker(self) -> Client:
-        """Return a client for a question, which somebody waits for: a service that is down is told soon."""
+        """Return a client with little patience for short questions, so that a service that is down is reported soon."""
         return self.client(QUESTION_SECONDS)
 
 
@@ -65,7 +65,8 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries, from the first one, show this page and whether there are more."""
+        """Return how many entries to ask for: all up to the end of this page, and one more, which shows whether there
+        is a next page."""
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
@@ -73,7 +74,7 @@ class Window(NamedTuple):
         return entries[self.limit * (self.page - 1) : self.limit * self.page]
 
     def tell(self, entries: Sequence[Any], command: str) -> None:
-        """Say on standard error how to see more, if there are more."""
+        """Print on standard error how to see more entries, if there are any."""
         if len(entries) >= self.ask():
             limit = "" if self.limit == 50 else f" --limit {self.limit}"
             print(f"note: older ones: {command}{limit} --page {self.page + 1}", file=sys.stderr, flush=True)
@@ -231,7 +232,7 @@ def _moment(text: str) -> str:
 
 
 def _id(client: Client, job: str) -> str:
-    """Return the whole id of a job of which a part is given."""
+    """Return the whole id of the job that a part of an id names."""
     return client.run(flows.whole_id(job, client.patience))
 
 
@@ -316,7 +317,7 @@ def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> d
     Args:
         row: source, targets, distances.
         limit: the distance.
-        facts: of the result; a cutoff below ``limit`` is refused.
+        facts: the facts of the result; a cutoff below ``limit`` is refused.
     """
     cutoff = facts.get("cutoff")
     if cutoff is not None and limit > cutoff:
@@ -356,7 +357,7 @@ def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bo
 
 
 def _lines(job: Job) -> list[str]:
-    """Return a job in aligned lines."""
+    """Return the description of a job in aligned lines."""
     facts = job.facts
     rows = [("state", f"{job.state}, {facts['phase']}" if not job.over else job.state)]
     if facts["name"]:

@@ -11,7 +11,7 @@ from service.cli.commands.output import emit, emit_json, number, table
 from service.views.matrix_summary import shown_facts
 from storage.errors import InvalidRequest
 
-#: What can be asked, with the vertices and the number that it takes.
+#: The questions, each with the vertices and the number that it takes.
 QUESTIONS: Final = {
     "distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "nearest": ("U", "K"), "within": ("U", "DISTANCE"),
     "also": ("U", "V"), "summary": (),
@@ -19,7 +19,7 @@ QUESTIONS: Final = {
 
 
 def check_question(question: str, vertices: Sequence[str]) -> None:
-    """InvalidRequest if there is no such question, or it takes another number of vertices."""
+    """Raise InvalidRequest if there is no such question, or if it takes another number of vertices."""
     if question not in QUESTIONS:
         raise InvalidRequest(f"there is no query {question!r}; ask for {', '.join(QUESTIONS)}", field="query")
     wanted = QUESTIONS[question]
@@ -74,7 +74,7 @@ def _measured(name: str, unit: str | None) -> str:
 
 
 def show_path(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:
-    """Print one path, a vertex a line."""
+    """Print one path, with one vertex on each line."""
     if as_json:
         emit_json({**answer, **_unit(unit)})
     elif not answer["reachable"]:
@@ -88,12 +88,12 @@ def show_path(answer: dict[str, Any], as_json: bool, unit: str | None = None) ->
 
 
 def _rounded(length: float) -> str:
-    """Return a sum of weights without the dust of binary fractions: 0.3 and not 0.30000000000000004."""
+    """Return a sum of weights without the rounding error of binary fractions: 0.3 and not 0.30000000000000004."""
     return str(length) if isinstance(length, int) else f"{length:.12g}"
 
 
 def show_row(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:
-    """Print a row, a target a line."""
+    """Print a row, with one target on each line."""
     if as_json:
         emit_json({**answer, **_unit(unit)})
     else:
@@ -111,7 +111,7 @@ def _text(distance: float | None) -> str:
 
 
 def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
-    """Print what a result is, and its summary.
+    """Print the facts of a result, and its summary.
 
     Args:
         answer: shape, dtype, directed and summary of the matrix.

@@ -82,10 +82,10 @@ def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: floa
 
 
 def budgets_of(given: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return the bytes of memory and of device memory; sizes that cannot be read are refused, best before a large graph
+    """Return the bytes of memory and of device memory; called before a large graph is read, as it refuses wrong sizes
     is read.
 
-    None stands where nothing is said.
+    None stands for a budget that is not given.
     """
     return {
         field: None if given[field] is None else parse_size(given[field], field=f"--{field.replace('_', '-')}")
@@ -94,7 +94,7 @@ def budgets_of(given: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def inspect(graph_args: GraphArgs, *, as_json: bool) -> None:
-    """Print what the graph is like and what was dropped or merged."""
+    """Print the facts of the graph, and what was dropped or merged."""
     facts = graph_facts(*load(graph_args))
     if as_json:
         emit_json({"graph": str(graph_args.graph), **facts})
@@ -143,8 +143,8 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
 
     Args:
         graph_args: the graph file.
-        given: the options of the solver, as the command line has them.
-        out: where the store would go, to check the free space there.
+        given: the options of the solver, from the command line.
+        out: the path of the store, where free space is checked.
         as_json: whether to print one JSON object instead of text.
     """
     _start_device(given)
@@ -180,7 +180,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
 
 
 def _measures(selected: Plan) -> Candidate | None:
-    """Return what a table of measures would take in place of the matrix; None where no way fits in memory."""
+    """Return what a table of measures would take in place of the matrix; None if no algorithm fits in memory."""
     from engine.api.measures_planning import measures_beside
 
     fitting = [one for one in selected.candidates if one.feasible]
@@ -188,7 +188,7 @@ def _measures(selected: Plan) -> Candidate | None:
 
 
 def _start_device(given: LocalOptions) -> None:
-    """Let the driver of a GPU that was asked for start while the graph is read."""
+    """Start the driver of the requested GPU, in a thread, while the graph is read."""
     if given["device"] == "cuda":
         from engine.devices.cuda.starting import start_driver
 
@@ -238,7 +238,7 @@ def describe_plan(selected: Plan) -> list[str]:
 
 
 def _statistics_text(graph: Statistics) -> str:
-    """Return the graph as planning saw it, in a line."""
+    """Return the statistics of the graph from planning, in one line."""
     degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
     spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
     across = "" if graph.hops_across is None else f", {graph.hops_across:,} arcs across or more"
@@ -250,7 +250,7 @@ def _statistics_text(graph: Statistics) -> str:
 
 
 def _stream_text(selected: Plan) -> str:
-    """Return how the matrix is streamed, in a line."""
+    """Return a line that says how the matrix is streamed."""
     cut = selected.streaming
     if cut is None:
         return selected.tier
@@ -285,7 +285,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
 
     Args:
         graph_args: the graph file.
-        given: the options of the solver, as the command line has them.
+        given: the options of the solver, from the command line.
         out: folder or address of the store.
         store: how the store is written.
         as_json: whether to print one JSON object instead of text.
@@ -380,13 +380,13 @@ def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _keeping(out: Path) -> Iterator[None]:
-    """Context manager that reports what was kept, and how to continue, if the block ends early."""
+    """Context manager that reports which work was kept, and how to continue, if the block ends early."""
     try:
         yield
     except BaseException:
         with contextlib.suppress(StorageFailed):
             if (found := find_checkpoint(out)) is not None and found.fault is None:
-                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
+                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept; --resume continues from there"
                 if not INTERRUPTS.requested():
                     tell([f"note: {INTERRUPTS.left_behind}"])
         raise

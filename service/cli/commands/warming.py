@@ -1,4 +1,4 @@
-"""``apsp warm``: the kernels that solves use, compiled ahead of the first one."""
+"""``apsp warm``: compiles the kernels that solves use, before the first solve."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.units import format_seconds
 
 
 def warm(processes: int | None, device: str, *, as_json: bool) -> None:
-    """Compile what is not compiled, and say what was done.
+    """Compile the kernels that are not compiled yet, and report what was done.
 
     Args:
-        processes: how many compile at once; None for what processors and memory allow.
-        device: ``cpu``; with ``cuda`` the kernels of the GPU, too.
+        processes: how many processes compile at the same time; None for as many as processors and memory allow.
+        device: ``cpu``, or ``cuda`` to compile the kernels of the GPU, too.
         as_json: whether to print one JSON object instead of text.
     """
     began = time.perf_counter()
@@ -29,7 +29,7 @@ def warm(processes: int | None, device: str, *, as_json: bool) -> None:
         emit_json({**asdict(found), "seconds": seconds})
         return
     if not found.kernels:
-        emit("this version of numba keeps kernels its own way; each is compiled on first use")
+        emit("with this version of numba, kernels cannot be compiled ahead; each is compiled on first use")
     elif found.compiled:
         emit(f"{found.compiled} of {found.kernels} kernels compiled in {format_seconds(seconds)}")
     else:

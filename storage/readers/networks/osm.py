@@ -28,7 +28,7 @@ from storage.readers.source import Source
 UNITS: Final = {"seconds": "s", "metres": "m"}
 #: Digits after the point that weights keep: tenths of a metre are finer than any map.
 DIGITS: Final = 1
-#: Bytes that an entry of the list of nodes of a way takes while the file is read.
+#: Bytes that each entry in the node list of a way takes while the file is read.
 _ENTRY: Final = 48
 
 Ids = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ Reals = npt.NDArray[np.float64]
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read an extract; errors as ``read_graph``."""
+    """Read an extract; raises the same errors as ``read_graph``."""
     mode, weight = _mode(options), _weight(options)
     with source.local() as path:
         ways = _ways(_objects(path, "way"), mode, options.limits, path.stat().st_size)

@@ -20,16 +20,16 @@ _CLOSED: Final = frozenset(
     {"no", "private", "agricultural", "forestry", "delivery", "emergency", "military", "permit", "psv", "bus"}
     | {"use_sidepath", "dismount", "discouraged"}
 )
-#: Roads of a car park and the like: nobody drives through them to somewhere else.
+#: Roads of car parks and similar places, which lead nowhere else.
 _CUL_DE_SACS: Final = frozenset({"parking_aisle", "drive-through", "emergency_access"})
 _FORWARD: Final = frozenset({"yes", "true", "1"})
 _BACKWARD: Final = frozenset({"-1", "reverse"})
 _TURNED: Final = frozenset({"reversible", "alternating"})
 _LIMIT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s?(km/h|mph|knots)?")
 _KILOMETRES: Final = {None: 1.0, "": 1.0, "km/h": 1.0, "mph": 1.609344, "knots": 1.852}
-#: Kilometres an hour behind a limit that is a word.
+#: The limit in kilometres an hour for each word that is used in place of a number.
 _WORDS: Final = {"walk": 6.0, "none": 130.0}
-#: Smallest and largest limit, in kilometres an hour, that is believed.
+#: Smallest and largest limit, in kilometres an hour, that is plausible; others are ignored.
 _LEAST_LIMIT: Final = 5.0
 _MOST_LIMIT: Final = 150.0
 

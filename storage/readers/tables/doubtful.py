@@ -61,7 +61,7 @@ class CommentedRows:
         ]
 
     def refuse_signs(self, names: AnyArray) -> None:
-        """Refuse such comments if names of vertices begin with a sign of comments, too."""
+        """Refuse comments that look like arcs if names of vertices also begin with ``#`` or ``%``."""
         if self._first is None:
             return
         # in the order of code points, names that begin with the same sign are neighbours
@@ -118,7 +118,7 @@ class DecimalMarks:
                 return
 
     def notes(self) -> list[str]:
-        """Return the note on the reading of the mark, if both are possible.
+        """Return the note that says how the comma or point was read, if it could separate decimals or thousands.
 
         Raises:
             InvalidGraph: some decimals end in 0, and other numbers are whole.  Programs that write trailing zeros write

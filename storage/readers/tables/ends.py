@@ -33,7 +33,7 @@ _COUNTED: Final = re.compile(
 )
 #: Names that only number the columns, as in R, data frames and spreadsheets.
 _NUMBERED: Final = re.compile(r"(v|x|c|var|col|column|field|f)([0-9]{1,3})")
-#: The same with the letter first: ``A Node`` and ``B Node`` in models of traffic.
+#: Such names with the letter first: ``A Node`` and ``B Node`` in models of traffic.
 _LETTERED: Final = re.compile(r"([ab])(node|vertex|point|stop|station|zone)(?:id|no|nr)?")
 #: Names of columns that hold no vertices but ids, names and kinds of the edges themselves.
 _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",

@@ -46,7 +46,7 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     schema = table.collect_schema()
     rows = int(table.select(pl.len()).collect().item())
     options.limits.check_arcs(rows)
-    # Run lengths can pack a billion rows into a page; expanded here, they take three columns of 8 bytes.
+    # Run-length encoding can pack a billion rows into one page; in memory each row takes three columns of 8 bytes.
     if 24 * rows > HARMLESS_BYTES:
         options.limits.check_bytes(24 * rows, path.stat().st_size)
     names = schema.names()

@@ -66,7 +66,7 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     """
     lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
-    # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
+    # With another separator, 1,008 could also mean a thousand and eight, so the row parser refuses it.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     remarks = read_remarks(head, lines[0][0], separator, width, options)
     refuse_marks(rows, lines[0])
@@ -99,7 +99,7 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
         blanks=";" if written.ended else "",
         behind=written.behind,
         decimals=decimals,
-        # Fractions make no names: the row parser refuses them.
+        # Numbers with a fraction are not taken for names: the row parser refuses them.
         text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
     )
     if layout.text and _mostly_whole(body, columns):

@@ -22,7 +22,7 @@ def road(n: int = 4000, weight: float = 10):
 @pytest.mark.parametrize(
     ("asked", "nearest", "field", "message"),
     [
-        ({}, None, "cutoff", "need a cutoff, or how many"),
+        ({}, None, "cutoff", "need a cutoff, or the number"),
         ({}, 0, "nearest", "at least 1, found 0"),
         ({"cutoff": -1.0}, None, "cutoff", "-1"),
         ({"cutoff": float("nan")}, None, "cutoff", "nan"),

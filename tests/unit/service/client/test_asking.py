@@ -127,7 +127,7 @@ def test_a_refusal_is_an_error_at_once_and_carries_the_problem(status):
 def test_what_is_not_repeatable_is_sent_again_only_if_nothing_was_done():
     once = Request("POST", "x", repeatable=False)
     script = Script(BUSY)
-    with pytest.raises(NoAnswer, match="may have been done"):
+    with pytest.raises(NoAnswer, match="may have taken effect"):
         script.run(ask(once, script.patience))
     script = Script(refusal(502))
     with pytest.raises(ServiceError):

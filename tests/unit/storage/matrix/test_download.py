@@ -152,5 +152,5 @@ def test_labels_are_read_from_the_files_as_they_came(tmp_path, text):
     assert sorted(files) == ["source/c/0", "source/zarr.json", "target/c/0", "target/zarr.json"]
     assert labels_of(document, files, "source") == labels_of(document, files, "target") == labels.tolist()
     files["source/c/0"] = files["source/c/0"][:-1] + b"?"
-    with pytest.raises(StorageFailed, match="source/c/0 came damaged"):
+    with pytest.raises(StorageFailed, match="source/c/0 arrived damaged"):
         labels_of(document, files, "source")

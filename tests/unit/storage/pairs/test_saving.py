@@ -54,7 +54,9 @@ def test_every_form_holds_the_same(tmp_path, names, kind):
 
 
 def test_targets_are_checked(tmp_path):
-    with pytest.raises(InvalidRequest, match=r"near.txt: the ending says the form; known are .zarr \(Zarr group\)"):
+    with pytest.raises(
+        InvalidRequest, match=r"near.txt: the ending decides the format; known are .zarr \(Zarr group\)"
+    ):
         check_pairs_target(tmp_path / "near.txt", overwrite=False)
     with pytest.raises(NotFound, match="missing"):
         check_pairs_target(tmp_path / "missing" / "near.csv", overwrite=True)

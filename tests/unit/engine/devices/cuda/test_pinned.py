@@ -89,7 +89,7 @@ def test_what_the_driver_does_not_lock_is_used_all_the_same(driver: Driver) -> N
 
 
 def test_memory_that_cannot_be_had_is_told(driver: Driver) -> None:
-    with pytest.raises(DoesNotFit, match="of host memory cannot be had"), host_matrix((2**30, 2**30), "float32"):
+    with pytest.raises(DoesNotFit, match="of host memory cannot be allocated"), host_matrix((2**30, 2**30), "float32"):
         pass
 
 

@@ -44,7 +44,7 @@ def test_the_nearest_of_chosen_targets(roads, tmp_path, capsys):
     ("words", "code", "message"),
     [
         (["-o", "{new}.csv"], 2, "--cutoff DISTANCE, --nearest K, or both"),
-        (["-o", "{new}.txt", "--cutoff", "1"], 2, "the ending says the form"),
+        (["-o", "{new}.txt", "--cutoff", "1"], 2, "the ending decides the format"),
         (["-o", "{roads}", "--cutoff", "1"], 2, "exists already"),
         (["-o", "{new}.csv", "--cutoff", "-1"], 2, "-1"),
         (["-o", "{new}.csv", "--cutoff", "1", "--targets", "q"], 2, "q"),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -125,7 +125,7 @@ def declared(options: type) -> dict[str, tuple[Any, Option]]:
 
 def lists_options(function: F) -> F:
     """Decorator: replace ``**options: Unpack[...]`` in a function's visible signature by the options, for help and
-    tools.
+    tools, and refuse keywords of other names.
     """
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():
@@ -137,6 +137,13 @@ def lists_options(function: F) -> F:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)
             for name, (kind, option) in declared(options).items()
         ]
-    signature = inspect.signature(function)
-    vars(function)["__signature__"] = signature.replace(parameters=parameters)
-    return function
+    known = {parameter.name for parameter in parameters}
+
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        if unknown := given.keys() - known:
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {min(unknown)!r}")
+        return function(*args, **given)
+
+    vars(checked)["__signature__"] = inspect.signature(function).replace(parameters=parameters)
+    return cast(F, checked)

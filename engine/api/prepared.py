@@ -1,5 +1,4 @@
-"""Prepares a graph: computes tables, about as large as the graph, that answer every distance; and gives them new
-weights.
+"""Prepares a graph: computes tables, about as large as the graph, that answer every distance.
 
 With new weights the parts and their order stay; either all tables are computed again, or only those that may differ.
 """

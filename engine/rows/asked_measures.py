@@ -136,7 +136,12 @@ def asked_measures(n: int, smallest: float, request: MeasureRequest) -> AskedMea
     Raises:
         InvalidRequest: a name is unknown, a number is out of its range, two columns would have one name, or a measure
             has no meaning for negative distances.
+        TypeError: the request has a member of another name.
     """
+    if unknown := request.keys() - MeasureRequest.__annotations__.keys():
+        raise TypeError(
+            f"there is no measure option {min(unknown)!r}; known are {', '.join(MeasureRequest.__annotations__)}"
+        )
     decay, direction = request.get("decay", "step"), request.get("direction", "out")
     _check_choice("direction", direction, DIRECTIONS)
     _check_choice("decay", decay, DECAYS)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,8 @@ from storage.graph.cleaning import (
     shift_to_index,
     smallest_type,
 )
-from storage.graph.inputs import label_array, search_text, whole_array
+from storage.graph.inputs import ArcOptions, label_array, search_text, whole_array
+from storage.options import lists_options
 
 #: an unknown name is compared with at most this many known names
 _COMPARED = 2_000
@@ -124,13 +125,7 @@ class Counts:
     infinite_arcs: int
 
 
-class ArcOptions(TypedDict, total=False):
-    """Further options of :func:`build_graph`, which describes them."""
-
-    mirrored: bool
-    quantities: Mapping[str, npt.ArrayLike] | None
-
-
+@lists_options
 def build_graph(
     tails: npt.ArrayLike,
     heads: npt.ArrayLike,
@@ -173,8 +168,9 @@ def build_graph(
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
-    given = further.get("quantities") or {}
-    arcs.quantities = {name: quantity_values(name, values) for name, values in given.items()}
+    arcs.quantities = {
+        name: quantity_values(name, values) for name, values in (further.get("quantities") or {}).items()
+    }
     for name, values in arcs.quantities.items():
         if len(values) != len(arcs.tails):
             raise InvalidGraph(f"quantity {name!r} has {len(values)} entries for {len(arcs.tails)} arcs", field=name)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray, IntArray
+from storage.options import Option
+
+
+class ArcOptions(TypedDict, total=False):
+    """Further options of :func:`build_graph`, which describes them."""
+
+    mirrored: Annotated[bool, Option("Both arcs of each edge are there.", default=False)]
+    quantities: Annotated[Mapping[str, npt.ArrayLike] | None, Option("Further numbers of the arcs.")]
 
 
 def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:

@@ -118,6 +118,25 @@ def test_functions_say_what_they_take_give_and_raise(name):
     assert {word for words in told for word in words.split(", ")} == set(inspect.signature(function).parameters)
 
 
+def test_a_misspelt_keyword_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("from,to,w\n1,2,3\n2,1,3\n")
+    graph, _ = apsp.read_graph(tmp_path / "a.csv")
+    apsp.prepare(graph, tmp_path / "p")
+    calls = {
+        "read_graph": (tmp_path / "a.csv",),
+        "build_graph": ([0], [1], [2]),
+        "reweight": (tmp_path / "p", tmp_path / "a.csv"),
+        "measure": (graph,),
+    }
+    open_ended = {name for name in FUNCTIONS if getattr(apsp, name).__code__.co_flags & inspect.CO_VARKEYWORDS}
+    assert open_ended == calls.keys(), "Python itself refuses it in all others"
+    for name, given in calls.items():
+        with pytest.raises(TypeError, match="withn"):
+            getattr(apsp, name)(*given, withn=1)
+    with apsp.open(tmp_path / "p") as matrix, pytest.raises(TypeError, match="withn"):
+        apsp.measure(matrix, withn=1)
+
+
 def test_classes_have_docstrings():
     classes = [name for name in apsp.__all__ if inspect.isclass(getattr(apsp, name))]
     assert [name for name in classes if not inspect.getdoc(getattr(apsp, name))] == []

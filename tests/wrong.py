@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class Solved:
     of: Graph
     options: Options
     path = "memory"
+    also = MappingProxyType[str, Any]({})
 
     def __post_init__(self) -> None:
         every = np.arange(self.of.n)

@@ -15,14 +15,14 @@ from starlette.types import Scope
 
 from service.http.ranges import matches
 from service.state import OpenedAny
-from storage.matrix.format import software
+from service.version import software_version
 
 if TYPE_CHECKING:
     from service.jobs.results import ResultReader
 
 
 #: The version that answers, as tags have it.
-VERSION: Final = software().encode()
+VERSION: Final = software_version().encode()
 
 
 def made_tag(*parts: bytes) -> str:

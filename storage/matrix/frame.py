@@ -140,6 +140,11 @@ def unit_of(graph: Graph) -> str:
     return graph.unit or ("weight" if graph.weighted else "hops")
 
 
+def said_unit(stored: object) -> str | None:
+    """Return the unit that somebody has said of the weights, from what :func:`unit_of` stored; None if nobody has."""
+    return None if stored in (None, "weight", "hops") else str(stored)
+
+
 def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
     """Write everything but the tiles and the seal.
 

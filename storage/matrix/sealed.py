@@ -20,6 +20,7 @@ from storage.errors import NotFound, StorageFailed
 from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
+from storage.matrix.frame import said_unit
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder
@@ -298,8 +299,7 @@ class SealedResult(SealedFolder, ABC):
     @property
     def unit(self) -> str | None:
         """What the distances measure, such as ``min``; None if nobody has said it, or if they count arcs."""
-        unit = self.attributes.get("unit")
-        return None if unit in (None, "weight", "hops") else str(unit)
+        return said_unit(self.attributes.get("unit"))
 
     @cached_property
     def _graph(self) -> Graph:

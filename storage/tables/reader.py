@@ -99,6 +99,7 @@ class SealedTable(SealedFolder):
         """
         import polars as pl
 
+        first, count = min(first, self.rows), min(count, self.rows)  # polars refuses numbers of 2^32 and more
         if sort is None:
             return self._read(lambda table: table.select(columns).slice(first, count))
         order = self._sorted(sort)[first : first + count]
@@ -124,7 +125,7 @@ class SealedTable(SealedFolder):
         if self.columns[key] == "integer":
             wanted = wanted.cast(pl.Int64(), strict=False).drop_nulls()
         here = pl.col(key).is_in(wanted.implode())
-        both = list(dict.fromkeys([key, *columns]))
+        both, most = list(dict.fromkeys([key, *columns])), min(most, self.rows)
         found = self._read(lambda table: table.filter(here).select(both).head(most + 1))
         known = {str(name) for name in found[key].unique().to_list()}
         if found.height <= most:

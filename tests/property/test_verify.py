@@ -32,13 +32,15 @@ def question(rng: np.random.Generator, graph: Graph) -> dict[str, Any]:
 def spoil(rng: np.random.Generator, matrix: Solved) -> None:
     """Change one entry by a hundredth of the heaviest arc (whole numbers by 1), or make it unreachable."""
     i, j = (int(rng.integers(0, size)) for size in matrix.shape)
-    array, none = matrix.array, matrix.unreachable
+    array, none, cutoff = matrix.array, matrix.unreachable, matrix.attributes["cutoff"]
+    step = 0.01 * np.abs(matrix.of.weights).max(initial=1.0)
     if array[i, j] == none:
-        array[i, j] = 1
-    elif rng.random() < 0.3 and array[i, j] <= (matrix.attributes["cutoff"] or np.inf) / 2:
+        # a path beyond the cutoff may be longer by less than the rounding, so the entry goes well below the cutoff
+        array[i, j] = 1 if cutoff is None or array.dtype.kind != "f" else cutoff - step
+    elif rng.random() < 0.3 and array[i, j] <= (cutoff or np.inf) / 2:
         array[i, j] = none
     elif array.dtype.kind == "f":
-        array[i, j] -= 0.01 * np.abs(matrix.of.weights).max(initial=1.0)
+        array[i, j] -= step
     elif rng.random() < 0.5 or array[i, j] == 0:
         array[i, j] += 1
     else:

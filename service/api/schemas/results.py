@@ -209,7 +209,14 @@ class TablePage(Wire):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"columns": ["vertex", "within_15"], "rows": [[17, 2], [40, None]], "total": 2, "next": None}]
+            "examples": [
+                {
+                    "columns": ["vertex", "within_15"],
+                    "rows": [[17, 2], [40, None]],
+                    "total": 3,
+                    "next": "/v1/jobs/0197a6b2/table?limit=2&cursor=eyJuIjoyfQ",
+                }
+            ]
         }
     )
 

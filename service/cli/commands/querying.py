@@ -130,8 +130,8 @@ def _summary(result: ResultReader, as_json: bool) -> None:
 
     matrix = result.matrix
     summary = summarize(matrix) if isinstance(matrix, PreparedMatrix) else matrix.summary
-    facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed, "unit": matrix.unit}
-    kind = {"store": str(matrix.path), "result": result.kind}
+    facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
+    kind = {"store": str(matrix.path), "result": result.kind, "unit": matrix.attributes["unit"]}
     show_summary({**kind, **facts, "summary": summary}, str(matrix.path), as_json)
 
 

@@ -34,6 +34,7 @@ from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
 from storage.errors import InvalidRequest
 from storage.graph.vertex_table import ENDINGS, check_table, write_table
+from storage.matrix.frame import said_unit
 from storage.options import declared
 
 #: Seconds without an answer after which a question fails; and the same for an upload, a wait or a download.
@@ -285,22 +286,21 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
     with at.asker() as client:
         patience, job = client.patience, _id(client, job)
         if question == "summary":
-            found = client.run(flows.summary(job, patience))
-            show_summary(found, f"job {job}", at.as_json)
-        elif question == "nearest":
+            show_summary(client.run(flows.summary(job, patience)), f"job {job}", at.as_json)
+            return
+        facts = client.run(flows.manifest(job, patience))
+        unit = said_unit(facts["unit"])
+        if question == "nearest":
             params = {"source": vertices[0], "k": count_of(vertices[1])}
-            show_row(
-                client.run(flows.question("GET", flows.job_path(job, question), patience, params=params)), at.as_json
-            )
+            found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=params))
+            show_row(found, at.as_json, unit)
         elif question in ("row", "within"):
             row = client.run(_row(job, vertices[0], patience))
-            if question == "within":
-                row = _within(row, limit_of(vertices[1]), client.run(flows.manifest(job, patience)))
-            show_row(row, at.as_json)
+            show_row(row if question == "row" else _within(row, limit_of(vertices[1]), facts), at.as_json, unit)
         else:
             pair = dict(zip(("source", "target"), vertices, strict=True))
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
-            (show_distance if question == "distance" else show_path)(found, at.as_json)
+            (show_distance if question == "distance" else show_path)(found, at.as_json, unit)
 
 
 def _row(job: str, source: str, patience: Patience) -> Flow[dict[str, Any]]:

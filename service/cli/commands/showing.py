@@ -10,6 +10,7 @@ from typing import Any, Final
 from service.cli.commands.output import emit, emit_json, number, table
 from service.views.matrix_summary import shown_facts
 from storage.errors import InvalidRequest
+from storage.matrix.frame import said_unit
 
 #: The questions, each with the vertices and the number that it takes.
 QUESTIONS: Final = {
@@ -123,7 +124,8 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
         return
     rows, columns = answer["shape"]
     kind = "directed" if answer["directed"] else "undirected"
-    unit = f", distances in {answer['unit']}" if answer.get("unit") else ""
+    said = said_unit(answer["unit"])
+    unit = f", distances in {said}" if said else ""
     emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}{unit}", *summary_lines(answer["summary"])])
 
 

@@ -85,6 +85,8 @@ def test_asking_as_the_document_says(client: TestClient, bench: Bench, document:
     job_id, _ = bench.solved(graph, "int32", sources=[0, 16])
     if path.endswith("/prepared/{key}"):
         job_id, _ = bench.prepared(graph, "int32")
+    if "{job_id}/table" in path:
+        job_id = bench.tabled(graph, result="measures", within=[15])
     if path.endswith("/cancel") or path.endswith("/resume"):
         job_id = bench.jobs.create(graph_id, {}, {}).id
     if path.endswith("/resume"):
@@ -106,7 +108,10 @@ def test_asking_as_the_document_says(client: TestClient, bench: Bench, document:
             body["json"] = {**example, "graph": graph_id} if "graph" in example else example
         else:
             body["content"] = content["application/octet-stream"]["example"].encode()
-    url = path.format(job_id=job_id, graph_id=graph_id, key="zarr.json")
+    names = {"job_id": job_id, "graph_id": graph_id, "key": "zarr.json"}
+    if "{table_id}" in path:
+        names["table_id"] = client.post("/v1/tables", content=b"place,jobs\n1,5\n").json()["id"]
+    url = path.format(**names)
     answer = client.request(method.upper(), url, params=query, **body)
     healthy = 503 if path == "/health/ready" else 299
     assert answer.status_code <= healthy, answer.text

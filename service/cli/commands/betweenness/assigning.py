@@ -14,6 +14,7 @@ from service.cli.commands.solving import load, tell
 from service.cli.progress import ProgressMonitor
 from service.options import AssignOptions
 from storage.errors import InvalidRequest
+from storage.files.writing import writing_early
 from storage.graph.demand_table import read_demands
 from storage.graph.vertex_table import check_table, write_table
 
@@ -35,14 +36,21 @@ def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
     Raises:
         ApspError: as ``engine.api.betweenness.assignment.assign`` and ``storage.graph.demand_table.read_demands``.
     """
-    from engine.api.betweenness.assignment import Assigning
-
     args.check()
     aside = assigned["unreachable"]
     if aside is not None:
         check_table(aside, overwrite=args.overwrite)
         if args.out is not None and aside.absolute() == args.out.absolute():
             raise InvalidRequest(f"--out and --unreachable both name {aside}", field="unreachable")
+    with writing_early(args.out, "assign"), writing_early(aside, "assign"):
+        _assign(args, demands, assigned)
+
+
+def _assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
+    """Assign for files that nobody else writes."""
+    from engine.api.betweenness.assignment import Assigning
+
+    aside = assigned["unreachable"]
     started = time.perf_counter()
     graph, receipt = load(args.graph)
     asked = Assigning(graph, read_demands(demands, graph.labels, assigned["flow"]), args.limits())

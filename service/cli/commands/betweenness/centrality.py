@@ -14,6 +14,7 @@ from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
 from service.options import BetweennessOptions
 from storage.errors import InvalidRequest
+from storage.files.writing import writing_early
 
 
 def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
@@ -26,9 +27,15 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
     Raises:
         ApspError: as ``engine.api.betweenness.centrality.betweenness``, before any work where the options are wrong.
     """
+    args.check()
+    with writing_early(args.out, "betweenness"):
+        _count(args, counted)
+
+
+def _count(args: PassageArgs, counted: BetweennessOptions) -> None:
+    """Count for a file that nobody else writes."""
     from engine.api.betweenness.centrality import Centrality
 
-    args.check()
     lists = {name: text for name in ("sources", "targets") if (text := cast("str | None", counted[name])) is not None}
     if list(lists.values()) == ["-", "-"]:
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")

@@ -367,7 +367,7 @@ def test_what_cannot_be_done_is_said_where_it_was_asked_for(client: TestClient, 
     graph_id = client.post("/v1/graphs", content=b"1 2 3\n", headers=OURS).json()["id"]
     for values, words in (
         ({"memory": "4 parrots"}, "no size"), ({"cutoff": "far"}, "No farther than"), ({"dtype": "int8"}, "kept as"),
-        ({"sources": "7"}, "7"), ({"priority": "1000"}, "Priority"), ({"max_hops": "0"}, "arcs a path"),
+        ({"sources": "7"}, "7"), ({"priority": "1000"}, "Priority"), ({"max_hops": "0"}, "Most arcs of a path"),
         ({"targets": '"a'}, "targets"), ({"memory": "1"}, "memory"),
     ):  # fmt: skip
         answer = client.post(f"/graphs/{graph_id}/solve", data=values, headers=OURS)

@@ -36,6 +36,12 @@ COMMANDS = {
     "near": (["near", "{graph}", "--cutoff", "3", "--overwrite", "-o", "{out}"], ".zarr"),
     "near, a table": (["near", "{graph}", "--cutoff", "3", "--overwrite", "-o", "{out}"], ".csv"),
     "measure": (["measure", "{graph}", "--overwrite", "-o", "{out}"], ".csv"),
+    "betweenness": (["betweenness", "{graph}", "--overwrite", "-o", "{out}"], ".csv"),
+    "assign": (["assign", "{graph}", "--demands", "{demands}", "--overwrite", "-o", "{out}"], ".csv"),
+    "assign, what has no path": (
+        ["assign", "{graph}", "--demands", "{demands}", "--overwrite", "--unreachable", "{out}"],
+        ".csv",
+    ),
     "export": (["export", "{prepared}", "-o", "{out}"], ".csv"),
     "plot": (["plot", "{solved}", "-o", "{out}"], ".png"),
 }
@@ -47,8 +53,10 @@ def places(tmp_path: Path) -> dict[str, Path]:
     graph = tmp_path / "graph.csv"
     graph.write_text("from,to,km\n0,1,1\n1,2,2\n")
     assert main.run(["solve", str(graph), "--directed", "-o", str(tmp_path / "solved")]) == 0
+    demands = tmp_path / "demands.csv"
+    demands.write_text("origin,destination,flow\n0,2,5\n2,0,1\n")
     prepare(GRAPH, tmp_path / "prepared")
-    return {name: tmp_path / name for name in ("solved", "prepared")} | {"graph": graph}
+    return {name: tmp_path / name for name in ("solved", "prepared")} | {"graph": graph, "demands": demands}
 
 
 def held(target: Path, act: Callable[[], object]) -> object:

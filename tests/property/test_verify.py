@@ -37,7 +37,7 @@ def spoil(rng: np.random.Generator, matrix: Solved) -> None:
     if array[i, j] == none:
         # a path beyond the cutoff may be longer by less than the rounding, so the entry goes well below the cutoff
         array[i, j] = 1 if cutoff is None or array.dtype.kind != "f" else cutoff - step
-    elif rng.random() < 0.3 and array[i, j] <= (cutoff or np.inf) / 2:
+    elif rng.random() < 0.3 and array[i, j] <= (np.inf if cutoff is None else cutoff - step):
         array[i, j] = none
     elif array.dtype.kind == "f":
         array[i, j] -= step

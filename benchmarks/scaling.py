@@ -90,8 +90,8 @@ HEAD = (
 
 INTRODUCTION = """# Scaling on paper
 
-Predictions, not measurements: what the planner's own functions (`engine.planning.cost_distributed`) say of many GPUs.
-The page is made by `python -m benchmarks.scaling`, and a test compares it.
+This page holds predictions, not measurements: what the planner's own functions (`engine.planning.cost_distributed`) say
+of many GPUs. `python -m benchmarks.scaling` makes the page, and a test compares it.
 
 Measured: {rate:.1f} T updates/s of an H200 in float32, {disk:.1f} GB/s of a host's disk, {pairs:.1f} billion pairs a
 second of batched searches at n = 65,536 with four arcs a vertex, {task:.0f} ms of the Dask scheduler for a task.
@@ -100,22 +100,24 @@ disks together, ${price:.0f} for a GPU and hour. The largest run that was measur
 ([many nodes](many-nodes.md)): everything beyond that is arithmetic.
 
 *Rounds* are blocked Floyd–Warshall in float32 with the pivot block that is predicted to be fastest. *Searches* are
-batched searches of a graph with four arcs a vertex, where one source takes as long as the graph is large, or as long as
-the result takes to be written.
+batched searches of a graph with four arcs a vertex. The time of one source is assumed to grow with the number of
+vertices; where writing the result takes longer than searching, that time counts.
 """
 
 CLOSING = """
 ## What breaks first, and what would be done
 
-- **arithmetic**: nothing is broken. n³ updates are what they are; undirected graphs could take half (decision 080).
+- **arithmetic**: nothing is broken. n³ updates have to be done; undirected graphs could take half as many
+  (decision 080).
 - **panels**: the chain of panels, each closed by one GPU and read by all, takes longer than a worker's share of the
-  rounds. More GPUs then make a solve slower, as the chain passes from one worker to the next more often: start fewer.
-  To use them, several GPUs would have to close a panel together, and it would go from worker to worker, not through the
-  store.
+  rounds. More GPUs then make a solve slower, because the chain passes from one worker to the next more often: start
+  fewer. To use more, several GPUs would have to close a panel together, and workers would have to send panels to each
+  other, not through the store.
 - **scheduler**: one process hands out all tasks. Larger tasks (several rounds of a stripe at a time), or a driver for
   each group of workers, would relieve it.
-- **memory**: the matrix is larger than all GPUs together, and every round reads and writes the rest of it. The hosts'
-  memory beside the GPUs, as one process uses it ([out of core](out-of-core.md)), would hold several times as much.
+- **memory**: the matrix is larger than all GPUs together, and every round reads and writes what they do not hold. The
+  hosts' memory beside the GPUs, which one process can use ([out of core](out-of-core.md)), would hold several times as
+  much.
 - **result**: n² entries have to reach the store, whoever computes them: {largest} at n = 10,000,000. Then only
   asking for less helps: sources, targets, cutoffs.
 
@@ -127,7 +129,7 @@ RECORDS = (
     ("", "what", "GPUs", "n", "reached"),
     ("DSNAPSHOT (SC20)", "distributed Floyd–Warshall, float32", "24,576 V100", "4.4 M in about 21 min, as we read it",
      "136 PF/s, 90 % weak scaling"),
-    ("Sao et al. (HPDC'21)", "with the hosts' memory", "256 Summit nodes", "2.5 × what the GPUs hold, in + 20 % time",
+    ("Sao et al. (HPDC'21)", "with the hosts' memory", "256 Summit nodes", "2.5 × what the GPUs hold, 20 % slower",
      "8.1 PF/s, 80 % parallel efficiency"),
     ("COAST (SC22)", "communication-optimal Floyd–Warshall", "73,600 GCDs", "not known to us", "1.004 EF/s"),
     ("Fast-APSP (ICS'23)", "partition and searches", "2,048", "11.5 M in 12.45 min, surely not stored",
@@ -135,8 +137,8 @@ RECORDS = (
 )  # fmt: skip
 
 END = """
-One update is two operations: 136 PF/s are 68,000 T updates/s, 2.8 T a V100. The first three send panels from GPU to GPU
-by MPI; what is described here is not meant for as many.
+One update is two operations: 136 PF/s are 68,000 T updates/s, 2.8 T for each V100. The first three send panels from GPU
+to GPU by MPI; `apsp` is not meant for that many GPUs.
 """
 
 

@@ -346,7 +346,7 @@ def _check_current(old: PreparedMatrix) -> None:
 
 
 def _and_above(parts: Parts, holds: npt.NDArray[np.bool_]) -> int:
-    """Return the number of some parts and all those above them."""
+    """Return how many parts are in ``holds`` or above one that is."""
     again = holds.copy()
     for i, above in enumerate(parts.parents.tolist()):
         if again[i] and above >= 0:

@@ -100,7 +100,7 @@ def searched_options(graph: Graph, options: Options) -> Options:
 
 
 def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
-    """Return the plan of the rows with what the sums take besides, and with the shape of the result.
+    """Return the plan of the rows, increased by what the sums take, and with the shape of the result.
 
     Args:
         plan: from the options of :func:`searched_options`.

@@ -64,7 +64,7 @@ def _counted(
     Args:
         weighted: the graph.
         sources, targets: NetworkX's vertices; None for all.
-        edges: of edges, not of vertices.
+        edges: whether to count for edges, not for vertices.
         endpoints: whether paths pass through their ends.
     """
     sides = (None if side is None else _places(weighted, side) for side in (sources, targets))
@@ -85,7 +85,7 @@ def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: in
 
     Args:
         n: vertices of the graph.
-        normalized: over all pairs that may count.
+        normalized: whether to divide by the number of pairs that may count.
         directed: whether pairs have a direction.
         ends: whether a vertex is among its own pairs, as for edges and with endpoints.
         sampled: how many vertices were drawn; None for all.
@@ -103,7 +103,7 @@ def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: in
 
 
 def _by_edge(G: BackendGraph, weighted: Weighted, table: Any, values: Floats, weight: Any) -> dict[Any, float]:
-    """Return values by NetworkX's edges; of parallel edges the shortest ones share, the others get 0."""
+    """Return values by NetworkX's edges; the shortest of parallel edges share a value equally, the others get 0."""
     nodes, original = weighted.nodes, G.original
     found = {}
     for u, v, value in zip(table.tails.tolist(), table.heads.tolist(), values.tolist(), strict=True):
@@ -138,10 +138,10 @@ def betweenness_centrality(
     Args:
         G: a NetworkX graph.
         k: how many vertices are drawn as sources; None for all.
-        normalized: over all pairs that may count.
+        normalized: whether to divide by the number of pairs that may count.
         weight: key of the weights; None counts every edge as 1.
         endpoints: whether paths pass through their ends.
-        seed: of the draw.
+        seed: seed of the draw.
     """
     weighted = _positive(G, weight)
     drawn = _sampled(G, None if k == len(weighted.nodes) else k, seed)
@@ -169,9 +169,9 @@ def edge_betweenness_centrality(
     Args:
         G: a NetworkX graph.
         k: how many vertices are drawn as sources; None for all.
-        normalized: over all pairs.
+        normalized: whether to divide by the number of all pairs.
         weight: key of the weights; None counts every edge as 1.
-        seed: of the draw.
+        seed: seed of the draw.
     """
     weighted = _positive(G, weight)
     drawn = _sampled(G, k, seed)
@@ -196,7 +196,7 @@ def betweenness_centrality_subset(
         G: a NetworkX graph.
         sources: the vertices where paths begin.
         targets: the vertices where paths end.
-        normalized: over all pairs of the graph.
+        normalized: whether to divide by the number of all pairs of the graph.
         weight: key of the weights; None counts every edge as 1.
     """
     weighted = _positive(G, weight)

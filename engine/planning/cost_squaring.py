@@ -52,7 +52,7 @@ class Schedule:
 
     @classmethod
     def of(cls, n: int, rows: int, hops: int | None, *, symmetric: bool) -> Schedule:
-        """Choose the cheaper way.
+        """Choose rows times weights or squares, whichever takes fewer updates.
 
         Args:
             n: vertices.

@@ -27,8 +27,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Sums of whole numbers up to this are exact in float64.
 _EXACT: Final = 2.0**53
-#: Distances in units are found again from float64 if the longest path, times the number of its arcs, is at most this:
-#: every addition of an algorithm is off by at most 2^-52 of the sum, and an eighth of a unit is left over.
+#: Rounding a float64 distance gives its number of units if n times the longest path is at most this many units: every
+#: addition of an algorithm is off by at most 2^-52 of the sum, so n of them are off by at most an eighth of a unit.
 _FOUND_AGAIN: Final = 2.0**49
 
 
@@ -74,12 +74,12 @@ def exactness(graph: Graph) -> Exactness:
 
 
 def adds_whole(graph: Graph) -> bool:
-    """Return whether sums of whole weights are exact in float64, with room for those on the way to negative ones."""
+    """Return whether sums of whole weights are exact in float64, and so are all intermediate ones of either sign."""
     return REACH * _longest(graph, graph.weights) <= _EXACT
 
 
 def _longest(graph: Graph, values: Array) -> float:
-    """Return a bound on the absolute sum of values of arcs along any path: the largest one out of each vertex."""
+    """Return a bound on the absolute sum of values along any path: each vertex adds the largest of its arcs out."""
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     if len(starts) == 0:
         return 0.0
@@ -179,7 +179,7 @@ class PathSums:
 class SumSink:
     """A sink that takes rows of all distances, writes the sums of quantities, and passes on the columns of the targets.
 
-    Rows are passed on after their sums are written, so whoever counts rows below counts no row without sums.  Several
+    Rows are passed on after their sums are written, so the sink that takes them counts no row without sums.  Several
     threads may write different rows.
 
     Args:

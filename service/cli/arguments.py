@@ -98,8 +98,8 @@ class MapOptions(TypedDict, total=False):
     """The options of ``apsp plot --map``."""
 
     map: Annotated[bool, Option("Draw the network, coloured by distance.", default=False, flags=("--map",))]
-    source: Annotated[str | None, Option("Distances from this one.", flags=("--from",), metavar="VERTEX")]
-    target: Annotated[str | None, Option("The route to this one.", flags=("--to",), metavar="VERTEX")]
+    source: Annotated[str | None, Option("Draw distances from this vertex.", flags=("--from",), metavar="VERTEX")]
+    target: Annotated[str | None, Option("Draw the route to this vertex, too.", flags=("--to",), metavar="VERTEX")]
     classes: Annotated[
         str | None, Option("A colour for each class up to these distances, such as 5,10,15.", metavar="DISTANCES")
     ]

@@ -49,7 +49,7 @@ def serve_routes(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on, 0 for a free one.")] = 5000,
     unit: Annotated[
-        str | None, typer.Option(metavar="UNIT", help="Of the distances; else what the store says.")
+        str | None, typer.Option(metavar="UNIT", help="Unit of the distances; else the one that the store records.")
     ] = None,
     speed: Annotated[
         float | None, typer.Option(metavar="KMH", help="Kilometres an hour, by which lengths become durations.")

@@ -44,7 +44,7 @@ def phase_views(record: JobRecord) -> list[dict[str, Any]]:
 
 
 def _place(fraction: float, seconds: list[float]) -> int:
-    """Return how many phases of so many seconds are over when this fraction of all is done."""
+    """Return how many phases, of these predicted ``seconds``, are over when ``fraction`` of all is done."""
     done, whole = 0.0, sum(seconds)
     for k, value in enumerate(seconds):
         done += value

@@ -1,4 +1,4 @@
-"""The phases of a plan as a running job reports them, so that what is foretold is what comes."""
+"""The phases of a plan under the names under which a running job reports them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 #: Phases of plans whose work is reported under another name.
 _REPORTED_AS: Final = {"sweep": "search"}
-#: A fixed cost of plans, of which no job reports anything.
+#: A fixed cost in plans, which no job reports as a phase.
 _SILENT: Final = "start"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from storage.graph.graph import Graph
 
-#: the options that each kind of result takes, of those that only tables have
+#: for each kind of table, the options that it takes and a matrix does not
 _TAKES: Final = {"measures": frozenset(declared(TableOptions)), "near": frozenset({"nearest"})}
 #: bytes of a vertex, or a number, in a table in memory, without the characters of long names
 _CELL: Final = 16
@@ -164,7 +164,7 @@ class TableTask:
         return cast("int | None", self._request.get("nearest"))
 
     def _names(self, count: int) -> int:
-        """Return about how many bytes the labels of so many rows take in a table."""
+        """Return about how many bytes the labels of ``count`` rows take in a table."""
         labels = self._profile.graph.labels
         if labels.dtype.kind in "iu" or not len(labels):
             return 8 * count

@@ -32,8 +32,8 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
     Args:
         network: what it answers about.
-        local: whether only names of this machine are answered, so that no page elsewhere can ask through a name of its
-            own.
+        local: whether to answer only requests whose ``Host`` is a name of this machine, so that no web page can ask
+            through a name of its own.
     """
     app = FastAPI(title="apsp serve-routes", version=software_version(), docs_url=None, redoc_url=None)
     osrm, valhalla = Osrm(network), Valhalla(network)

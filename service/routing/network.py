@@ -1,4 +1,4 @@
-"""A result with coordinates, asked by places instead of vertices."""
+"""Answers questions about places instead of vertices, over a result whose vertices have coordinates."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Leg:
     """A shortest path between two stops.
 
     Attributes:
-        seconds: how long it takes; None if the result does not tell.
-        metres: how long it is.
+        seconds: how long it takes; None if the result has no times.
+        metres: its length; if the distances of the result are times, the sum of straight lines between its vertices.
         lon, lat: degrees of its vertices, in order, shape (k,).
     """
 
@@ -64,8 +64,8 @@ class RoutingNetwork:
 
     Args:
         matrix: the open result, of all vertices.
-        unit: what its distances measure; None for what it says itself.
-        speed: kilometres an hour by which lengths become times; None: lengths have none.
+        unit: unit of its distances; None for the one that it records.
+        speed: kilometres an hour, by which lengths become times; None if they shall not.
         most: entries of the largest table.
 
     Raises:
@@ -153,12 +153,12 @@ class RoutingNetwork:
         return np.asarray(found[np.ix_(at_row, at_column)], np.float64)
 
     def seconds(self, table: Floats) -> Floats:
-        """Return distances of the result as seconds.  Only where times are told."""
+        """Return distances of the result as seconds.  Call it only where :attr:`tells_time` is true."""
         assert self._seconds is not None
         return table * self._seconds
 
     def metres(self, table: Floats) -> Floats:
-        """Return distances of the result as metres.  Only where they are lengths."""
+        """Return distances of the result as metres.  Call it only where :attr:`tells_length` is true."""
         assert self._metres is not None
         return table * self._metres
 
@@ -188,7 +188,7 @@ class RoutingNetwork:
 
 
 def _factors(unit: str | None, speed: float | None) -> tuple[float | None, float | None]:
-    """Return seconds and metres for each unit of distance, None for what is not known."""
+    """Return how many seconds and how many metres a unit of distance is; None for what is not known."""
     known = (unit or "").strip()
     if known in SECONDS:
         if speed is not None:

@@ -25,7 +25,7 @@ _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
 #: Most places of one request, and most vertices of *nearest*.
 MOST_PLACES: Final = 20_000
 MOST_NEAREST: Final = 1000
-#: Parameters of every service, with the values by which they say nothing; any other value is refused.
+#: Parameters of every service, each with the values that ask for nothing special; any other value is refused.
 _COMMON: Final[Mapping[str, frozenset[str]]] = {
     "bearings": frozenset({""}),
     "hints": frozenset({""}),

@@ -126,7 +126,7 @@ class Pairs:
 
 
 def check_features(sources: Ends, targets: Ends, kind: str) -> None:
-    """Refuse features of ends that have no coordinates, and GeoJSON of a plane, which it has no words for.
+    """Refuse features of ends that have no coordinates, and GeoJSON for a plane, which that format cannot describe.
 
     Args:
         sources, targets: the ends.
@@ -206,7 +206,7 @@ def with_geometry(pairs: Pairs, features: Features) -> pl.DataFrame:
 
 
 def geo_metadata(features: Features, geographic: bool) -> dict[str, str]:
-    """Return the metadata of a GeoParquet file; without ``crs`` coordinates are OGC:CRS84, with null nobody knows."""
+    """Return the metadata of a GeoParquet file; no ``crs`` means OGC:CRS84, null an unknown system."""
     kind = "LineString" if features == "lines" else "Point"
     column: dict[str, object] = {"encoding": "WKB", "geometry_types": [kind]}
     if not geographic:

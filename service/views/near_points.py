@@ -52,7 +52,7 @@ class PointForm:
         check_pairs_target(self._out, overwrite=overwrite, forms={**FORMS, ".geojson": "GeoJSON"})
 
     def take(self, graph: Graph, points: Mapping[str, SnappedPoints | None]) -> None:
-        """Take the graph and the points of ``sources`` and ``targets``; refuse what the form has no words for."""
+        """Take the graph and the points of ``sources`` and ``targets``; refuse what the form cannot hold."""
         self._graph, self._points = graph, points
         if any(points.values()) and self._kind not in TABLES:
             raise InvalidRequest(

@@ -35,7 +35,7 @@ class Writing:
     """
 
     def __init__(self, target: str | Path, what: str) -> None:
-        """Take it.
+        """Take the lock.
 
         Args:
             target: the file or folder that is written; the folder around it exists.
@@ -58,7 +58,7 @@ class Writing:
             raise failure("write at", self._target, error) from error
 
     def _again(self) -> bool:
-        """Take it once more if this thread has it already.  Raises OSError."""
+        """Count one more hold of the lock if this thread has it; return whether it has.  Raises OSError."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -91,14 +91,14 @@ class Writing:
             os.close(handle)
         about = {"what": what, "process": os.getpid(), "host": socket.gethostname()}
         about["since"] = datetime.now(UTC).isoformat(timespec="seconds")
-        with contextlib.suppress(OSError):  # a full disk: who else comes is refused without a name
+        with contextlib.suppress(OSError):  # if the disk is full, other writers are refused without a name
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(about).encode(), 0)
         self._key = found.st_dev, found.st_ino
         _HELD[self._key] = [threading.get_ident(), 1, handle]
 
     def release(self) -> None:
-        """Give it back; does nothing if that was done."""
+        """Release the lock; do nothing if that was done already."""
         with _GUARD:
             key, self._key = self._key, None
             held = None if key is None else _HELD.get(key)

@@ -119,7 +119,7 @@ def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.int64], n: int) -> 
 class VertexCoordinates:
     """Collects coordinates from the attributes of nodes (GraphML, JSON and others).
 
-    Attributes of a graph file are not always places, so a pair that is no coordinate is told and not refused.
+    Attributes of a graph file are not always places, so a pair that is no coordinate is noted, not refused.
     """
 
     def __init__(self, system: str | None) -> None:

@@ -17,7 +17,7 @@ from storage.geography.tables import PointTable, read_points
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Points with longitude and latitude that are farther from their vertex than this, in metres, are told by name.
+#: Points with longitude and latitude that are farther from their vertex than this, in metres, are named in a note.
 FAR: Final = 1000.0
 _NAMED: Final = 3
 
@@ -54,7 +54,7 @@ class SnappedPoints:
         return [name or key for name, key in zip(self.names, self.ids, strict=True)]
 
     def note(self) -> str:
-        """Return what is to be told about them."""
+        """Return a note that says how far the points are from their vertices, and names those that are far."""
         unit = " m" if self.geographic else ""
         kind = "great-circle distance" if self.geographic else "distance in the plane"
         text = (

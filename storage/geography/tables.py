@@ -28,7 +28,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "y": ("y", "northing", "y_coord", "ycoord"),
     "name": ("name", "title", "stop_name"),
 }
-#: Endings of the files that are read as tables of points, and those that may hold nothing else.
+#: Endings of the files that are read as tables of points.
 TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson")
 #: A column of this name, which spreadsheets hold as text, is left out: the coordinates say the same.
 GEOMETRY: Final = "geometry"
@@ -45,7 +45,7 @@ class PointTable:
         x, y: float64, shape (k,), NaN where they are missing.
         system: ``lonlat`` if the columns or the file say so, ``plane`` if the file says so; None if they are called x
             and y and nothing else is known.
-        columns: the further columns by name, in the order of the file; names are below ``name``.
+        columns: the further columns by name, in the order of the file; the column of names is called ``name`` here.
     """
 
     path: Path
@@ -90,7 +90,7 @@ def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
 
     Args:
         path: CSV, TSV, Parquet, GeoParquet or GeoJSON.
-        first_is_id: whether the first column has the ids where no column is called so.
+        first_is_id: whether the first column holds the ids if no column has a usual name of ids.
 
     Raises:
         NotFound: there is no such file.

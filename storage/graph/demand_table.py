@@ -14,7 +14,7 @@ from storage.graph.vertex_table import Array, Indices, check_header, frame_in, n
 
 @dataclass(frozen=True, eq=False)
 class Demands:
-    """What is to go from where to where; the same pair may come several times.
+    """How much is to go from one vertex to another, for several pairs; a pair may occur more than once.
 
     Attributes:
         origins, destinations: vertex indices, int64, shape (demands,).

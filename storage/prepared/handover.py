@@ -27,7 +27,7 @@ _KEPT: Final = ("identity", "record")
 
 
 def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
-    """Make what a run into ``old`` has committed what a run into ``new`` goes on from.
+    """Give the commits of a run into ``old`` to the next run into ``new``, which then resumes from them.
 
     Args:
         old: target of the earlier run, whose process may still be alive.
@@ -36,7 +36,7 @@ def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
             soon.
 
     Returns:
-        Whether there is something to go on from now.
+        Whether ``new`` now has commits to resume from.
 
     Raises:
         StorageFailed: the file system refused.

@@ -94,7 +94,7 @@ class QuantityMatrix:
     """
 
     def __init__(self, matrix: Matrix, name: str, folder: StoreFolder, tiles: TileReader) -> None:
-        """Use ``Matrix.also``."""
+        """Open the sums; callers use ``Matrix.also`` instead."""
         about = matrix.attributes[ALSO][name]
         self.name, self._matrix, self._tiles = name, matrix, tiles
         self._folder = folder

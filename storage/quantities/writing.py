@@ -1,4 +1,4 @@
-"""Writes the tiles of one further array of a store in the making; what a commit counts is durable before it."""
+"""Writes the tiles of one further array of a store in the making; tiles are durable before a commit counts them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class QuantityTiles:
         self._sizes = np.zeros(grid.counts, np.int64)
         self._lock = threading.Lock()
         self._unsynced: list[Path] = []
-        for draft in self._folder.glob("*/*~"):  # of a process that ended while it wrote
+        for draft in self._folder.glob("*/*~"):  # left by a process that ended while it wrote
             draft.unlink(missing_ok=True)
 
     def write(self, row: int, block: Array) -> None:

@@ -253,7 +253,7 @@ def _read_quantities(reader: _Reader, path: Path, options: ReadOptions, parsed: 
             raise InvalidRequest(f"--also {column}: {error}", field="also") from None
         same = np.array_equal(found.tails, arcs.tails) and np.array_equal(found.heads, arcs.heads)
         if not same or found.weights is None:
-            raise InvalidGraph(f"--also {column}: its rows are other arcs than those of the weight", field="also")
+            raise InvalidGraph(f"--also {column}: its rows are not the arcs of the weight", field="also")
         arcs.quantities[column] = quantity_values(column, found.weights)
     parsed.notes = [note.replace("not read: ", "not the weight: ", 1) for note in parsed.notes]
     parsed.notes.append(f"summed along the paths: {', '.join(options.also)}")
@@ -277,7 +277,7 @@ def _net(format: str | None) -> Iterator[None]:  # noqa: A002
 
 def unforeseen(error: BaseException, format: str | None) -> BaseException:  # noqa: A002
     """Return the refusal for an error that a reader should have foreseen, and log that error."""
-    log.error("a reader failed with an error that it should have told as a refusal", exc_info=error)
+    log.error("a reader failed with an error that it should have reported as a refusal", exc_info=error)
     why = f"{error} ".splitlines()[0].strip()[:200]
     what = "a graph" if format is None else format
     return InvalidGraph(f"the file could not be read as {what}: {type(error).__name__}: {why}")

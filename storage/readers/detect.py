@@ -167,7 +167,7 @@ def _by_braces(lines: list[str]) -> str | None:
         return "multiline-adjlist"
     if all(len(row.split()) == 2 and row.split()[1] == "0" for row in rows):
         raise InvalidGraph(
-            "this may be one list of neighbours a line, or vertices with their degree, 0: "
+            "each line may be a list of neighbours, or a vertex with its degree of 0: "
             "say --format adjlist or --format multiline-adjlist",
         )
     return "adjlist"

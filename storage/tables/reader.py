@@ -112,7 +112,7 @@ class SealedTable(SealedFolder):
         Args:
             names: vertices, as text.
             columns: names of columns.
-            most: one row more than this ends the reading.
+            most: most rows that the caller wants; one more is returned if there are more.
 
         Raises:
             NotFound: the first column has no such name.
@@ -151,7 +151,7 @@ class SealedTable(SealedFolder):
         return order
 
     def _read(self, ask: Any) -> pl.DataFrame:
-        """Return what a question to the lazy table gives; the file is compared with the seal before its first one."""
+        """Return the answer to ``ask``, a query of the lazy table; before the first, compare the file with the seal."""
         import polars as pl
 
         path = Path(self._folder.root) / TABLE  # type: ignore[union-attr]
@@ -177,7 +177,7 @@ def open_table(path: str | Path) -> SealedTable:
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: what is there is none, or is damaged.
+        StorageFailed: what is at ``path`` is no such table, or is damaged.
     """
     return open_sealed(path, SealedTable)
 

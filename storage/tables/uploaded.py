@@ -1,4 +1,4 @@
-"""Tables of numbers by vertex that people upload: kept by content, and known to those who uploaded them."""
+"""Tables of numbers by vertex that people upload: equal ones are kept once, and only those who uploaded one see it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class TableRecord:
         rows: how many vertices it names.
         key: the name of its first column, which names vertices.
         columns: the names of its columns of numbers.
-        bytes: as it is kept.
-        created: when it first came, seconds since the epoch.
+        bytes: size of the file that is kept.
+        created: when it was first uploaded, seconds since the epoch.
     """
 
     id: str
@@ -162,7 +162,7 @@ def _mark(owner: str | None) -> str:
 def normal_table(path: Path, most_rows: int, most_columns: int) -> Path:
     """Check a table of numbers by vertex, and write it as Parquet beside ``path``.
 
-    The vertices are those of no graph yet, so only names that are empty or come twice are refused here.
+    A table belongs to no graph yet, so only names of vertices that are empty or come twice are refused here.
 
     Args:
         path: the file, CSV with a header or Parquet, told by its content.

@@ -1,9 +1,9 @@
-"""The arcs as searches that count shortest paths take them: vertices renumbered, weights in a type that is exact.
+"""Prepares arcs for searches that count shortest paths: renumbers vertices, and makes weights whole where possible.
 
 Neighbours get numbers near each other, as for all searches.  Where arcs weigh zero, vertices are numbered so that such
 arcs lead to larger numbers, because paths over them can only be counted in such an order (``engine.devices.cpu.
-betweenness.counting``).  There is one unless arcs of weight zero form a cycle; then the number of shortest walks is
-infinite, and the graph is refused.
+betweenness.counting``).  Such an order exists unless arcs of weight zero form a cycle; then the number of shortest
+walks is infinite, and the graph is refused.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class PathArcs:
     Attributes:
         indptr: int64, shape (n + 1,).
         heads: int32, shape (arcs,).
-        weights: shape (arcs,), int32 for keys that hold the vertex, too, else int64 or float64; empty where all arcs
-            weigh the same.
-        moved: int64, shape (arcs,): the index of each arc before.
+        weights: shape (arcs,), int32 if a key of the heap holds the distance and the vertex, else int64 or float64;
+            empty where all arcs weigh the same.
+        moved: int64, shape (arcs,): the index that each arc had in the graph.
         rank: int32, shape (n,): the new number of each vertex.
         bits: bits of a key that hold the vertex; 0 where a key has no place for distance and vertex.
         unit, power: a length here, times ``unit`` and divided by ``power``, is one in the graph's own weights.
-        longest: no distance is larger; infinite where distances are no whole numbers.
+        longest: a bound that no distance here exceeds; infinite where distances are no whole numbers.
     """
 
     indptr: Indices

@@ -30,22 +30,25 @@ from storage.errors import InvalidRequest, SolveFailed
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Sources that a thread takes at once, at most; vertices and arcs that it visits then, about; and into how many pieces
-#: the sources of each thread are cut at least.
+#: Most sources that a thread takes at once.
 PIECE: Final = 64
+#: About how many vertices and arcs a thread visits for the sources that it takes at once.
 VISITED: Final = 5_000_000
+#: Least number of pieces into which the sources of each thread are cut.
 PIECES: Final = 32
-#: From so many sources on, searches side by side are worth it.
+#: Least number of sources for which searches side by side pay.
 FEW_ROWS: Final = 32
 
 
 @dataclass(frozen=True)
 class PassingTask:
-    """From where to where, by the numbers of ``PathArcs``.
+    """The sources and targets of the paths, as vertex numbers of ``PathArcs``.
+
+    What a vertex *keeps* of a source is what ends there: 1 for each target of betweenness, the flow of a demand.
 
     Attributes:
         sources: int64, shape (sources,).
-        own: int64, shape (sources,): the vertex that keeps nothing of each source, -1 for none.
+        own: int64, shape (sources,): for each source the vertex that keeps nothing of it (itself), -1 for none.
         kept: float64, shape (n,): what each vertex keeps of every source; all 0 where targets are listed.
         first: int64, shape (sources + 1,): where the listed targets of each source begin; empty without a list.
         targets: int32: the listed targets.
@@ -64,7 +67,7 @@ class PassingTask:
     arcs: bool
 
     def sums(self, arcs: int) -> tuple[Floats, ...]:
-        """Return empty sums of one thread: through vertices, beginning, ending, over arcs."""
+        """Return zeros for the sums of one thread: through vertices, beginning, ending, over arcs."""
         n = len(self.kept)
         few = n if self.ends else 0
         return np.zeros(n), np.zeros(few), np.zeros(few), np.zeros(arcs if self.arcs else 0)
@@ -72,12 +75,12 @@ class PassingTask:
 
 @dataclass(frozen=True)
 class Passed:
-    """What passed, by the numbers of ``PathArcs``.
+    """What the searches have counted, by the numbers of ``PathArcs``.
 
     Attributes:
-        vertices: through each vertex, without what begins or ends there.
-        begins, ends: at each vertex; empty where they were not asked for.
-        over: over each arc; empty where it was not asked for.
+        vertices: what passes through each vertex, without what begins or ends there.
+        begins, ends: what begins and ends at each vertex; empty where they were not asked for.
+        over: what passes over each arc; empty where it was not asked for.
         lengths: the distance of each listed target in the graph's own weights, +inf where there is no path.
     """
 
@@ -104,7 +107,7 @@ class PassingSearches:
 
     Args:
         arcs: the arcs.
-        task: from where to where.
+        task: the sources and targets.
     """
 
     def __init__(self, arcs: PathArcs, task: PassingTask) -> None:
@@ -215,7 +218,7 @@ class PassingSearches:
         return search
 
     def _by_rows(self, count: int) -> RowPasses | None:
-        """Return the way through rows of distances where it is faster; None where it is not, or rows are not exact."""
+        """Return what counts paths in rows of distances; None where that is not faster, or rows would not be exact."""
         arcs, task = self._arcs, self._task
         if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
             return None
@@ -225,7 +228,7 @@ class PassingSearches:
 
 
 def _check(verdict: int) -> None:
-    """Raise what a pass over sources has found."""
+    """Raise the error that ``verdict``, the result of a pass over sources, stands for; none for ``DONE``."""
     if verdict == DONE:
         return
     if verdict == MANY_PATHS:

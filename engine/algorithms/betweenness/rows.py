@@ -22,13 +22,14 @@ from engine.model.dtypes import WORK_TYPES
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Rows that a thread holds: as many as the widest search finds together, and bytes of them at most.
+#: Most rows of distances that a thread holds: as many as the widest search finds together.
 HELD_ROWS: Final = 512
+#: Most bytes of these rows, but at least one row is held.
 HELD_BYTES: Final = 64 << 20
 
 
 class RowPasses:
-    """Passes over sources by way of their rows of distances, which several threads may do.
+    """Counts paths in rows of distances; several threads may do so at the same time, for different sources.
 
     Args:
         arcs: the arcs; their distances are whole numbers up to ``LONGEST``.
@@ -50,13 +51,13 @@ class RowPasses:
         self.height = max(1, min(HELD_ROWS, HELD_BYTES // max(1, len(kept) * self._kind.dtype.itemsize)))
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function by which a thread takes some sources.
+        """Return the function by which a thread counts the paths from some sources.
 
         Args:
-            sums: of this thread, as in :class:`engine.algorithms.betweenness.passing.PassingTask`.
+            sums: the sums of this thread, as :class:`engine.algorithms.betweenness.passing.PassingTask` makes them.
 
         Returns:
-            A function of the places of sources, which returns why it has ended.
+            A function of positions in ``sources``.  It returns ``DONE``, or the code of what stopped it.
         """
         n, arcs = len(self._kept), self._arcs
         backend = (BreadthFirst if self._unit else CpuBackend)(1)
@@ -88,7 +89,7 @@ class RowPasses:
         return search
 
     def _lanes(self) -> tuple[Any, ...]:
-        """Return the work space of a thread for sources side by side."""
+        """Return the work space of a thread for sources in the lanes of vectors."""
         n = len(self._kept)
         vectors = (_aligned(n) for _ in range(3))
         return np.empty((n, LANES), np.int32), *vectors, *(np.empty(k * n, np.int32) for k in (1, 1, TAKEN))

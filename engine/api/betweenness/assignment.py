@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.generic]
 
-#: Largest relative difference between sums that must agree; rounding makes far less.
+#: Largest relative difference between two sums that must agree; rounding alone makes them differ by far less.
 TOLERANCE: Final = 1e-6
 
 
@@ -36,9 +36,9 @@ class Assignment:
         lengths: float64, shape (demands,): the length of the shortest path of each demand, +inf where there is none;
             NaN for a demand of 0, which is not searched for.
         flow: float64, shape (arcs,): on each arc, in the order of ``graph.heads``.
-        begins, ends, through: float64, shape (n,): flow that begins at each vertex, ends there, or passes on through
-            it.  Demands from a vertex to itself are on no arc, and not in these either.
-        plan: what was expected of the searches.
+        begins, ends, through: float64, shape (n,): flow that begins at each vertex, ends there, or passes through it.
+            Demands from a vertex to itself use no arc, and are not counted here.
+        plan: the prediction that was made before the searches.
         seconds: wall seconds of each phase.
     """
 
@@ -124,11 +124,11 @@ class Assignment:
 
 
 class Assigning:
-    """An assignment that is asked for: checked at once, planned by :meth:`make_plan`, done by :meth:`run`.
+    """A request to assign demands: the constructor checks it, :meth:`make_plan` predicts it, :meth:`run` computes it.
 
     Args:
         graph: the graph.
-        demands: what is to go from where to where.
+        demands: how much is to go from one vertex to another.
         options: ``memory`` and ``threads``; nothing else may be given.
 
     Raises:
@@ -146,7 +146,7 @@ class Assigning:
         demands = _checked(demands, graph.n)
         self._graph, self._demands = graph, demands
         passage = self._passage = Passage(graph)
-        # zero flow is left out: what keeps nothing is no target of a search
+        # demands of 0 are left out: every listed target of a search must keep more than 0
         wanted = np.flatnonzero((demands.flows > 0) & (demands.origins != demands.destinations))
         starts = passage.starts(demands.origins[wanted])
         order = np.argsort(starts, kind="stable")
@@ -203,12 +203,12 @@ def assign(
     """Put every demand on its shortest paths, and find the flow on every arc and vertex (all-or-nothing assignment).
 
     Where a demand has several shortest paths, each of them carries the same share: nothing depends on the names or the
-    order of vertices.  When two paths are equally long is as in ``engine.api.betweenness.centrality.betweenness``.
-    Weights do not depend on flow.  That the sums of what begins, passes and ends agree is checked.
+    order of vertices.  ``engine.api.betweenness.centrality.betweenness`` says when two paths count as equally long.
+    Weights do not depend on flow.  The sums of what begins, passes and ends are compared with each other.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.  No path passes through a terminal.
-        demands: what is to go from where to where, as from ``read_demands``.
+        demands: how much is to go from one vertex to another, as from ``read_demands``.
         options: ``memory`` and ``threads``; nothing else may be given.
         monitor: is told of progress, and asked whether to stop.
 

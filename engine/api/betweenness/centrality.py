@@ -35,7 +35,7 @@ class BetweennessTable:
         heads: vertex indices, int64: the head of each row's arc, above the tail in an undirected graph; None in a table
             of vertices.
         values: float64, of the same shape: the betweenness.
-        plan: what was expected of the searches.
+        plan: the prediction that was made before the searches.
         seconds: wall seconds of each phase.
     """
 
@@ -84,14 +84,14 @@ class BetweennessTable:
 
 
 class Centrality:
-    """Betweenness that is asked for: checked at once, planned by :meth:`make_plan`, found by :meth:`run`.
+    """A request for betweenness: the constructor checks it, :meth:`make_plan` predicts it, :meth:`run` computes it.
 
     Args:
         graph: the graph.
         options: ``sources`` and ``targets`` of the paths that count, ``memory`` and ``threads``; None for all.
-        arcs: of arcs, not of vertices.
-        normalized: as shares of all pairs, not as numbers of pairs.
-        endpoints: whether a path passes through its ends, too; of vertices only.
+        arcs: whether to find the betweenness of arcs, not of vertices.
+        normalized: whether to return shares of all pairs, not numbers of pairs.
+        endpoints: whether a path passes through its ends, too; not together with ``arcs``.
         decimal: as in ``engine.algorithms.betweenness.numbering.number_arcs``.
 
     Raises:
@@ -165,15 +165,15 @@ class Centrality:
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         values = passage.by_arc(passed.over)
         if not graph.directed:
-            # arcs are sorted by tail and head, so the reverse of each is where a sort by head and tail puts it
+            # arcs are sorted by tail, then head; sorted by head, then tail, they are the reverses of the same arcs
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)
 
     @property
     def scale(self) -> float:
-        """NetworkX's factor: normalized, over all pairs that may count; else 1/2 where edges have no direction,
-        as each pair is counted from both sides.
+        """NetworkX's factor.  Normalized, it is 1 over the number of ordered pairs that may count.  Otherwise it is 1
+        for a directed graph, and 1/2 for an undirected one, in which each pair is counted from both sides.
         """
         n = self._graph.n if self._arcs or self._endpoints else self._graph.n - 1
         if n < 2:
@@ -203,10 +203,10 @@ def betweenness(
         graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.
         options: ``sources`` and ``targets``: only paths between these count, without any scaling up; ``memory`` and
             ``threads``.  Nothing else may be given.
-        arcs: of arcs, not of vertices.
-        normalized: divide by the number of pairs, as NetworkX does; else pairs are counted, each once where edges have
-            no direction.
-        endpoints: a path passes through its ends, too.
+        arcs: whether to find the betweenness of arcs, not of vertices.
+        normalized: whether to divide by the number of pairs, as NetworkX does; otherwise pairs are counted, in an
+            undirected graph each once.
+        endpoints: whether a path passes through its ends, too.
         monitor: is told of progress, and asked whether to stop.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What betweenness and assignment have in common: the graph as searches take it, the plan, and its running."""
+"""What betweenness and assignment have in common: the graph in the form that searches take, the plan, and the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Indices = npt.NDArray[np.int64]
 _NOT_HERE: Final = (
     "algorithm", "dtype", "device", "device_memory", "max_hops", "cutoff", "executor", "scheduler",
 )  # fmt: skip
-#: Up to so many visits of vertices and arcs no trial is made.
+#: Most visits of vertices and arcs for which no trial is made.
 LITTLE: Final = 20_000_000
 #: Sources of a trial, and seconds after which it ends.
 TRIED: Final = 16
@@ -40,11 +40,11 @@ class PathPlan:
 
     Attributes:
         search: how shortest paths are found, in words.
-        sources: from how many vertices.
-        threads: processors used.
+        sources: number of sources.
+        threads: number of threads.
         memory: projected peak of host memory, bytes.
         seconds: predicted wall time; from a trial unless there is little to do.
-        tried: how many sources the trial searched from; 0 without one.
+        tried: number of sources from which a trial searched; 0 without a trial.
     """
 
     search: str
@@ -77,31 +77,34 @@ class Passage:
 
     @property
     def size(self) -> int:
-        """The number of vertices that searches see: with terminals, these count twice."""
+        """The number of vertices that searches see; each terminal counts twice, because it has an arrival, too."""
         return self._opened.n
 
     def starts(self, vertices: Indices) -> Indices:
-        """Return the numbers of vertices where paths begin."""
+        """Return the numbers, in ``arcs``, of the vertices where paths from ``vertices`` begin."""
         return self.arcs.rank[vertices].astype(np.int64)
 
     def arrivals(self, vertices: Indices) -> npt.NDArray[np.int32]:
-        """Return the numbers of vertices where paths end."""
+        """Return the numbers, in ``arcs``, of the vertices where paths to ``vertices`` end."""
         found: npt.NDArray[np.int32] = self.arcs.rank[arrivals(vertices, self.graph.n, self.graph.terminals)]
         return found
 
     def by_vertex(self, values: Floats) -> Floats:
-        """Return sums at vertices by the graph's own vertices."""
+        """Return ``values``, which are by the numbers of ``arcs``, by the vertices of the graph, shape (n,).
+
+        The value of a terminal and that of its arrival are added.
+        """
         n, found = self.graph.n, values[self.arcs.rank]
         found[: self.graph.terminals] += found[n:]
         return found[:n]
 
     def by_arc(self, values: Floats) -> Floats:
-        """Return sums over arcs by the graph's own arcs."""
+        """Return ``values``, which are in the order of ``arcs``, in the order of the graph's arcs, shape (arcs,)."""
         graph, found = self.graph, np.empty(len(values))
         found[self.arcs.moved] = values
         if not graph.terminals:
             return found
-        # the opened graph sorts the graph's arcs, and those from each terminal to its arrival, by tail and head
+        # the opened graph has the graph's arcs and one from each terminal to its arrival, sorted by tail and head
         ends = np.arange(graph.terminals)
         tails = np.concatenate([np.repeat(np.arange(graph.n), np.diff(graph.indptr)), ends])
         heads = np.concatenate([arrivals(graph.heads.astype(np.int64), graph.n, graph.terminals), graph.n + ends])
@@ -121,11 +124,11 @@ class Passage:
 
 
 class PassageRun:
-    """Searches that are asked for: planned by :meth:`make_plan`, done by :meth:`run`.
+    """A request for searches: :meth:`make_plan` predicts them, :meth:`run` does them.
 
     Args:
         passage: the graph.
-        task: from where to where.
+        task: the sources and targets of the paths.
         options: memory and threads.
 
     Raises:
@@ -154,7 +157,7 @@ class PassageRun:
         return self.plan
 
     def _try(self, monitor: Monitor) -> tuple[float, int]:
-        """Search from a few sources; return how long all will take, and how many there were."""
+        """Search from a few sources.  Return the predicted seconds for all sources, and how many were searched from."""
         clock, team = PhaseClock(monitor), Team(1)
         rows = np.unique(np.linspace(0, self._rows - 1, TRIED).astype(np.int64))
         with told_of_compiling(clock):
@@ -192,7 +195,7 @@ class PassageRun:
 
 
 class _Silent(Monitor):
-    """Tells nothing of a trial, but asks whether to stop."""
+    """A monitor that shows no progress of a trial, but asks whether to stop."""
 
     def __init__(self, inner: Monitor) -> None:
         self.cancelled = inner.cancelled  # type: ignore[method-assign]
@@ -208,7 +211,7 @@ def check_options(options: Options) -> None:
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
             raise InvalidRequest(
-                f"shortest paths are counted by the processors of this machine, all of them, so {name} cannot be given",
+                f"all shortest paths are counted, on the processors of this machine, so {name} cannot be given",
                 field=name,
             )
 

@@ -1,1 +1,1 @@
-"""What is found by sweeping the rows of a prepared graph: measures and summaries, the same as of a solve."""
+"""Measures and summaries of a prepared graph: its rows are computed from the tables, a band at a time, and not kept."""

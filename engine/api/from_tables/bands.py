@@ -1,4 +1,4 @@
-"""Rows of a prepared graph, a band at a time, reduced by several threads."""
+"""Computes the rows of a prepared graph a band at a time, and reduces each band by several threads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from engine.model.progress import Monitor
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Bytes of the whole rows that are held at a time.
+#: Bytes of a band of whole rows; a band has at least a row for each thread.
 BAND_BYTES: Final = 64 << 20
 
 
 def band_rows(matrix: PreparedMatrix) -> int:
-    """Return how many rows are found together."""
+    """Return how many rows a band has."""
     return max(matrix.threads, BAND_BYTES // max(1, matrix.n * matrix.dtype.itemsize))
 
 
@@ -61,7 +61,7 @@ def reduce_bands(
     *,
     inward: bool = False,
 ) -> None:
-    """Give all rows of a rectangle to ``gather``, by several threads, which get different rows.
+    """Call ``gather`` with all rows of a rectangle, from several threads, each with rows of its own.
 
     Args:
         matrix: the prepared graph.

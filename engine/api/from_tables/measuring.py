@@ -24,7 +24,7 @@ _MERGED: Final = 18e-9
 
 
 class PreparedMeasurement:
-    """Measures of a prepared graph that are asked for: checked at once, found by :meth:`run`.
+    """A request for measures of a prepared graph: the constructor checks it, :meth:`run` computes them.
 
     Args:
         matrix: the prepared graph; it stays open.
@@ -63,7 +63,7 @@ class PreparedMeasurement:
         """Return the plan; its shape is that of the matrix that is not made.
 
         Args:
-            monitor: asked nothing; as in ``Measurement.make_plan``.
+            monitor: not used; ``Measurement.make_plan`` has the same parameter.
 
         Raises:
             DoesNotFit: the tables and the table of measures do not fit in memory.
@@ -92,7 +92,7 @@ class PreparedMeasurement:
             disk=0,
             seconds=seconds,
             reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
-            dtype_reason="the tables have it",
+            dtype_reason="the type of the tables",
             device_reason="measures are taken by processors",
             cutoff=matrix.attributes["cutoff"] if cutoff is None else cutoff,
         )
@@ -130,7 +130,7 @@ def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> No
             f"measures are taken by this process, not by executor {options.executor}", field="executor"
         )
     if options.algorithm not in ("auto", "prepared"):
-        message = f"rows of a prepared graph are swept; algorithm {options.algorithm} was asked for, measure the graph"
+        message = f"rows are swept from the tables; for algorithm {options.algorithm} measure the graph file instead"
         raise InvalidRequest(message, field="algorithm")
     if options.dtype not in ("auto", matrix.dtype.name):
         message = f"the tables are of {matrix.dtype.name}, and dtype {options.dtype} was asked for"

@@ -13,9 +13,9 @@ from engine.model.progress import Monitor
 from engine.rows.summary import SummarySink
 from storage.errors import InvalidRequest
 
-#: Entries up to which all rows are found unless a number is asked for: a tenth of a second.
+#: Most entries for which all rows are computed if no number of rows is given; they take a tenth of a second.
 _ENTRIES: Final = 1 << 24
-#: What some rows say nothing about.
+#: Facts that some rows do not tell, only all of them.
 _OF_ALL: Final = ("diameter", "radius", "diameter_pair", "center", "central_sources", "central_reach")
 
 
@@ -29,9 +29,9 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
         monitor: is told of progress, and asked whether to stop.
 
     Returns:
-        Of all rows what a solve stores as its summary, with the same numbers.  Of some rows that without diameter,
-        radius and centre: ``sources`` is how many there are, and ``pairs``, ``reached``, ``sum``, ``mean`` and
-        ``histogram`` are of their distances; ``sampled`` is then true.
+        From all rows: what a solve stores as its summary, with the same numbers.  From some rows: the same without
+        diameter, radius and centre; ``sources`` is then the number of these rows, ``pairs``, ``reached``, ``sum``,
+        ``mean`` and ``histogram`` are of their distances, and ``sampled`` is true.
 
     Raises:
         InvalidRequest: the number is below 1.
@@ -51,7 +51,7 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
 
 
 class RowsSummary:
-    """Adds up the facts of rows of a prepared graph, which several threads may give.
+    """Adds up the facts of rows of a prepared graph; several threads may add rows at the same time.
 
     Args:
         matrix: the prepared graph.
@@ -65,7 +65,7 @@ class RowsSummary:
         self.gather = self._sink.gather
 
     def facts(self, *, whole: bool) -> dict[str, Any]:
-        """Return the summary; ``whole`` says that all rows have passed."""
+        """Return the summary; ``whole`` says whether all rows were added."""
         found = self._sink.summary(self._labels)
         return found if whole else {**{k: v for k, v in found.items() if k not in _OF_ALL}, "sampled": True}
 

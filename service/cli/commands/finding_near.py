@@ -34,7 +34,7 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOpti
 
     Raises:
         ApspError: as ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs``; points or features in a
-            file that has no words for them.
+            file whose form cannot hold them.
     """
     if given["cutoff"] is None and given["nearest"] is None:
         raise InvalidRequest("apsp near needs --cutoff DISTANCE, --nearest K, or both", field="cutoff")

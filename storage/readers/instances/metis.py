@@ -103,7 +103,7 @@ def _all_alike(source: Source, header: MetisHeader, degree: int, like_header: bo
     if not np.array_equal(there, back):
         return False
     raise InvalidGraph(
-        "rows of as many numbers each may be adjacency lists below a header, or an edge list: "
+        "rows that all have equally many numbers may be adjacency lists below a header, or an edge list: "
         "say --format metis or --format edges",
         line=header.line,
         field="format",

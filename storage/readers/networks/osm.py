@@ -105,7 +105,7 @@ def _objects(path: Path, kind: str, ids: Iterable[int] | None = None) -> Iterato
         if ids is not None:
             found = found.with_filter(osmium.filter.IdFilter(ids))
         yield from found
-    except (RuntimeError, ValueError, osmium.InvalidLocationError) as error:  # libosmium's
+    except (RuntimeError, ValueError, osmium.InvalidLocationError) as error:  # raised by libosmium
         raise InvalidGraph(f"the OpenStreetMap file is damaged: {error}") from None
 
 

@@ -1,7 +1,7 @@
 """Which ways of OpenStreetMap a person may use on foot, by bicycle or by car, in which directions, and how fast.
 
-The rules follow the pages *Key:highway*, *Key:access*, *Key:oneway* and *Key:barrier* of the OpenStreetMap wiki; speeds
-are of a kind that routers use.  ``docs/formats.md`` has them in words.
+The rules follow the pages *Key:highway*, *Key:access*, *Key:oneway* and *Key:barrier* of the OpenStreetMap wiki; the
+speeds are such as routers use.  ``docs/formats.md`` describes rules and speeds.
 """
 
 from __future__ import annotations

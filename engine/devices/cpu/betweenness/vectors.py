@@ -47,7 +47,7 @@ class _Arrays:
         return self._builder.gep(self._builder.bitcast(self.data(3), kind.as_pointer()), [v])
 
     def place(self) -> Any:
-        """Return vertex, level, first arc, and last arc and 1, which are the first argument."""
+        """Return the first argument: vertex, level, first arc, and one past the last arc."""
         return [self._builder.extract_value(self._given[0], k) for k in range(4)]
 
 
@@ -81,7 +81,7 @@ def _sum_rows(builder: Any, arcs: tuple[Any, Any, Any], rows: Any, own: Any = No
 
     Args:
         builder: of the code.
-        arcs: the first arc, the last one and 1, and the pointer to their ends.
+        arcs: the first arc, one past the last arc, and the pointer to the ends of arcs.
         rows: pointer to the rows.
         own: a row; None where nothing is added to ``over``.
         over: pointer to a number for each arc.
@@ -119,7 +119,7 @@ def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-d
 
     Args:
         typing: numba's typing context.
-        place: the vertex, the level, and its arcs in, from the first up to the last one and 1; int64.
+        place: the vertex, the level, the first of its arcs in, and one past the last of them; int64.
         tails: int32, shape (arcs,).
         rows: three of float64, shape (n, LANES): the counts of the level before, 0 in all other lanes; one that
             receives the counts of this level, 0 in all other lanes; one that receives them, too, and keeps the rest.
@@ -147,7 +147,7 @@ def hand_back_vertex(typing, place, heads, rows, hops, keeps, over):  # type: ig
 
     Args:
         typing: numba's typing context.
-        place: the vertex, the level, and its arcs out, from the first up to the last one and 1; int64.
+        place: the vertex, the level, the first of its arcs out, and one past the last of them; int64.
         heads: int32, shape (arcs,).
         rows: three of float64, shape (n, LANES): what the level after sends back for each path, 0 in all other lanes;
             one that receives what this vertex sends back, 0 in all other lanes; the counts.

@@ -21,7 +21,7 @@ from storage.graph.vertex_table import check_table, write_table
 if TYPE_CHECKING:
     from engine.api.betweenness.assignment import Assignment
 
-#: Demands without a path that are named, at most.
+#: Most demands without a path that are named.
 NAMED: Final = 5
 
 
@@ -47,7 +47,7 @@ def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
 
 
 def _assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
-    """Assign for files that nobody else writes."""
+    """Read, plan, assign and write; the caller has locked the output files."""
     from engine.api.betweenness.assignment import Assigning
 
     aside = assigned["unreachable"]
@@ -84,7 +84,7 @@ def _sums(found: Assignment) -> list[str]:
     lines = [f"assigned {number(found.assigned)} of {number(float(found.demands.flows.sum()))}, flow times length "
              f"{number(found.cost)}"]  # fmt: skip
     if found.inside:
-        lines.append(f"note: {number(found.inside)} from vertices to themselves, which is on no arc")
+        lines.append(f"note: {number(found.inside)} goes from vertices to themselves, and uses no arc")
     lost = found.unreachable
     if len(lost):
         labels, demands = found.graph.labels, found.demands

@@ -33,7 +33,7 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
 
 
 def _count(args: PassageArgs, counted: BetweennessOptions) -> None:
-    """Count for a file that nobody else writes."""
+    """Read, plan, count and write; the caller has locked the output file."""
     from engine.api.betweenness.centrality import Centrality
 
     lists = {name: text for name in ("sources", "targets") if (text := cast("str | None", counted[name])) is not None}

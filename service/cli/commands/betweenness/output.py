@@ -1,4 +1,4 @@
-"""What both commands take, and how they tell their plans and write their tables."""
+"""What ``apsp betweenness`` and ``apsp assign`` share: their arguments, how they print the plan and write the table."""
 
 from __future__ import annotations
 

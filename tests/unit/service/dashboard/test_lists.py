@@ -40,7 +40,7 @@ def test_jobs_are_found(client: TestClient, service: Service, bench: Bench):
     found = client.get(f"/jobs?{urlencode({'q': EVIL})}")
     assert "<script>alert" not in found.text
     assert len(names_on(found.text)) == 1
-    assert "No job is like that" in client.get("/jobs?q=nothing").text
+    assert "No job matches" in client.get("/jobs?q=nothing").text
     assert client.get("/jobs?state=odd").status_code == 422
 
 

@@ -94,7 +94,7 @@ def test_near_pairs_that_are_too_many_to_sort(client: TestClient, service: Servi
     job, _ = give(service, bench, owner, bench.tabled(graph, result="near", cutoff=9.0))
     assert "CSV and Arrow come in pages of at most 600 entries" in words(client, f"/jobs/{job}")
     page = client.get(f"/jobs/{job}/table?sort=-distance").text
-    assert "So many rows are not sorted here" in page
+    assert "A table of this many rows is not sorted here" in page
     assert "sort-1" not in page
 
 

@@ -26,7 +26,7 @@ def test_flows_are_printed_and_what_is_lost_is_told(files, capsys):
     told = said(capsys, *files)
     assert told.out == "source,target,weight,flow\na,b,1,5.0\na,c,1,5.0\nb,d,1,5.0\nc,d,1,7.5\nd,e,2,12.5\n"
     assert "assigned 12.5 of 19.5, flow times length 47.5" in told.err
-    assert "4 from vertices to themselves" in told.err
+    assert "4 goes from vertices to themselves" in told.err
     assert "warning: 3 is not assigned, as there is no path: e to a" in told.err
     told = said(capsys, *files, "--flow", "bikes", "--of", "vertices")
     assert told.out == "vertex,begins,ends,through\na,1.0,0.0,0.0\nb,0.0,0.0,0.5\nc,0.0,0.0,0.5\nd,0.0,0.0,1.0\n" \

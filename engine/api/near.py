@@ -6,11 +6,13 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.algorithms.near import ENTRY_BYTES, PIECE, SPACE_BYTES, NearSearches, NearWanted
+from engine.api.prepared_matrix import PreparedMatrix
 from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.team import Team
 from engine.execution.survey import survey
@@ -39,7 +41,7 @@ _TABLE_ENTRY: Final = 4
 
 
 def near_pairs(
-    graph: Graph | GraphProfile,
+    graph: Graph | GraphProfile | PreparedMatrix,
     options: Options,
     *,
     nearest: int | None = None,
@@ -52,8 +54,12 @@ def near_pairs(
     of vertices reached.  The size of the result is predicted from some sources first, and a result that cannot fit is
     refused then.
 
+    Of a prepared graph the pairs are the same, to the last bit.  Where its sums are exact, rows are computed from the
+    tables if that is predicted to take less time than searches (``engine.api.from_tables.near``).
+
     Args:
-        graph: the graph, or its profile; no weight may be negative.
+        graph: the graph, or its profile; no weight may be negative.  Or an open prepared graph; negative whole weights
+            are accepted then.
         options: the cutoff, sources and targets; memory and threads.  No other option may be set.
         nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
         monitor: receives progress, and is asked whether to stop.
@@ -67,6 +73,10 @@ def near_pairs(
         DoesNotFit: the result would need more memory than may be used.
         Cancelled: the monitor asked to stop.
     """
+    if isinstance(graph, PreparedMatrix):
+        from engine.api.from_tables.near import PreparedNear
+
+        return PreparedNear(graph, options, nearest=nearest).run(monitor, beside=beside)
     profile = GraphProfile.of(graph)
     graph = profile.graph
     _check(profile, options, nearest)
@@ -91,14 +101,21 @@ def near_pairs(
 
 def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
     """Refuse requests that searches cannot answer; see :func:`near_pairs`."""
+    check_near(profile.graph, options, nearest)
+    if (refused := not_searchable(profile, options.cutoff)) is not None:
+        raise refused
+
+
+def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
+    """Refuse requests for near pairs that make no sense for any graph with these labels.  Raises InvalidRequest."""
     cutoff, usual = options.cutoff, Options()
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
             raise InvalidRequest(
                 f"near pairs are searched by processors without further limits, so {name} cannot be given", field=name
             )
-    check_vertices("sources", options.sources, profile.graph.labels)
-    check_vertices("targets", options.targets, profile.graph.labels)
+    check_vertices("sources", options.sources, graph.labels)
+    check_vertices("targets", options.targets, graph.labels)
     if cutoff is None and nearest is None:
         raise InvalidRequest(
             "near pairs need a cutoff, or the number of nearest targets; for all distances, solve the graph",
@@ -107,19 +124,24 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
     check_cutoff(cutoff)
     if nearest is not None and nearest < 1:
         raise InvalidRequest(f"nearest must be at least 1, found {nearest}", field="nearest")
+
+
+def not_searchable(profile: GraphProfile, cutoff: float | None) -> InvalidRequest | None:
+    """Return why searches cannot find the near pairs of a graph; None if they can."""
     least, largest = profile.weight_range
     if least < 0:
-        raise InvalidRequest(
+        return InvalidRequest(
             f"near pairs need weights that are not negative, and the least weight is {least:g}: a path may become "
             "shorter again beyond the cutoff; solve all distances with the cutoff instead",
             field="weight",
         )
     beyond = FAR if profile.graph.integral else math.inf
     if (cutoff is None or cutoff >= beyond) and profile.graph.n * largest >= beyond:
-        raise InvalidRequest(
+        return InvalidRequest(
             f"the weights are up to {largest:g}, so sums along a path may be too large for their type; give a cutoff",
             field="cutoff",
         )
+    return None
 
 
 def _budget(machine: Machine, graph: Graph, each: int) -> int:
@@ -141,7 +163,16 @@ def _fixed(machine: Machine, graph: Graph) -> int:
     return SPACE_BYTES * graph.n * machine.threads + 40 * (graph.n + graph.arcs)
 
 
-def _too_many(count: int, found: str, rows: int, budget: int, each: int) -> DoesNotFit:
+def too_many(count: int, found: str, rows: int, budget: int, each: int) -> DoesNotFit:
+    """Return the refusal of a result that memory cannot hold.
+
+    Args:
+        count: the number of pairs, found or predicted.
+        found: what is known of it, for the message.
+        rows: the number of sources.
+        budget: the number of pairs that fit.
+        each: bytes of a pair.
+    """
     return DoesNotFit(
         f"near pairs: {found} of {rows:,} sources, and {budget:,} fit the memory that may be "
         f"used ({each} bytes per pair); take a smaller cutoff, fewer sources, or more memory",
@@ -160,7 +191,7 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int, eac
             return
         count = int(predicted or entries)
         found = f"about {count:,} pairs are predicted from" if predicted else f"already {count:,} pairs were found from"
-        raise _too_many(count, f"{found} {searches.rows:,}", rows, budget, each)
+        raise too_many(count, f"{found} {searches.rows:,}", rows, budget, each)
 
     sample = searches.sample()
     searches.run(team, sample, clock, within)
@@ -170,15 +201,33 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int, eac
         searches.run(team, rest, clock, within)
 
 
-def _spread(options: Options, rows: int, most: int) -> tuple[int, ...]:
-    """Return at most so many of the sources, evenly spaced."""
+def spread_sources(options: Options, rows: int, most: int) -> tuple[int, ...]:
+    """Return at most ``most`` of the sources (vertex indices), evenly spaced; ``rows`` is the number of them."""
     count = min(rows, most)
     places = [(2 * i + 1) * rows // (2 * count) for i in range(count)]
     return tuple(places if options.sources is None else (options.sources[place] for place in places))
 
 
+class NearSample(NamedTuple):
+    """What some sources say about all of them.
+
+    Attributes:
+        counts: float64, shape (sources,): pairs of each.
+        seconds: what finding the pairs of all sources is predicted to take.
+        dtype: of the distances.
+        fixed: bytes that are needed however many pairs there are.
+        found: how the pairs are found, for the plan.
+    """
+
+    counts: npt.NDArray[np.float64]
+    seconds: float
+    dtype: np.dtype[Any]
+    fixed: int
+    found: str
+
+
 def plan_near(
-    graph: Graph | GraphProfile,
+    graph: Graph | GraphProfile | PreparedMatrix,
     options: Options,
     *,
     nearest: int | None = None,
@@ -198,25 +247,54 @@ def plan_near(
         InvalidRequest: as :func:`near_pairs`.
         DoesNotFit: as many pairs as are likely at least fit neither memory nor disk.
     """
+    if isinstance(graph, PreparedMatrix):
+        from engine.api.from_tables.near import PreparedNear
+
+        return PreparedNear(graph, options, nearest=nearest).make_plan(beside=beside, out=out)
     profile = GraphProfile.of(graph)
     graph = profile.graph
     _check(profile, options, nearest)
-    machine, asked = survey(out=out, memory=options.memory, threads=options.threads), Rectangle.of(options, graph.n)
-    each, rows = ENTRY_BYTES + beside, len(asked.rows)
-    budget = _budget(machine, graph, each)
+    machine, rows = survey(out=out, memory=options.memory, threads=options.threads), _row_count(options, graph)
+    _budget(machine, graph, ENTRY_BYTES + beside)
     for most in _SAMPLES:
         began = time.perf_counter()
-        some = replace(options, sources=_spread(options, rows, most)) if rows else options
+        some = replace(options, sources=spread_sources(options, rows, most)) if rows else options
         found = near_pairs(profile, some, nearest=nearest)
         spent, counts = time.perf_counter() - began, np.diff(found.indptr).astype(np.float64)
         if spent > _SAMPLE_SECONDS or len(counts) == rows:
             break
+    fixed, seconds = _fixed(machine, graph), spent * rows / max(1, len(counts))
+    sample = NearSample(
+        counts, seconds, found.lengths.dtype, fixed, f"searches from {len(counts):,} of {rows:,} sources"
+    )
+    return planned(graph, options, sample, machine, ENTRY_BYTES + beside)
+
+
+def _row_count(options: Options, graph: Graph) -> int:
+    return graph.n if options.sources is None else len(options.sources)
+
+
+def planned(graph: Graph, options: Options, sample: NearSample, machine: Machine, each: int) -> Plan:
+    """Return the plan that follows from a sample.
+
+    Args:
+        graph: the graph.
+        options: as for :func:`near_pairs`.
+        sample: what some sources say.
+        machine: memory, disk and threads.
+        each: bytes of memory for each pair.
+
+    Raises:
+        DoesNotFit: as :func:`plan_near`.
+    """
+    counts, rows = sample.counts, _row_count(options, graph)
     mean = float(counts.mean()) if rows else 0.0
     error = float(counts.std(ddof=1)) / math.sqrt(len(counts)) if 1 < len(counts) < rows else 0.0
     least, entries = int(max(0.0, mean - 2 * error) * rows), int(mean * rows)
+    budget = (machine.memory - sample.fixed) // each
     if least > budget:
-        raise _too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
-    size, labels = 4 + found.lengths.itemsize, 16 * (graph.n + rows)
+        raise too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
+    size, labels = 4 + sample.dtype.itemsize, 16 * (graph.n + rows)
     if machine.disk is not None and least * size > machine.disk:
         raise DoesNotFit(
             f"near pairs: about {least:,} are predicted, {least * size} bytes ({gib(least * size)}), and of disk "
@@ -225,21 +303,20 @@ def plan_near(
             needed=least * size,
             available=machine.disk,
         )
-    phases = (Phase("search", spent * rows / max(1, len(counts)), entries * size),)
+    phases = (Phase("search", sample.seconds, entries * size),)
     made = Candidate(
-        "near", _fixed(machine, graph) + entries * each, entries * (size + _TABLE_ENTRY) + labels,
-        phases[0].seconds, phases,
-    )  # fmt: skip
+        "near", sample.fixed + entries * each, entries * (size + _TABLE_ENTRY) + labels, sample.seconds, phases
+    )
     return Plan(
         algorithm="near",
-        dtype=found.lengths.dtype.name,
+        dtype=sample.dtype.name,
         device="cpu",
         threads=machine.threads,
-        shape=(rows, len(asked.columns)),
+        shape=(rows, graph.n if options.targets is None else len(options.targets)),
         memory=made.memory,
         disk=made.disk,
         seconds=made.seconds,
-        reason=f"about {entries:,} pairs, predicted from searches from {len(counts):,} of {rows:,} sources",
+        reason=f"about {entries:,} pairs, predicted from {sample.found}",
         dtype_reason="whole weights stay whole numbers" if graph.integral else "sums of fractions are float64",
         device_reason="near pairs are searched by processors",
         phases=phases,
@@ -266,7 +343,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     if refusal.resource not in ("disk", "memory"):
         return refusal
     rows = len(options.sources) if options.sources is not None else graph.n
-    some = _spread(options, rows, OFFERED_SOURCES)
+    some = spread_sources(options, rows, OFFERED_SOURCES)
     asked = Options(cutoff=options.cutoff, sources=some, targets=options.targets, threads=options.threads)
     began = time.perf_counter()
     try:

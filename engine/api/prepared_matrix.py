@@ -175,6 +175,22 @@ class PreparedMatrix(PreparedStore):
         """Whether all sums are exact, so that every entry is the number that every algorithm finds, bit for bit."""
         return self.dtype.kind in "iu" or adds_exactly(self.graph().weights, self.n, work_type(self.dtype))
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the tables are in memory."""
+        return "_loaded" in self.__dict__
+
+    def block_seconds(self, rows: int, columns: int) -> float:
+        """Predict the processor seconds that a block of the matrix takes; the tables need not be in memory.
+
+        Args:
+            rows, columns: shape of the block.
+        """
+        from engine.algorithms.prepared.panels import cheapest
+
+        width = self.table_bytes / max(1, len(list(self._tables())) * self.n * self.dtype.itemsize)
+        return cheapest(rows, columns, self.n, width, sweeps=self.exact)[1] / 1e9
+
     def parts(self) -> Parts:
         """Return the parts of the graph, opened.  Raises StorageFailed."""
         position, starts, parents, ends, borders = map(
@@ -295,7 +311,7 @@ class PreparedMatrix(PreparedStore):
         from engine.algorithms.prepared.lines import block_lengths
         from engine.algorithms.prepared.panels import PanelProduct, cheapest
 
-        way = cheapest(len(rows), len(columns), self.n, self._mean_width, sweeps=self.exact)
+        way, _ = cheapest(len(rows), len(columns), self.n, self._mean_width, sweeps=self.exact)
         out = np.empty((len(rows), len(columns)), self.dtype)
         if not out.size:
             return out

@@ -110,7 +110,10 @@ command(app)(assign)
 @command(app)
 @with_options
 def near(
-    graph: GraphFile,
+    graph: Annotated[
+        Path,
+        typer.Argument(metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False),
+    ],
     out: Annotated[
         Path,
         typer.Option("-o", "--out", metavar="FILE", help="File of the pairs: .zarr, .npz, .parquet, .csv or .geojson."),
@@ -121,7 +124,8 @@ def near(
     as_json: Json = False,
 ) -> None:
     """Find the pairs up to a cutoff, or the nearest targets of each source, without a matrix."""
-    must_open(graph)
+    if not graph.is_dir():
+        must_open(graph)
     from service.cli.commands import finding_near, solving
 
     finding_near.near(solving.GraphArgs.of(graph, reading), options, out, written, as_json=as_json)

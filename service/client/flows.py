@@ -157,9 +157,16 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
             yield Pause(pause if left is None else min(pause, left))
 
 
-def summary(job: str, patience: Patience) -> Flow[Document]:
-    """Return the facts about a result: shape, type, direction, unit, summary."""
-    return (yield from question("GET", job_path(job, "summary"), patience))
+def summary(job: str, patience: Patience, *, counted: bool = False) -> Flow[Document]:
+    """Return the facts about a result: shape, type, direction, unit, summary.
+
+    Args:
+        job: id of the job.
+        patience: how long to ask again.
+        counted: whether all rows of a prepared result are counted for the summary.
+    """
+    path = job_path(job, "summary")
+    return (yield from question("GET", f"{path}?counted=true" if counted else path, patience))
 
 
 def manifest(job: str, patience: Patience) -> Flow[Document]:

@@ -6,6 +6,7 @@ import shutil
 from typing import Any, Final
 
 from engine.model.algorithms import ALGORITHMS
+from service.api.fault import Refused, TooMuchComputing
 from service.api.problems import CODES
 from service.dashboard.charts import counted, histogram
 from service.dashboard.phases import phase_views, phase_word
@@ -15,7 +16,7 @@ from service.jobs.joblog import fetch_log, log_path
 from service.pool.tasks import wants_prepared
 from service.state import Service, silent
 from service.views.matrix_summary import compared
-from storage.errors import ApspError, Gone, NotFound, StorageFailed
+from storage.errors import ApspError, Gone, LimitExceeded, NotFound, StorageFailed
 from storage.jobs.store import (
     ACCEPTED,
     DISMISSED,
@@ -42,6 +43,8 @@ _LOG_TAIL: Final = 16_384
 _MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
 #: the most stops that are shown once it is unfolded
 _MOST_BETWEEN: Final = 1000
+#: entries of a prepared result up to which its page counts all pairs without being asked: a tenth of a second
+_COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
     "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
@@ -140,7 +143,7 @@ def job(visitor: Visitor, job_id: str) -> View:
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
-        "log": _log(visitor.service, record), "result": _result(record, visitor.service.settings.max_cells),
+        "log": _log(visitor.service, record), "result": _result(visitor, record),
         "example": _example(record, found), "opening": _opening(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
@@ -291,18 +294,45 @@ def _sent_log(service: Service, record: JobRecord) -> View:
     return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0}
 
 
-def _result(record: JobRecord, most: int) -> View | None:
-    """Return the facts of an existing result; one answer has at most ``most`` entries."""
+def all_pairs(visitor: Visitor, job_id: str) -> View:
+    """Return the facts of all pairs, which are counted first if the result is prepared; or why they are not."""
+    try:
+        summary = visitor.service.result(job_id, visitor.caller).counted()
+    except (LimitExceeded, TooMuchComputing, Refused) as error:
+        return {"refused": str(error), "result": None}
+    return {"refused": None, "result": _summary_facts(summary)}
+
+
+def _result(visitor: Visitor, record: JobRecord) -> View | None:
+    """Return the facts of an existing result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
-    summary = record.summary or {}
+    summary, made = record.summary or {}, wants_prepared(record.options)
+    known = _known(visitor, record) if made else None
+    across = (record.plan or {}).get("shape") or (0, 0)
+    return {
+        **_summary_facts(summary if known is None else known), "bytes": record.bytes, "prepared": made,
+        "counted": known is not None, "small": across[0] * across[1] <= _COUNTED,
+        "kind": record.options.get("result", "matrix"), **_table_facts(summary, visitor.service.settings.max_cells),
+    }  # fmt: skip
+
+
+def _known(visitor: Visitor, record: JobRecord) -> dict[str, Any] | None:
+    """Return the summary of a prepared result if it has been counted already."""
+    try:
+        digest = visitor.service.result(record.id, visitor.caller).matrix.digest
+    except ApspError:  # what is wrong with the result is told where it is asked
+        return None
+    return visitor.service.answering.summaries.known(digest)
+
+
+def _summary_facts(summary: dict[str, Any]) -> View:
     found = summary.get("histogram") or {}
     return {
         **{name: summary.get(name) for name in ("pairs", "reached", "mean", "diameter", "radius", "center", "sum")},
-        "compared": compared(summary), "pair": summary.get("diameter_pair"), "bytes": record.bytes,
+        "compared": compared(summary), "pair": summary.get("diameter_pair"),
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
-        "below_zero": found.get("below_zero", 0), "prepared": wants_prepared(record.options),
-        "kind": record.options.get("result", "matrix"), **_table_facts(summary, most),
+        "below_zero": found.get("below_zero", 0),
     }  # fmt: skip
 
 

@@ -89,6 +89,19 @@ def get_eccentricities(request: Request, job_id: str, visitor: Known, _permit: R
     return page(request, "eccentricities.html", visitor=visitor, **page_data.eccentricities(visitor, job_id))
 
 
+@router.get("/jobs/{job_id}/counted")
+def get_counted(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
+    """Return the facts of all pairs; of a prepared result, its page loads them separately.
+
+    Args:
+        request: the HTTP request.
+        job_id: id of the job.
+        visitor: the person who asks, with the rights of the session's key.
+        _permit: limits how many such requests run at a time.
+    """
+    return page(request, "counted.html", visitor=visitor, **page_data.all_pairs(visitor, job_id))
+
+
 async def graph_page(
     request: Request, visitor: Known, graph_id: str, asked: FormOptions, *,
     planned: bool, status: int = 200,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from service.http.limits import ComputingBudget
+from service.jobs.counting import SummaryCache
 from service.pool.answers import PreparedPlace, answer
 from service.pool.process_pool import ProcessPool
 from service.settings import Settings
@@ -62,6 +63,7 @@ class Answering:
         pool: processes that hold tables and compute.
         budget: processor seconds of each caller.
         kept: the cache of computed chunks.
+        summaries: the cache of summaries.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -75,6 +77,7 @@ class Answering:
         )
         self.budget = ComputingBudget(settings.max_computing_seconds)
         self.kept = ChunkCache(settings.chunk_cache)
+        self.summaries = SummaryCache(settings)
         self._making: dict[tuple[str, int, int], asyncio.Task[dict[int, bytes]]] = {}
         self._permits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.jobs.answering import Answering
-from service.jobs.results import Label, ResultReader
+from service.jobs.results import ResultReader
 from service.jobs.table_results import TableReader
 from service.pool.answers import PreparedPlace
-from storage.errors import InvalidRequest, NotFound
+from storage.errors import NotFound
 from storage.matrix.format import ROOT_DOCUMENT, Array, is_prepared, is_table
 from storage.matrix.reader import TILE_KEY, Matrix, open_sealed
 from storage.matrix.tiles import StoreFolder
@@ -56,7 +56,7 @@ class AskedPrepared(PreparedStore):
             answering: the helper processes, and the limits of each caller.
         """
         super().__init__(folder)
-        self.summary.setdefault("pairs", self.n * (self.n - 1))  # all other numbers of a summary need rows
+        self.summary.setdefault("pairs", self.n * (self.n - 1))  # all other numbers need rows: see ``counted``
         self._answering = answering
         self._origin, self._admitted = self, True
         self.who: str | None = None
@@ -109,6 +109,17 @@ class AskedPrepared(PreparedStore):
         """Return the distances from each source to each target (vertex indices), shape (sources, targets)."""
         return self._array("block", self.source_positions(sources), self.target_positions(targets))
 
+    def counted(self) -> dict[str, Any]:
+        """Return the summary of all rows, as a solve would have stored it; it is counted once.
+
+        Raises:
+            LimitExceeded: it is predicted to take more processor seconds than it may.
+            TooMuchComputing: the caller has used up its seconds.
+            Refused: what the helper process raised.
+        """
+        place = self.place
+        return self._answering.summaries.get(place.digest, self.n, lambda most: self._ask("summary", most))
+
     def path_between(self, source: int, target: int) -> Found | None:
         """Return a shortest path between two vertex indices; None if there is none."""
         found = self._ask("path", source, target)
@@ -152,24 +163,10 @@ class PreparedReader(ResultReader):
     def _route(self, source: int, target: int) -> Any:
         return self.matrix.path_between(source, target)
 
-    def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
-        """Return the histogram of one row.
-
-        Args:
-            source: the row.
-            bins: number of bins.
-
-        Raises:
-            InvalidRequest: no source is given; there is no histogram of the whole matrix, because its rows were never
-                counted.
-        """
-        if source is None:
-            raise InvalidRequest(
-                "the distances of a prepared result have not been counted, because they are computed when they are "
-                "asked; name a source, or solve the graph for a matrix",
-                field="source",
-            )
-        return super().histogram(source, bins)
+    def counted(self) -> dict[str, Any]:
+        """Return the summary of all rows; see :meth:`AskedPrepared.counted`."""
+        found: dict[str, Any] = self.matrix.counted()
+        return found
 
 
 def open_reader(path: str | Path, answering: Answering) -> ResultReader:

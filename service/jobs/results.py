@@ -170,13 +170,13 @@ class ResultReader:
             raise InvalidRequest(f"{message}; it holds no longer distances", field=field)
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
-        """Return a histogram of the finite distances of one row without its diagonal, or the sealed one of the whole
-        matrix.
+        """Return a histogram of the finite distances of one row without its diagonal, or that of the whole
+        matrix, which was counted while solving; of a prepared result when it is first asked for.
 
         ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
         """
         if source is None:
-            found = self.matrix.summary.get("histogram") or {"edges": [], "counts": []}
+            found = self.counted().get("histogram") or {"edges": [], "counts": []}
             return {"edges": found["edges"], "counts": found["counts"], "below_zero": found.get("below_zero", 0)}
         u = self.matrix.vertex(source)
         row: Any = self.matrix.row(u)
@@ -186,6 +186,11 @@ class ResultReader:
             counts, edges = np.histogram(row[wanted].astype(np.float64), bins)
         below = int(np.count_nonzero(row[wanted] < 0))
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
+
+    def counted(self) -> dict[str, Any]:
+        """Return the summary of all rows: mean, diameter, radius and histogram with the rest."""
+        found: dict[str, Any] = self.matrix.summary
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Return a description of the store: shape, type, tiles, bytes, digest, and how it was solved."""

@@ -116,6 +116,14 @@ def _chunks(held: _Held, i: int, columns: Sequence[int]) -> dict[int, bytes]:
     return found
 
 
+def _summary(held: _Held, most: float) -> tuple[float, dict[str, Any] | None]:
+    """Return the predicted processor seconds of a summary of all rows, and it; None if that is more than ``most``."""
+    from engine.api.from_tables.summary import summarize, summary_seconds
+
+    predicted = summary_seconds(held.matrix)
+    return predicted, None if predicted > most else summarize(held.matrix, max(1, held.matrix.n))
+
+
 _QUESTIONS: Final[dict[str, Callable[..., Any]]] = {
     "rows": lambda held, sources: held.matrix.rows(sources),
     "columns": lambda held, targets: held.matrix.columns(targets),
@@ -123,4 +131,5 @@ _QUESTIONS: Final[dict[str, Callable[..., Any]]] = {
     "block": lambda held, sources, targets: held.matrix.block(sources, targets),
     "path": _path,
     "chunks": _chunks,
+    "summary": _summary,
 }

@@ -47,15 +47,27 @@ def get_manifest(job_id: str, opened: OpenedAny) -> Manifest | TableManifest:
     return Manifest(job=job_id, **opened.facts(), links=links)
 
 
-@router.get("/summary", response_model=SummaryDocument, responses=_KNOWN, dependencies=TAGGED)
-def get_summary(job_id: str, opened: OpenedAny) -> SummaryDocument:
-    """Pairs, mean, diameter, radius, histogram; of a table its rows and columns."""
+@router.get("/summary", response_model=SummaryDocument, responses=_NONE, dependencies=TAGGED)
+def get_summary(
+    job_id: str,
+    opened: OpenedAny,
+    counted: Annotated[
+        bool, Query(description="Of a prepared result, count all rows once; without it only the pairs are told.")
+    ] = False,
+) -> SummaryDocument:
+    """Pairs, mean, diameter, radius, histogram; of a table its rows and columns.
+
+    Args:
+        job_id: id of the job.
+        opened: the open result of the job in the path.
+        counted: whether all rows of a prepared result are counted; other results know their summary.
+    """
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
     dtype = str(matrix.attributes["dtype"]) if opened.table else matrix.dtype.name
     return SummaryDocument(
         job=job_id, result=opened.kind, shape=list(matrix.shape), dtype=dtype, directed=matrix.directed,
-        unit=unit, summary=matrix.summary,
+        unit=unit, summary=opened.counted() if counted else matrix.summary,
     )  # fmt: skip
 
 
@@ -66,7 +78,9 @@ def get_histogram(
     source: Annotated[str | None, Query(max_length=1000, description="Only the distances from this vertex.")] = None,
     bins: Annotated[int, Query(ge=1, le=10_000, description="Bins, with a source.")] = 64,
 ) -> Histogram:
-    """How many pairs lie how far apart; of one source, or of the whole matrix as it was counted while solving.
+    """How many pairs lie how far apart; of one source, or of the whole matrix.
+
+    The whole matrix was counted while solving; a prepared result is counted when this is first asked for.
 
     Args:
         opened: the open result of the job in the path.

@@ -125,8 +125,8 @@ def first_below(parents: npt.NDArray[np.int32]) -> Indices:
     return lows
 
 
-def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> str:
-    """Return the way to make a block of the matrix that takes least time.
+def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> tuple[str, float]:
+    """Return the way to make a block of the matrix that takes least time, and the nanoseconds of one thread.
 
     Args:
         rows, columns: shape of the block.
@@ -135,7 +135,8 @@ def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> 
         sweeps: whether whole rows and columns may be swept.
 
     Returns:
-        ``merge`` for pairs one by one, ``multiply`` for products of panels, ``rows`` or ``columns`` for sweeps.
+        ``merge`` for pairs one by one, ``multiply`` for products of panels, ``rows`` or ``columns`` for sweeps; and the
+        time that it is predicted to take.
     """
     packed = rows * -(-columns // max(1, BAND // max(1, min(BAND_ROWS, rows)))) + columns * -(-rows // BAND_ROWS)
     costs = {
@@ -145,7 +146,8 @@ def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> 
     if sweeps:
         costs["rows"] = rows * (_SWEPT * n + _MOVED * columns)
         costs["columns"] = columns * (_SWEPT * n + _MOVED * rows)
-    return min(costs, key=lambda way: costs[way])
+    way = min(costs, key=lambda way: costs[way])
+    return way, costs[way]
 
 
 class PanelProduct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,8 @@ from storage.errors import InvalidRequest
 
 #: Most entries for which all rows are computed if no number of rows is given; they take a tenth of a second.
 _ENTRIES: Final = 1 << 24
+#: Rows from which the time of a summary of all rows is predicted.
+_TIMED: Final = 64
 #: Facts that some rows do not tell, only all of them.
 _OF_ALL: Final = ("diameter", "radius", "diameter_pair", "center", "central_sources", "central_reach")
 
@@ -48,6 +51,28 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
     monitor.begin("summary", count, "rows")
     reduce_bands(matrix, Rectangle(n, sources, None, None), taken.gather, monitor)
     return taken.facts(whole=whole)
+
+
+def summary_seconds(matrix: PreparedMatrix) -> float:
+    """Predict the processor seconds that a summary of all rows takes, from the time of some rows.
+
+    They are found twice, because kernels are loaded and tables are read the first time.  Of a small graph nothing is
+    predicted: 0 is returned.
+
+    Args:
+        matrix: the prepared graph; nothing else may use this process meanwhile.
+
+    Raises:
+        StorageFailed, DoesNotFit: the tables cannot be read.
+    """
+    n = matrix.n
+    if n * n <= _ENTRIES:
+        return 0.0
+    sources, began = np.arange(_TIMED) * n // _TIMED, 0.0
+    for _ in range(2):
+        began = time.process_time()
+        reduce_bands(matrix, Rectangle(n, sources, None, None), RowsSummary(matrix, sources).gather, Monitor())
+    return (time.process_time() - began) * n / _TIMED
 
 
 class RowsSummary:

@@ -231,7 +231,7 @@ class ColumnHistogram(Wire):
 
 
 class SummaryDocument(Wire):
-    """Facts about a solved matrix; of a prepared result, the summary only counts the pairs, of a table its rows."""
+    """Facts about a solved matrix; of a prepared result only the pairs unless all are counted, of a table its rows."""
 
     job: str
     result: Literal["matrix", "prepared", "measures", "near"] = Field(description="As the job asked.")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from engine.model.problem import Options
 from service.cli.arguments import PairOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.preparing import opened_prepared
 from service.cli.commands.solving import GraphArgs, load, tell
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected
@@ -20,13 +22,17 @@ from service.units import format_seconds, parse_size
 from service.views.near_points import PointForm
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
+from storage.graph.graph import Graph, Receipt
+
+if TYPE_CHECKING:
+    from engine.api.prepared_matrix import PreparedMatrix
 
 
 def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOptions, *, as_json: bool) -> None:
     """Read, search and save; progress goes to standard error.
 
     Args:
-        graph_args: the graph file.
+        graph_args: the graph file, or the folder of a prepared graph.
         given: the options of the command line.
         out: the file or Zarr group; its ending decides the format.
         written: whether an existing one may be replaced, and what features are.
@@ -62,19 +68,20 @@ def _near(
 
     (limits, nearest, lists), (out, form) = asked, place
     started = time.perf_counter()
-    graph, receipt = load(graph_args)
-    found = {name: selected(text, graph, f"--{name}", graph_args.snap_limit) for name, text in lists.items()}
-    sides = {name: vertices for name, (vertices, _) in found.items()}
-    form.take(graph, {name: points for name, (_, points) in found.items()})
-    options = replace(limits, sources=sides.get("sources"), targets=sides.get("targets"))
-    seconds = {"read": time.perf_counter() - started}
-    tell(f"note: {note}" for note in receipt.notes)
-    INTERRUPTS.left_behind = f"{out} is as it was"
-    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-        began = time.perf_counter()
-        pairs = near_pairs(graph, options, nearest=nearest, monitor=monitor)
-        searched = time.perf_counter()
-        entries, rows = form.save(pairs, sides.get("targets"), overwrite=overwrite)
+    with contextlib.ExitStack() as context:
+        graph, receipt, matrix = _given(graph_args, context)
+        found = {name: selected(text, graph, f"--{name}", graph_args.snap_limit) for name, text in lists.items()}
+        sides = {name: vertices for name, (vertices, _) in found.items()}
+        form.take(graph, {name: points for name, (_, points) in found.items()})
+        options = replace(limits, sources=sides.get("sources"), targets=sides.get("targets"))
+        seconds = {"read": time.perf_counter() - started}
+        tell(f"note: {note}" for note in receipt.notes)
+        INTERRUPTS.left_behind = f"{out} is as it was"
+        with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+            began = time.perf_counter()
+            pairs = near_pairs(graph if matrix is None else matrix, options, nearest=nearest, monitor=monitor)
+            searched = time.perf_counter()
+            entries, rows = form.save(pairs, sides.get("targets"), overwrite=overwrite)
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}
     kind = str(pairs.lengths.dtype)
     if as_json:
@@ -94,3 +101,12 @@ def _near(
     lines = [("pairs", f"{entries:,} of {rows:,} sources"), ("form", f"{form.name}, {kind}")]
     lines += [("unit", graph.unit)] if graph.unit else []
     emit([f"{out}: done ({phases})", *table(lines, indent="  ")])
+
+
+def _given(graph_args: GraphArgs, context: contextlib.ExitStack) -> tuple[Graph, Receipt, PreparedMatrix | None]:
+    """Read the graph, or open the prepared graph that holds it, until the context ends."""
+    matrix = opened_prepared(graph_args, "apsp near")
+    if matrix is None:
+        return *load(graph_args), None
+    graph = context.enter_context(matrix).graph()
+    return graph, Receipt("prepared graph", None, graph.m, 0, 0, 0, None), matrix

@@ -13,7 +13,7 @@ from engine.model.plan import Plan
 from engine.rows.asked_measures import MeasureRequest
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
-from service.cli.commands.querying import store_folder
+from service.cli.commands.preparing import opened_prepared
 from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, tell
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import values_of
@@ -63,7 +63,7 @@ def _measure(args: MeasureArgs, *, as_json: bool) -> None:
     numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
     started = time.perf_counter()
     with contextlib.ExitStack() as context:
-        matrix = _prepared(args.graph)
+        matrix = opened_prepared(args.graph, "apsp measure")
         if matrix is None:
             graph, receipt = load(args.graph)
         else:
@@ -81,34 +81,6 @@ class _Asked(NamedTuple):
     matrix: PreparedMatrix | None
     started: float
     reading: float
-
-
-def _prepared(graph: GraphArgs) -> PreparedMatrix | None:
-    """Open what is measured if it is a folder; None for a file.
-
-    Raises:
-        InvalidRequest: it is a solved store, or options say how a file is read.
-        NotFound, StorageFailed: it is neither.
-    """
-    if not graph.graph.is_dir():
-        return None
-    from engine.api.prepared_matrix import PreparedMatrix, open_result
-
-    found = open_result(store_folder(str(graph.graph)))
-    if not isinstance(found, PreparedMatrix):
-        found.close()
-        raise InvalidRequest(
-            f"{graph.graph} is a solved store; apsp measure takes a graph file or a prepared graph", field="graph"
-        )
-    if given := [
-        name
-        for name, value in graph.reading.items()
-        if value is not None and (value is not False or name == "directed")
-    ]:
-        found.close()
-        flag = given[0].replace("_", "-")
-        raise InvalidRequest(f"--{flag} says how a file is read, and {graph.graph} is a prepared graph", field=given[0])
-    return found
 
 
 def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, as_json: bool) -> None:

@@ -7,19 +7,24 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.querying import store_folder
 from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
 from service.cli.progress import ProgressMonitor
 from service.options import PrepareOptions, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
+from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.matrix.frame import check_target
 from storage.options import ReadingOptions
+
+if TYPE_CHECKING:
+    from engine.api.prepared_matrix import PreparedMatrix
 
 #: The message about the files that an interrupted run leaves.
 _LEFT: Final = "a run of more than ten seconds keeps its work, and the same command continues from there"
@@ -147,3 +152,35 @@ def _described(selected: Plan) -> list[str]:
     rows, columns = selected.shape
     instead = f"  tables  for {rows:,} x {columns:,} distances, {format_bytes(selected.disk)} on disk"
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]
+
+
+def opened_prepared(graph: GraphArgs, command: str) -> PreparedMatrix | None:
+    """Open what a command is given if it is a folder; None for a file.
+
+    Args:
+        graph: the graph file, or the folder of a prepared graph.
+        command: the command, for messages.
+
+    Raises:
+        InvalidRequest: it is a solved store, or options say how a file is read.
+        NotFound, StorageFailed: it is neither.
+    """
+    if not graph.graph.is_dir():
+        return None
+    from engine.api.prepared_matrix import PreparedMatrix, open_result
+
+    found = open_result(store_folder(str(graph.graph)))
+    if not isinstance(found, PreparedMatrix):
+        found.close()
+        raise InvalidRequest(
+            f"{graph.graph} is a solved store; {command} takes a graph file or a prepared graph", field="graph"
+        )
+    if given := [
+        name
+        for name, value in graph.reading.items()
+        if value is not None and (value is not False or name == "directed")
+    ]:
+        found.close()
+        flag = given[0].replace("_", "-")
+        raise InvalidRequest(f"--{flag} says how a file is read, and {graph.graph} is a prepared graph", field=given[0])
+    return found

@@ -286,7 +286,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
     with at.asker() as client:
         patience, job = client.patience, _id(client, job)
         if question == "summary":
-            show_summary(client.run(flows.summary(job, patience)), f"job {job}", at.as_json)
+            show_summary(client.run(flows.summary(job, patience, counted=True)), f"job {job}", at.as_json)
             return
         facts = client.run(flows.manifest(job, patience))
         unit = said_unit(facts["unit"])

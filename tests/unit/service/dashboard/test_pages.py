@@ -478,6 +478,23 @@ def test_the_page_of_a_prepared_result(client: TestClient, service: Service, ben
     far = " ".join(Tags(client.get(f"/jobs/{job_id}/eccentricities").text).text.split())
     assert "6" in far
     assert client.get(f"/v1/jobs/{job_id}/sample").json()["distances"][3] == [1, 2, 4, 0]
+    assert "Count all pairs" in shown
+    part = " ".join(Tags(client.get(f"/jobs/{job_id}/counted").text).text.split())
+    assert "mean distance" in part
+    assert "How far apart" in part
+    again = " ".join(Tags(client.get(f"/jobs/{job_id}").text).text.split())
+    assert "A prepared graph" in again
+    assert "mean distance" in again
+    assert "Count all pairs" not in again
+
+
+def test_pairs_that_are_too_many_to_count_are_told_so(client: TestClient, service: Service, bench: Bench, monkeypatch):
+    service.answering.pool = InlinePool()  # type: ignore[assignment]
+    monkeypatch.setattr("engine.api.from_tables.summary.summary_seconds", lambda matrix: 1e6)
+    job_id, _ = give(service, bench, log_in(client, service), bench.prepared(small_graph(), "int32")[0])
+    found = client.get(f"/jobs/{job_id}/counted")
+    assert (found.status_code, "1,000,000 processor seconds" in found.text) == (200, True)
+    assert "Count all pairs" in client.get(f"/jobs/{job_id}").text
 
 
 def test_a_refusal_offers_a_prepared_graph_with_its_figures(client: TestClient, service: Service, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,9 +14,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from engine.api import prepared_matrix
+from engine.api.solve import solve_to_store
+from engine.model.problem import Options
 from service.http import etags
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix
 from tests.unit.service.support import Bench, InlinePool, small_graph
 from tests.unit.service.test_app import ROOT, problem
 
@@ -82,8 +86,6 @@ def test_names_and_facts(client: TestClient, bench: Bench, inline: InlinePool):
     assert {name: found[name] for name in same} == {name: want[name] for name in same}
     assert (want["result"], found["result"], found["algorithm"]) == ("matrix", "prepared", "prepared")
     assert found["links"].keys() - want["links"].keys() == {"prepared"}
-    body = problem(client.get(f"{made}/histogram"), 422, "invalid-request")
-    assert "name a source" in body["detail"]
     problem(client.get(f"{stored}/prepared/zarr.json"), 404, "not-found")
 
 
@@ -149,6 +151,49 @@ def test_the_prepared_folder_itself_is_served(client: TestClient, bench: Bench, 
         problem(client.get(f"/v1/jobs/{job}/prepared/{key}"), 404, "not-found")
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("graph", [small_graph(names=True), chain(200)], ids=["small", "chain"])
+def test_what_is_counted_is_what_a_solve_has_stored(
+    client: TestClient, bench: Bench, inline: InlinePool, tmp_path: Path, graph: Graph, dtype: str
+):
+    solve_to_store(graph, Options(dtype=dtype, device="cpu"), tmp_path / "s")
+    with open_matrix(tmp_path / "s") as matrix:
+        want = json.loads(json.dumps(matrix.summary))
+    made = f"/v1/jobs/{bench.prepared(graph, dtype)[0]}"
+    assert client.get(f"{made}/summary").json()["summary"] == {"pairs": graph.n * (graph.n - 1)}
+    found = client.get(f"{made}/summary?counted=true")
+    assert found.json()["summary"] == want
+    drawn = client.get(f"{made}/histogram").json()
+    histogram = want["histogram"]
+    assert (drawn["edges"], drawn["counts"]) == (histogram["edges"], histogram["counts"])
+    assert len(inline.asked) == 1, "it is counted once"
+    same = client.get(f"{made}/summary?counted=true", headers={"if-none-match": found.headers["etag"]})
+    assert same.status_code == 304
+    # a store says what was counted while solving, however it is asked
+    stored = f"/v1/jobs/{bench.solved(graph, dtype)[0]}/summary"
+    assert client.get(f"{stored}?counted=true").json() == client.get(stored).json()
+
+
+def test_counting_that_would_take_long_is_refused_with_the_seconds(
+    client: TestClient, bench: Bench, inline: InlinePool, monkeypatch: pytest.MonkeyPatch
+):
+    job, _ = bench.prepared(chain(200), "int32")
+    answering = client.app.state.service.answering
+    monkeypatch.setattr("engine.api.from_tables.summary.summary_seconds", lambda matrix: 500.4)
+    for path in ("summary?counted=true", "histogram"):
+        body = problem(client.get(f"/v1/jobs/{job}/{path}"), 413, "limit-exceeded")
+        assert "all 200 rows" in body["detail"]
+        assert "apsp query FOLDER summary" in body["detail"]
+        limits = {"limit": 120, "requested": 500, "setting": "APSP_MAX_COMPUTING_SECONDS"}
+        assert body["details"] == limits
+    assert len(inline.asked) == 1, "a refusal is not predicted again"
+    assert client.get(f"/v1/jobs/{job}/summary").json()["summary"] == {"pairs": 200 * 199}
+    other, _ = bench.prepared(chain(201), "int32")
+    answering.budget.charge(None, answering.budget.limit + 30)
+    problem(client.get(f"/v1/jobs/{other}/histogram"), 429, "too-much-computing")
+    assert len(inline.asked) == 1
+
+
 @pytest.mark.parametrize("how", ["changed", "cut", "gone"])
 def test_a_damaged_table_is_named_and_nothing_is_answered_from_it(
     client: TestClient, bench: Bench, inline: InlinePool, settings: Settings, how: str
@@ -163,7 +208,7 @@ def test_a_damaged_table_is_named_and_nothing_is_answered_from_it(
         table.write_bytes(data if how == "changed" else data[:-1])
     base = f"/v1/jobs/{job}"
     for path in (f"distance?{U}", "rows?sources=10", "columns?targets=10", f"path?{U}", "nearest?source=10",
-                 "zarr/distances/c/0/0", "sample", "eccentricities"):  # fmt: skip
+                 "zarr/distances/c/0/0", "sample", "eccentricities", "histogram", "summary?counted=true"):  # fmt: skip
         body = problem(client.get(f"{base}/{path}"), 500, "storage-failed")
         assert "tables/forward/c/0" in body["detail"]
         assert str(settings.data_dir) not in body["detail"]

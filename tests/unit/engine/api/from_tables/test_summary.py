@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.api.from_tables.summary import summarize
+from engine.api.from_tables import summary
+from engine.api.from_tables.summary import summarize, summary_seconds
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.api.solve import solve_to_store
@@ -44,3 +45,13 @@ def test_some_rows_say_that_they_are_some(tmp_path):
         assert "sampled" not in summarize(matrix, 1000)
         with pytest.raises(InvalidRequest, match="at least one row"):
             summarize(matrix, 0)
+
+
+def test_seconds_are_predicted_of_large_graphs_only(tmp_path, monkeypatch):
+    prepare(grid_graph(9), tmp_path / "p")
+    with open_result(tmp_path / "p") as matrix:
+        assert summary_seconds(matrix) == 0
+        monkeypatch.setattr(summary, "_ENTRIES", 80)
+        ticks = iter([0.0, 100.0, 103.0])  # the first time kernels are loaded
+        monkeypatch.setattr(summary.time, "process_time", lambda: next(ticks))
+        assert summary_seconds(matrix) == 3 * 81 / 64

@@ -58,3 +58,35 @@ def test_refusals(roads, tmp_path, capsys, words, code, message):
     assert main.run(["near", str(roads), *told]) == code
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_prepared_graph_answers_as_its_file(roads, tmp_path, capsys):
+    tables, one, other = (tmp_path / name for name in ("tables", "one.csv", "other.csv"))
+    said(capsys, "prepare", roads, "--directed", "-o", tables)
+    for words in (["--cutoff", 3], ["--nearest", 1, "--targets", "a,e", "--sources", "z,c"], ["--nearest", 2]):
+        want = json.loads(said(capsys, "near", roads, "--directed", *words, "-o", one, "--overwrite", "--json"))
+        told = json.loads(said(capsys, "near", tables, *words, "-o", other, "--overwrite", "--json"))
+        assert other.read_bytes() == one.read_bytes()
+        assert {name: told[name] for name in ("pairs", "sources", "unit", "type", "cutoff", "nearest")} == {
+            name: want[name] for name in ("pairs", "sources", "unit", "type", "cutoff", "nearest")
+        }
+        assert told["graph"]["format"] == "prepared graph"
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "message"),
+    [
+        ("tables", ["--cutoff", "1", "--undirected"], "--directed says how a file is read, and"),
+        ("tables", ["--cutoff", "6"], "cutoff 5 and knows no longer distances; 6 was asked for"),
+        ("solved", ["--cutoff", "1"], "apsp near takes a graph file or a prepared graph"),
+        (".", ["--cutoff", "1"], "no store that apsp has sealed"),
+        ("nothing", ["--cutoff", "1"], "cannot open"),
+    ],
+)
+def test_folders_that_cannot_be_asked_are_refused(roads, tmp_path, capsys, monkeypatch, place, words, message):
+    monkeypatch.chdir(tmp_path)
+    said(capsys, "prepare", roads, "--directed", "--cutoff", 5, "-o", "tables")
+    said(capsys, "solve", roads, "--directed", "-o", "solved")
+    assert main.run(["near", place, *words, "-o", "new.csv"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "new.csv").exists()

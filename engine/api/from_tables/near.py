@@ -1,0 +1,315 @@
+"""Near pairs of a prepared graph: picked from rows that its tables give, or searched in the graph that it holds.
+
+Searches cost what they reach, and rows cost the same however much of them is near.  Both are predicted from a few
+sources, and the cheaper way is taken.  Both find the same pairs and the same numbers, so nothing but time depends on
+it: rows are only picked from where all sums are exact (``PreparedMatrix.exact``); other sums of fractions are searched,
+as those of a file are, because rows of the tables would be rounded otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.near import ENTRY_BYTES
+from engine.api.from_tables.bands import BAND_BYTES
+from engine.api.near import (
+    NearSample,
+    check_near,
+    near_pairs,
+    not_searchable,
+    plan_near,
+    planned,
+    spread_sources,
+    too_many,
+)
+from engine.api.prepared_matrix import PreparedMatrix
+from engine.execution.survey import survey
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
+from engine.model.dtypes import work_type
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor, PhaseClock
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.pairs.near_pairs import NearPairs
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+Piece = tuple[Indices, npt.NDArray[np.int32], Array]
+
+#: Sources that are searched to predict what searching all of them would take.
+_SAMPLE: Final = 32
+#: Sources whose rows are computed to predict the size of the result.
+_PLANNED: Final = 256
+#: Seconds of processor time for a byte of tables that is read, compared with the seal and arranged for sweeps.
+_READ: Final = 0.5e-9
+#: Seconds of processor time for an entry of a row, to tell whether it is near.
+_PICKED: Final = 1.5e-9
+#: Seconds of processor time for a pair that is kept.
+_KEPT: Final = 3e-8
+#: Entries that a thread looks at together.
+_TOGETHER: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class NearWay:
+    """How the near pairs of a prepared graph are found.
+
+    Attributes:
+        swept: whether they are picked from rows that the tables give; else the graph is searched.
+        reason: why, in a sentence with numbers.
+        seconds: what it is predicted to take; None where there was no choice, and nothing was predicted.
+    """
+
+    swept: bool
+    reason: str
+    seconds: float | None = None
+
+
+class PreparedNear:
+    """Near pairs of a prepared graph that are asked for: checked at once, found by :meth:`run`.
+
+    Args:
+        matrix: the prepared graph; it stays open.
+        options: as for ``near_pairs``; a cutoff of the tables holds if none is given.
+        nearest: as for ``near_pairs``.
+
+    Raises:
+        InvalidRequest: the request makes no sense, the cutoff is beyond that of the tables, or neither searches nor
+            tables give exact sums.
+    """
+
+    def __init__(self, matrix: PreparedMatrix, options: Options, *, nearest: int | None = None) -> None:
+        graph, kept = matrix.graph(), matrix.attributes["cutoff"]
+        check_near(graph, options, nearest)
+        if kept is not None and options.cutoff is not None and options.cutoff > kept:
+            raise InvalidRequest(
+                f"{matrix.path} was prepared with cutoff {kept:g} and knows no longer distances; {options.cutoff:g} "
+                "was asked for",
+                field="cutoff",
+            )
+        self._matrix, self._nearest = matrix, nearest
+        self._options = replace(options, cutoff=kept if options.cutoff is None else options.cutoff)
+        self._profile = GraphProfile.of(graph)
+        self._refused = not_searchable(self._profile, self._options.cutoff)
+        if self._refused is not None and not matrix.exact:
+            raise self._refused
+        self._machine = survey(memory=options.memory, threads=options.threads)
+        if options.threads is not None:
+            matrix.threads = options.threads
+        asked = Rectangle.of(self._options, matrix.n)
+        self._rows, self._columns = asked.rows, None if asked.targets is None else np.sort(asked.targets)
+
+    @cached_property
+    def way(self) -> NearWay:
+        """The cheaper of the two ways.
+
+        Raises:
+            DoesNotFit: only the tables could answer, and they do not fit in memory.
+        """
+        matrix, needed = self._matrix, self._needed
+        if not matrix.exact:
+            return NearWay(swept=False, reason="sums of these fractions depend on their order: searched as in the file")
+        if self._refused is not None:
+            if needed > self._machine.memory:
+                raise DoesNotFit(
+                    f"near pairs of {matrix.path} need {needed} bytes of memory for its tables and some rows, and "
+                    f"{self._machine.memory} may be used",
+                    resource="memory",
+                    needed=needed,
+                    available=self._machine.memory,
+                )
+            return NearWay(swept=True, reason="searches cannot answer here, so rows come from the tables")
+        if needed > self._machine.memory:
+            return NearWay(swept=False, reason=f"the tables need {needed} bytes of memory: the graph is searched")
+        searched, swept = self._search_seconds(), self._sweep_seconds()
+        if swept < searched:
+            reason = f"rows come from the tables: {swept:.3g} s predicted, {searched:.3g} s by searches"
+            return NearWay(swept=True, reason=reason, seconds=swept)
+        reason = f"the graph is searched: {searched:.3g} s predicted, {swept:.3g} s by rows from the tables"
+        return NearWay(swept=False, reason=reason, seconds=searched)
+
+    @property
+    def _needed(self) -> int:
+        """Bytes that rows from the tables need, however many pairs there are."""
+        return self._matrix.table_bytes + 2 * BAND_BYTES
+
+    def _search_seconds(self) -> float:
+        """Predict the seconds that searches from all sources take, from the processor time of some.
+
+        One source is searched first, and again, so that neither loading of kernels nor what is done once counts.
+        """
+        rows, taken = len(self._rows), []
+        for most in (1, 1, 1 + _SAMPLE):
+            began = time.process_time()
+            near_pairs(self._profile, self._some(most), nearest=self._nearest)
+            taken.append(time.process_time() - began)
+        each = max(0.0, taken[2] - taken[1]) / max(1, min(rows, 1 + _SAMPLE) - 1)
+        return each * rows / self._machine.threads
+
+    def _sweep_seconds(self) -> float:
+        """Predict the seconds that rows from the tables take."""
+        matrix, rows = self._matrix, len(self._rows)
+        across = matrix.n if self._columns is None else len(self._columns)
+        reading = 0.0 if matrix.loaded else _READ * matrix.table_bytes
+        return reading + (matrix.block_seconds(rows, across) + _PICKED * rows * across) / matrix.threads
+
+    def _some(self, most: int) -> Options:
+        """Return the options with at most ``most`` of the sources."""
+        rows = len(self._rows)
+        return replace(self._options, sources=spread_sources(self._options, rows, most)) if rows else self._options
+
+    def make_plan(self, *, beside: int = 0, out: Path | None = None) -> Plan:
+        """Return the plan; its sizes are predicted from some sources, as those of a file are.
+
+        Args:
+            beside: bytes of memory that the caller will need for each pair.
+            out: where the result will be, whose disk is looked at; None for none.
+
+        Raises:
+            DoesNotFit: as ``plan_near``.
+        """
+        way, options, each = self.way, self._options, ENTRY_BYTES + beside
+        if not way.swept:
+            plan = plan_near(self._profile, options, nearest=self._nearest, beside=beside, out=out)
+            return replace(plan, reason=f"{plan.reason}; {way.reason}")
+        machine = survey(out=out, memory=options.memory, threads=options.threads)
+        rows = Rectangle.of(self._some(_PLANNED), self._matrix.n).rows
+        counts, _, lengths = self._gathered(rows, Monitor(), each)
+        dtype = lengths.dtype if self._profile.graph.integral else np.dtype(np.float64)
+        kept = _KEPT * len(lengths) * len(self._rows) / max(1, len(rows)) / machine.threads
+        sample = NearSample(
+            counts.astype(np.float64), self._sweep_seconds() + kept, dtype, self._needed,
+            f"rows of {len(rows):,} of {len(self._rows):,} sources",
+        )  # fmt: skip
+        plan = planned(self._profile.graph, options, sample, machine, each)
+        return replace(plan, reason=f"{plan.reason}; {way.reason}")
+
+    def run(self, monitor: Monitor | None = None, *, beside: int = 0) -> NearPairs:
+        """Find the pairs.
+
+        Args:
+            monitor: receives progress, and is asked whether to stop.
+            beside: bytes of memory that the caller will need for each pair.
+
+        Raises:
+            DoesNotFit: the result would need more memory than may be used.
+            Cancelled: the monitor asked to stop.
+            StorageFailed: a table is damaged.
+        """
+        if not self.way.swept:
+            return near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=beside)
+        clock = PhaseClock(monitor or Monitor())
+        clock.begin("search", len(self._rows), "rows")
+        counts, indices, lengths = self._gathered(self._rows, clock, ENTRY_BYTES + beside)
+        clock.stop()
+        indptr = np.zeros(len(self._rows) + 1, np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        labels = self._matrix.labels
+        return NearPairs(indptr, indices, lengths, self._rows, labels, self._options.cutoff, self._nearest)
+
+    def _gathered(self, rows: Indices, monitor: Monitor, each: int) -> Piece:
+        """Return the number of pairs of each row, their targets and their distances; ``each`` is bytes of a pair."""
+        found: list[Piece] = []
+        entries, budget = 0, (self._machine.memory - self._needed) // each
+        columns = np.arange(self._matrix.n) if self._columns is None else self._columns
+        picker = _Picker(columns.astype(np.int64), _last_near(self._options.cutoff, self._matrix.dtype), self._nearest)
+        threads = self._matrix.threads
+        with ThreadPoolExecutor(threads) as pool:
+            for some, block in self._bands(rows):
+                step = min(-(-len(some) // threads), max(1, _TOGETHER // max(1, len(columns))))
+                cuts = [slice(first, first + step) for first in range(0, len(some), step)]
+                found += pool.map(picker.pick, (block[cut] for cut in cuts), (some[cut] for cut in cuts))
+                entries = sum(len(index) for _, index, _ in found)
+                if entries > budget:
+                    raise too_many(entries, f"already {entries:,} pairs were found from some", len(rows), budget, each)
+                monitor.step(len(some))
+        return self._joined(found)
+
+    def _bands(self, rows: Indices) -> Iterator[tuple[Indices, Array]]:
+        """Yield some of the rows, and their distances, shape (rows, columns)."""
+        matrix, columns = self._matrix, self._columns
+        across = matrix.n if columns is None else len(columns)
+        step = max(matrix.threads, BAND_BYTES // max(1, across * matrix.dtype.itemsize))
+        for first in range(0, len(rows), step):
+            some = rows[first : first + step]
+            yield some, matrix.rows(some) if columns is None else matrix.block(some, columns)
+
+    def _joined(self, found: list[Piece]) -> Piece:
+        """Return the pieces as one, with the distances in the type that near pairs have."""
+        counts = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in found)])
+        indices = np.concatenate([np.empty(0, np.int32), *(piece[1] for piece in found)])
+        lengths = np.concatenate([np.empty(0, self._matrix.dtype), *(piece[2] for piece in found)])
+        if not self._profile.graph.integral:
+            return counts, indices, lengths.astype(np.float64)
+        small = not len(lengths) or int(lengths.max()) < 2**31
+        return counts, indices, lengths.astype(np.int32 if small else np.int64)
+
+
+@dataclass(frozen=True)
+class _Picker:
+    """Picks what is near from whole rows.
+
+    Attributes:
+        columns: int64, the vertex of each column, ascending.
+        last: the largest distance that is near, of the type of the rows; less than *unreachable*.
+        nearest: the number of targets of each row; None for all.
+    """
+
+    columns: Indices
+    last: Any
+    nearest: int | None
+
+    def pick(self, block: Array, rows: Indices) -> Piece:
+        """Return the number of pairs of each row, their targets and their distances.
+
+        Args:
+            block: shape (rows, columns).
+            rows: the vertex of each row, which is no target of itself.
+        """
+        near = block <= self.last
+        if len(self.columns):
+            own = np.minimum(np.searchsorted(self.columns, rows), len(self.columns) - 1)
+            (among,) = np.nonzero(self.columns[own] == rows)
+            near[among, own[among]] = False
+        if self.nearest is None:
+            return np.count_nonzero(near, axis=1), self.columns[np.nonzero(near)[1]].astype(np.int32), block[near]
+        places = [_nearest(line, np.flatnonzero(mask), self.nearest) for line, mask in zip(block, near, strict=True)]
+        lengths = [line[some] for line, some in zip(block, places, strict=True)]
+        index = self.columns[np.concatenate(places)].astype(np.int32)
+        return np.array([len(some) for some in places], np.int64), index, np.concatenate(lengths)
+
+
+def _nearest(line: Array, places: Indices, most: int) -> Indices:
+    """Return at most ``most`` of the places, by ascending distance; of equal ones the first."""
+    lengths = line[places]
+    if len(places) > most:
+        kept = lengths <= np.partition(lengths, most - 1)[most - 1]
+        places, lengths = places[kept], lengths[kept]
+    return places[np.argsort(lengths, kind="stable")[:most]]
+
+
+def _last_near(cutoff: float | None, dtype: np.dtype[Any]) -> Any:
+    """Return the largest value of a working type that is a distance, and at most the cutoff.
+
+    The cutoff is not rounded up to the type, because near pairs compare it with distances in float64.
+    """
+    kind = work_type(dtype)
+    if kind.integer:
+        last = int(kind.unreachable) - 1
+        return kind.dtype.type(last if cutoff is None or cutoff >= last else math.floor(cutoff))
+    largest: Any = np.finfo(dtype).max
+    if cutoff is None or cutoff >= largest:
+        return largest
+    rounded: Any = kind.dtype.type(cutoff)
+    return rounded if float(rounded) <= cutoff else np.nextafter(rounded, kind.dtype.type(-np.inf))

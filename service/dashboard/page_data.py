@@ -140,7 +140,7 @@ def job(visitor: Visitor, job_id: str) -> View:
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
-        "log": _log(visitor.service, record), "result": _result(record, visitor.service.settings.max_cells),
+        "log": _log(visitor.service, record), "result": _result(visitor, record),
         "example": _example(record, found), "opening": _opening(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
@@ -291,8 +291,8 @@ def _sent_log(service: Service, record: JobRecord) -> View:
     return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0}
 
 
-def _result(record: JobRecord, most: int) -> View | None:
-    """Return the facts of an existing result; one answer has at most ``most`` entries."""
+def _result(visitor: Visitor, record: JobRecord) -> View | None:
+    """Return the facts of an existing result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -302,8 +302,18 @@ def _result(record: JobRecord, most: int) -> View | None:
         "compared": compared(summary), "pair": summary.get("diameter_pair"), "bytes": record.bytes,
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
         "below_zero": found.get("below_zero", 0), "prepared": wants_prepared(record.options),
-        "kind": record.options.get("result", "matrix"), **_table_facts(summary, most),
+        "kind": record.options.get("result", "matrix"), "map": _placed(visitor, record),
+        **_table_facts(summary, visitor.service.settings.max_cells),
     }  # fmt: skip
+
+
+def _placed(visitor: Visitor, record: JobRecord) -> bool:
+    """Return whether a result has coordinates and distances, so that there is a map of it."""
+    try:
+        found = visitor.service.result(record.id, visitor.caller)
+    except ApspError:  # what is wrong is said where the result is asked
+        return False
+    return not found.table and found.matrix.placed
 
 
 def _table_facts(summary: dict[str, Any], most: int) -> View:

@@ -31,12 +31,12 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged, _permit: ReadPermit) -> Response:
     """The network in a plane, for maps: where the vertices are, and which of them an edge joins.
 
-    Four bytes are the length of a JSON object (little-endian uint32). The object follows; its members are `vertices` and
-    `edges` (how many), `labels` (of all vertices), `system` (`lonlat` or `plane`), `origin`, `directed`, `unit`,
+    Four bytes are the length of a JSON object (little-endian uint32). The object follows; its members are `vertices`
+    and `edges` (how many), `labels` (of all vertices), `system` (`lonlat` or `plane`), `origin`, `directed`, `unit`,
     `sources` and `targets` (how many, null for all vertices). Then arrays without gaps, little-endian: `x` and `y`
-    (float32, relative to `origin`, NaN for a vertex without coordinates; metres of a plane that touches the Earth in the
-    middle of the network if the system is `lonlat`), `edges` (int32, the two ends of each, as positions in `labels`),
-    `sources` and `targets` (int32, in the order of rows and columns, absent where null).
+    (float32, relative to `origin`, NaN for a vertex without coordinates; metres of a plane that touches the Earth in
+    the middle of the network if the system is `lonlat`), `edges` (int32, the two ends of each, as positions in
+    `labels`), `sources` and `targets` (int32, in the order of rows and columns, absent where null).
 
     Args:
         job_id: id of the job.
@@ -64,8 +64,8 @@ def _check_size(matrix: Any, limit: int) -> None:
     numbers = 2 * matrix.n + matrix.arcs
     if numbers > limit:
         raise LimitExceeded(
-            f"the network has {matrix.n} vertices and {matrix.arcs} arcs, two numbers for each vertex and one for each arc "
-            f"make {numbers}, at most {limit} go in one answer; apsp plot --map draws any network",
+            f"the network has {matrix.n} vertices and {matrix.arcs} arcs: two numbers for each vertex and one for each "
+            f"arc make {numbers}, at most {limit} go in one answer; apsp plot --map draws any network",
             limit=limit, requested=numbers, setting=variable("max_cells"),
         )  # fmt: skip
 

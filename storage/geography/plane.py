@@ -19,13 +19,15 @@ Indices = npt.NDArray[np.int64]
 
 #: arrays of a packed network begin at multiples of this many bytes
 _ALIGNED: Final = 8
+#: the largest whole number that JavaScript reads exactly from JSON
+_SAFE: Final = 2**53 - 1
 
 
 def projected(coordinates: Coordinates) -> tuple[Floats, Floats]:
     """Return x and y, shape (n,), NaN where a vertex has no coordinates.
 
-    Longitude and latitude become metres of a plane that touches the Earth in the middle of the network; coordinates of a
-    plane stay as they are.
+    Longitude and latitude become metres of a plane that touches the Earth in the middle of the network; coordinates of
+    a plane stay as they are.
     """
     if not coordinates.geographic:
         return coordinates.x, coordinates.y
@@ -56,9 +58,9 @@ def edge_ends(graph: Graph, there: npt.NDArray[np.bool_]) -> Indices:
 def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]) -> bytes:
     """Return a network in the form of ``GET /v1/jobs/JOB/network``, which a page draws without further arithmetic.
 
-    Bytes 0 to 3 are the length of a JSON object as a little-endian uint32.  The object follows, then arrays without gaps,
-    little-endian: ``x`` and ``y`` (float32, n each, NaN for a vertex without coordinates), ``edges`` (int32, two ends
-    each), ``sources`` and ``targets`` (int32, as many as the object says, none if it says null).
+    Bytes 0 to 3 are the length of a JSON object as a little-endian uint32.  The object follows, then arrays without
+    gaps, little-endian: ``x`` and ``y`` (float32, n each, NaN for a vertex without coordinates), ``edges`` (int32, two
+    ends each), ``sources`` and ``targets`` (int32, as many as the object says, none if it says null).
 
     Args:
         graph: its labels name the vertices.
@@ -73,10 +75,16 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
     counts = {name: None if found is None else len(found) for name, found in selected.items()}
     head = {
         **about, **counts, "vertices": graph.n, "edges": len(ends), "system": coordinates.system, "origin": origin,
-        "labels": graph.labels.tolist(),
+        "labels": _exact(graph.labels.tolist()),
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-(4 + len(text)) % _ALIGNED)
     arrays = [(x - origin[0]).astype("<f4"), (y - origin[1]).astype("<f4"), ends.astype("<i4")]
     arrays += [np.asarray(found).astype("<i4") for found in selected.values() if found is not None]
     return b"".join([len(text).to_bytes(4, "little"), text, *(array.tobytes() for array in arrays)])
+
+
+def _exact(labels: list[Any]) -> list[Any]:
+    """Return labels as JSON keeps them everywhere: as text if one is a number beyond those that floats tell apart."""
+    beyond = any(isinstance(label, int) and abs(label) > _SAFE for label in labels)
+    return [str(label) for label in labels] if beyond else labels

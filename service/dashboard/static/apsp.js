@@ -109,7 +109,7 @@ function ask(form) {
     const page = await fetchPage(url).catch(() => null);
     if (!page) return say("The service does not answer.");
     exchange(page, [form.dataset.into]);
-    return history.replaceState(null, "", url);
+    return history.replaceState(null, "", url + location.hash);  // behind the # stands the view of the map
   });
 }
 
@@ -192,6 +192,7 @@ export function enhance(part) {
   all("[data-names]").forEach(offer);
   all("[data-heat]").forEach(heat);
   all("[data-table]").forEach(table);
+  all("[data-map]").forEach((item) => import("./map.js").then(({ map }) => map(item)));
   all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
     if (!confirm(form.dataset.ask)) event.preventDefault();
   }));

@@ -58,7 +58,7 @@ def test_vertices_edges_and_labels(client: TestClient, bench: Bench, kind: str):
     }  # fmt: skip
     np.testing.assert_array_equal(arrays["x"], np.float32([-2, 2, -2, GONE]))
     np.testing.assert_array_equal(arrays["y"], np.float32([-1.5, -1.5, 1.5, GONE]))
-    assert arrays["edges"].tolist() == [[0, 1], [0, 2], [1, 2]]  # the one to the vertex without coordinates is not there
+    assert arrays["edges"].tolist() == [[0, 1], [0, 2], [1, 2]]  # none to the vertex without coordinates
     tag = answer.headers["etag"]
     assert answer.headers["cache-control"] == "private, no-cache"
     again = client.get(f"/v1/jobs/{job}/network", headers={"if-none-match": tag})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.geography.coordinates import Coordinates, crow_distances
-from storage.geography.plane import edge_ends, projected
+from storage.geography.plane import edge_ends, packed_network, projected
 from storage.graph.graph import build_graph
 
 
@@ -36,3 +38,12 @@ def test_a_plane_stays_as_it_is_and_missing_coordinates_are_missing():
     np.testing.assert_array_equal(x, placed.x)
     np.testing.assert_array_equal(y, placed.y)
     assert np.isnan(projected(Coordinates(placed.x / 1e6, placed.y, True))[0]).tolist() == [False, True, False]
+
+
+def test_labels_beyond_the_whole_numbers_of_javascript_are_text():
+    for label, wanted in ((2**53 - 1, [5, 2**53 - 1]), (2**53 + 1, ["5", str(2**53 + 1)])):
+        graph, _ = build_graph([0], [1], [1], n=2, labels=[5, label], directed=True)
+        placed = Coordinates(np.array([0.0, 1]), np.array([0.0, 1]), False)
+        packed = packed_network(graph, placed, {"sources": None, "targets": None})
+        size = int.from_bytes(packed[:4], "little")
+        assert json.loads(packed[4 : 4 + size])["labels"] == wanted

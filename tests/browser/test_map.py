@@ -112,17 +112,17 @@ def test_a_source_is_selected_by_keyboard_and_a_link_brings_back_the_view(site: 
     colleague = visit()
     open_map(colleague, f"/jobs/{mapped}?source=0&target=143")
     assert picture(colleague) == first, "the same picture of the same view"
+    stranger = visit(entered=False)
+    stranger.goto(link)
+    stranger.get_by_label("Key").fill(site.key)
+    stranger.get_by_role("button", name="Log in").click()
+    stranger.wait_for_url(link)  # after the login, too
     colleague.goto("/")
-    open_few(colleague, link)
+    colleague.goto(link)
+    expect(colleague.locator("#map-facts")).to_contain_text("vertices are reached")
     assert colleague.locator("#map-read").inner_text().startswith("1 → 143: ")
     assert picture(colleague) == shown
     expect(colleague.get_by_label("Classes up to")).to_have_value("300, 600, 1200")
-
-
-def open_few(page: Page, address: str) -> None:
-    """Wait for a map in classes, which has few colours."""
-    page.goto(address)
-    expect(page.locator("#map-facts")).to_contain_text("vertices are reached")
 
 
 def test_the_mouse_moves_selects_and_colours(visit: Visit, mapped: str):

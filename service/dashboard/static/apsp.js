@@ -212,8 +212,15 @@ function useTicket() {
   form.submit();
 }
 
+/** A shared view of a map stands behind the #, too: after the login it is taken along. */
+function keepView() {
+  const next = document.querySelector("[data-login] [name=next]");
+  if (next?.value && /^#(map|classes)=/.test(location.hash)) next.value += location.hash;
+}
+
 enhance(document);
 useTicket();
+keepView();
 // the link may be opened in a tab that shows the login already: then only the part behind the # changes
 addEventListener("hashchange", useTicket);
 follow();

@@ -84,7 +84,8 @@ def photograph(page: Page, address: str, name: str, file: Path) -> None:
     if name == "job" and picture.width > HIGHEST / 2:  # what follows is the plan and the log
         picture = picture.crop((0, 0, picture.width, HIGHEST))
     # red words are few, and should stay red
-    kept = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    method = Image.Quantize.MEDIANCUT if name == "map" else Image.Quantize.MAXCOVERAGE  # much of a map is paper
+    kept = picture.convert("RGB").quantize(COLOURS, method, dither=Image.Dither.NONE)
     kept.save(file, optimize=True)
 
 

@@ -186,13 +186,16 @@ export function enhance(part) {
   all("form[data-drop]").forEach(receive);
   all("form[data-plan]").forEach(plan);
   all("form[data-into]").forEach(ask);
-  all("[data-load]").forEach(load);
   all("[data-copy]").forEach(copy);
   all("[data-copy-path]").forEach(copyPath);
   all("[data-names]").forEach(offer);
-  all("[data-heat]").forEach(heat);
   all("[data-table]").forEach(table);
-  all("[data-map]").forEach((item) => import("./map.js").then(({ map }) => map(item)));
+  const maps = all("[data-map]").map((item) => import("./map.js").then(({ map }) => map(item)));
+  // of a prepared graph these compute hundreds of rows, and the map needs one
+  Promise.allSettled(maps).then(() => {
+    all("[data-load]").forEach(load);
+    all("[data-heat]").forEach(heat);
+  });
   all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
     if (!confirm(form.dataset.ask)) event.preventDefault();
   }));

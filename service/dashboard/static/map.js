@@ -32,7 +32,7 @@ class NetworkMap {
     this.restore();
     this.row = null;
     this.listen();
-    this.take(true);
+    this.ready = this.take(true);
   }
 
   get role() { return this.part.querySelector("[name=role]:checked").value; }
@@ -391,11 +391,11 @@ class NetworkMap {
   }
 }
 
-/** Give life to a map. */
+/** Give life to a map; it is over once the map has its first colours. */
 export async function map(part) {
   const read = part.querySelector("#map-read");
   try {
-    new NetworkMap(part, await fetchNetwork(part.dataset.map));
+    await new NetworkMap(part, await fetchNetwork(part.dataset.map)).ready;
   } catch (error) {
     read.textContent = `The map cannot be shown: ${error.message}`;
   }

@@ -5,7 +5,9 @@ import { Colours, Overlay, drawEdges, scheme } from "./cartography.js";
 
 const QUICK = 30;    // milliseconds of a picture that is drawn anew while it moves
 const IDLE = 140;    // milliseconds without a move before the picture is drawn anew
-const MARGIN = 0.06; // of the canvas, round the network
+const MARGIN = 0.05; // of the canvas, round the network
+const BUTTONS = 52;  // pixels of the buttons at the right
+const SCALE = 26;    // pixels of the scale at the bottom
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
@@ -44,12 +46,16 @@ export class Picture {
     else this.fit();
   }
 
+  /** The whole network, beside the buttons and above the scale. */
   fit() {
     const [left, low, right, high] = this.network.box;
-    const share = 1 - 2 * MARGIN;
-    const scale = Math.min((this.canvas.width * share) / (right - left || 1), (this.canvas.height * share) / (high - low || 1));
-    this.whole = scale;
-    this.view = { x: (left + right) / 2, y: (low + high) / 2, scale, ratio: this.ratio };
+    const [beside, below] = [BUTTONS * this.ratio, (this.network.metres ? SCALE : 0) * this.ratio];
+    const [wide, tall] = [(this.canvas.width - beside) * (1 - 2 * MARGIN), (this.canvas.height - below) * (1 - 2 * MARGIN)];
+    const scale = Math.max(wide, 1) / (right - left || 1);
+    this.whole = Math.min(scale, Math.max(tall, 1) / (high - low || 1));
+    this.view = {
+      x: (left + right) / 2 + beside / 2 / this.whole, y: (low + high) / 2 - below / 2 / this.whole, scale: this.whole, ratio: this.ratio,
+    };
   }
 
   lookAt({ x, y, extent }) {
@@ -63,9 +69,10 @@ export class Picture {
   keep() {
     const [left, low, right, high] = this.network.box;
     const { view } = this;
-    view.x = clamp(view.x, left, right);
-    view.y = clamp(view.y, low, high);
     view.scale = clamp(view.scale, this.whole / 2, Math.max(this.whole, this.canvas.width / (this.network.length || 1)));
+    const [across, up] = [this.canvas.width / 3 / view.scale, this.canvas.height / 3 / view.scale];
+    view.x = clamp(view.x, left - across, right + across);
+    view.y = clamp(view.y, low - up, high + up);
   }
 
   /** Zoom by a factor about a place of the canvas. */

@@ -25,7 +25,7 @@ from service.jobs.events import EventStreams
 from service.jobs.folders import prepare
 from service.jobs.submission import Plans
 from service.pool.process_pool import ProcessPool
-from service.routes import graphs, health, jobs, results, rows, samples, store, tables
+from service.routes import graphs, health, jobs, network, results, rows, samples, store, tables
 from service.settings import Settings
 from service.state import Results, Service
 from service.version import software_version
@@ -50,6 +50,7 @@ ROUTERS: Final = (
     results.router,
     rows.router,
     samples.router,
+    network.router,
     tables.results,
     tables.uploads,
     store.router,

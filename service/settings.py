@@ -81,7 +81,9 @@ class Settings(BaseModel):
     max_arcs: Count = Field(2_000_000_000, description="Arcs of a graph.")
     max_body_bytes: Size = Field(16 * 2**20, description="Bytes of a JSON request.")
     max_bodies_bytes: Size = Field(64 * 2**20, description="Bytes of JSON requests of one key at the same time.")
-    max_cells: Count = Field(4_000_000, description="Matrix entries in one answer of rows.")
+    max_cells: Count = Field(
+        4_000_000, description="Matrix entries in one answer of rows; numbers of a network for maps."
+    )
     max_pairs: Count = Field(100_000, description="Pairs in one request of distances.")
     max_paths: Count = Field(1_000, description="Routes in one request.")
     max_requests_per_second: Count = Field(5_000, description="Requests a second of one key, twice that at once.")

@@ -313,7 +313,8 @@ def _result(visitor: Visitor, record: JobRecord) -> View | None:
     return {
         **_summary_facts(summary if known is None else known), "bytes": record.bytes, "prepared": made,
         "counted": known is not None, "small": across[0] * across[1] <= _COUNTED,
-        "kind": record.options.get("result", "matrix"), **_table_facts(summary, visitor.service.settings.max_cells),
+        "kind": record.options.get("result", "matrix"), "map": _placed(visitor, record),
+        **_table_facts(summary, visitor.service.settings.max_cells),
     }  # fmt: skip
 
 
@@ -334,6 +335,15 @@ def _summary_facts(summary: dict[str, Any]) -> View:
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
         "below_zero": found.get("below_zero", 0),
     }  # fmt: skip
+
+
+def _placed(visitor: Visitor, record: JobRecord) -> bool:
+    """Return whether a result has coordinates and distances, so that there is a map of it."""
+    try:
+        found = visitor.service.result(record.id, visitor.caller)
+    except ApspError:  # what is wrong is said where the result is asked
+        return False
+    return not found.table and found.matrix.placed
 
 
 def _table_facts(summary: dict[str, Any], most: int) -> View:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.views.figures import new_figure
-from storage.geography.coordinates import EARTH_RADIUS
+from storage.geography.plane import edge_ends, projected
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from storage.graph.graph import Graph
 
 Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 
 #: Longer side of the picture, and the shortest and longest other side, in inches.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
@@ -95,7 +94,7 @@ def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
     Raises:
         InvalidRequest: matplotlib is not installed.
     """
-    x, y = _projected(network.coordinates)
+    x, y = projected(network.coordinates)
     width, height = _size(x, y)
     figure = new_figure(width, height + _ABOVE + _BELOW)
     figure.set_layout_engine("none")
@@ -119,19 +118,6 @@ def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
     return figure
 
 
-def _projected(coordinates: Coordinates) -> tuple[Floats, Floats]:
-    """Return the coordinates in metres of a plane that touches the Earth in the middle of the network."""
-    if not coordinates.geographic:
-        return coordinates.x, coordinates.y
-    there = coordinates.there
-    x = coordinates.x
-    if np.ptp(x[there]) > 180:  # a network across the date line stays in one piece
-        x = np.where(x < 0, x + 360, x)
-    middle = (coordinates.y[there].min() + coordinates.y[there].max()) / 2
-    metres = EARTH_RADIUS * math.pi / 180
-    return x * metres * math.cos(math.radians(middle)), coordinates.y * metres
-
-
 def _size(x: Floats, y: Floats) -> tuple[float, float]:
     """Return width and height of the map in inches."""
     wide, high = float(np.nanmax(x) - np.nanmin(x)) or 1.0, float(np.nanmax(y) - np.nanmin(y)) or 1.0
@@ -145,12 +131,7 @@ def _lines(network: NetworkMap, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
     Edges are in the order in which they are drawn: those without a distance first, then from far to near.
     """
-    graph = network.graph
-    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    heads = graph.heads.astype(np.int64)
-    ends = np.stack([np.minimum(tails, heads), np.maximum(tails, heads)], axis=1)
-    ends = np.unique(ends, axis=0)
-    ends = ends[~np.isnan(x[ends]).any(axis=1)]
+    ends = edge_ends(network.graph, ~np.isnan(x))
     distance = network.distances[ends].mean(axis=1)
     order = np.argsort(np.where(np.isnan(distance), np.inf, distance), kind="stable")[::-1]
     ends = ends[order]

@@ -278,6 +278,16 @@ class SealedResult(SealedFolder, ABC):
         """Return the graph that was solved."""
         return self._graph
 
+    @property
+    def placed(self) -> bool:
+        """Whether the graph has coordinates; this reads nothing."""
+        return GROUP in self._arrays
+
+    @property
+    def arcs(self) -> int:
+        """The number of arcs of the graph; this reads nothing."""
+        return int(self._arrays["graph/heads"]["shape"][0])
+
     @cached_property
     def coordinates(self) -> Coordinates | None:
         """Where the vertices are; None if the graph had no coordinates.
@@ -285,7 +295,7 @@ class SealedResult(SealedFolder, ABC):
         Raises:
             StorageFailed: a file is missing or damaged.
         """
-        if GROUP not in self._arrays:
+        if not self.placed:
             return None
         about = json.loads(self._checked(f"{GROUP}/{ROOT_DOCUMENT}"))["attributes"]
         try:

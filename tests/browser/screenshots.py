@@ -7,6 +7,7 @@ photographed there in both widths and both colour schemes, for somebody to look 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import FLAGS, Site, chromium
+from tests.docs.pages import blocks_of
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "images"
@@ -26,7 +28,7 @@ WIDTHS: Final[dict[str, dict[str, Any]]] = {
 #: the pictures of the documents: page, width, scheme
 SHOWN: Final = (
     ("home", "desk", "light"), ("graph", "desk", "light"), ("graph", "phone", "dark"), ("job", "desk", "light"),
-    ("job", "desk", "dark"), ("api", "desk", "light"),
+    ("job", "desk", "dark"), ("api", "desk", "light"), ("map", "desk", "light"), ("map", "phone", "dark"),
 )  # fmt: skip
 
 
@@ -47,27 +49,43 @@ def fill(site: Site) -> dict[str, str]:
         job = site.wait(site.submit(graphs[name], fresh=True)["id"])
         assert job["state"] == "successful", job
     helsinki = graphs["Helsinki"]
+    placed = site.wait(site.submit(site.upload(town(), name="The town", filename="town.graphml")["id"])["id"])
+    assert placed["state"] == "successful", placed
     return {
         "home": "/", "jobs": "/jobs?q=hel", "graphs": "/graphs", "graph": f"/graphs/{helsinki}?plan=1",
         "job": f"/jobs/{job['id']}", "api": "/docs", "nothing": "/nothing", "login": "/login",
+        "map": f"/jobs/{placed['id']}",
     }  # fmt: skip
+
+
+def town() -> bytes:
+    """Return the town of docs/how-to/map.md, as its code makes it."""
+    [made] = [block.body for block in blocks_of(ROOT / "docs" / "how-to" / "map.md") if "random.seed" in block.body]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        exec(made, {})
+        return Path("town.graphml").read_bytes()
 
 
 def photograph(page: Page, address: str, name: str, file: Path) -> None:
     """Wait until a page is whole, and write a picture of it."""
     page.goto(address)
-    page.wait_for_load_state("networkidle") if name == "job" else None
+    page.wait_for_load_state("networkidle") if name in ("job", "map") else None
     if name == "job":
         page.locator(".route").first.wait_for()
         page.locator("#heat-what", has_text="every entry").wait_for()
     if name == "api":
         page.get_by_text("Try GET /v1/jobs/{job_id}/distance", exact=True).click()
         page.locator("#get_distance").evaluate("part => part.scrollIntoView()")
-    picture = Image.open(io.BytesIO(page.screenshot(full_page=name != "api")))
+    if name == "map":
+        page.locator("#map-read", has_text="arcs").wait_for()
+        page.wait_for_timeout(1000)
+    shown = page.locator(".beside", has=page.locator("#map")) if name == "map" else None
+    picture = Image.open(io.BytesIO(shown.screenshot() if shown else page.screenshot(full_page=name != "api")))
     if name == "job" and picture.width > HIGHEST / 2:  # what follows is the plan and the log
         picture = picture.crop((0, 0, picture.width, HIGHEST))
     # red words are few, and should stay red
-    kept = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    method = Image.Quantize.MEDIANCUT if name == "map" else Image.Quantize.MAXCOVERAGE  # much of a map is paper
+    kept = picture.convert("RGB").quantize(COLOURS, method, dither=Image.Dither.NONE)
     kept.save(file, optimize=True)
 
 
@@ -85,12 +103,16 @@ def main() -> None:
     """Make the pictures of the documents, or of all pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="photograph every page into this folder")
-    folder = parser.parse_args().all
+    parser.add_argument("--only", nargs="+", metavar="PAGE", help="photograph these pages and no others")
+    asked = parser.parse_args()
+    folder, only = asked.all, asked.only
     with tempfile.TemporaryDirectory() as data, Site(Path(data) / "data") as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         pages = fill(site)
         wanted = SHOWN if folder is None else [(n, w, s) for n in pages for w in WIDTHS for s in ("light", "dark")]
         for name, width, scheme in wanted:
+            if only and name not in only:
+                continue
             page = enter(browser, site, width, scheme)
             photograph(page, pages[name], name, (folder or FOLDER) / f"page-{name}-{width}-{scheme}.png")
             page.context.close()

@@ -109,7 +109,7 @@ function ask(form) {
     const page = await fetchPage(url).catch(() => null);
     if (!page) return say("The service does not answer.");
     exchange(page, [form.dataset.into]);
-    return history.replaceState(null, "", url);
+    return history.replaceState(null, "", url + location.hash);  // behind the # stands the view of the map
   });
 }
 
@@ -186,12 +186,16 @@ export function enhance(part) {
   all("form[data-drop]").forEach(receive);
   all("form[data-plan]").forEach(plan);
   all("form[data-into]").forEach(ask);
-  all("[data-load]").forEach(load);
   all("[data-copy]").forEach(copy);
   all("[data-copy-path]").forEach(copyPath);
   all("[data-names]").forEach(offer);
-  all("[data-heat]").forEach(heat);
   all("[data-table]").forEach(table);
+  const maps = all("[data-map]").map((item) => import("./map.js").then(({ map }) => map(item)));
+  // of a prepared graph these compute hundreds of rows, and the map needs one
+  Promise.allSettled(maps).then(() => {
+    all("[data-load]").forEach(load);
+    all("[data-heat]").forEach(heat);
+  });
   all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
     if (!confirm(form.dataset.ask)) event.preventDefault();
   }));
@@ -211,8 +215,15 @@ function useTicket() {
   form.submit();
 }
 
+/** A shared view of a map stands behind the #, too: after the login it is taken along. */
+function keepView() {
+  const next = document.querySelector("[data-login] [name=next]");
+  if (next?.value && /^#(map|classes)=/.test(location.hash)) next.value += location.hash;
+}
+
 enhance(document);
 useTicket();
+keepView();
 // the link may be opened in a tab that shows the login already: then only the part behind the # changes
 addEventListener("hashchange", useTicket);
 follow();

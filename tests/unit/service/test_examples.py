@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jsonschema_rs
@@ -11,10 +12,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import ROUTERS
+from storage.geography.coordinates import Coordinates
 from storage.graph.graph import Graph, build_graph
 from storage.jobs.store import JobStore
 from tests.property.test_openapi import here
-from tests.unit.service.support import Bench
+from tests.unit.service.support import Bench, small_graph
 
 OPERATIONS = sorted(
     (route.path_format, method.lower())
@@ -87,6 +89,9 @@ def test_asking_as_the_document_says(client: TestClient, bench: Bench, document:
         job_id, _ = bench.prepared(graph, "int32")
     if "{job_id}/table" in path:
         job_id = bench.tabled(graph, result="measures", within=[15])
+    if path.endswith("/network"):
+        there = Coordinates(np.arange(4.0), np.zeros(4), False)
+        job_id, _ = bench.solved(replace(small_graph(), coordinates=there), "int32")
     if path.endswith("/cancel") or path.endswith("/resume"):
         job_id = bench.jobs.create(graph_id, {}, {}).id
     if path.endswith("/resume"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -24,6 +26,7 @@ from service.dashboard.render import environment
 from service.dashboard.visiting import Visitor
 from service.settings import Settings
 from service.state import Service
+from storage.geography.coordinates import Coordinates
 from storage.graph.graph import build_graph
 from storage.jobs.store import JobStore, Progress
 from tests.property.test_openapi import here
@@ -465,6 +468,30 @@ def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench
     assert "nobody" in none.text
     no_path = Tags(client.get(f"/jobs/{job_id}?source=a&target=e%22f").text)
     assert 'There is no path from a to e"f' in " ".join(no_path.text.split())
+
+
+def test_a_result_with_coordinates_has_a_map(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    plain, _ = own(service, bench, owner)
+    spots = Coordinates(np.array([0.0, 1, 2, 3]), np.zeros(4), False)
+    placed = replace(small_graph(), coordinates=spots)
+    there, _ = give(service, bench, owner, bench.solved(placed, "int32")[0])
+
+    def maps(address: str) -> list[str | None]:
+        tags = Tags(client.get(address).text).tags
+        assert len([1 for _, attributes in tags if attributes.get("id") == "query"]) == 1, "one form, with or without"
+        return [attributes["data-map"] for _, attributes in tags if "data-map" in attributes]
+
+    assert maps(f"/jobs/{plain}") == []
+    assert maps(f"/jobs/{there}") == [there]
+    # a source alone stays in its field, so that a link to a map may have one without a target
+    fields = {
+        attributes.get("id"): attributes for _, attributes in Tags(client.get(f"/jobs/{there}?source=30").text).tags
+    }
+    assert (fields["source"]["value"], fields["target"]["value"]) == ("30", "")
+    assert "data-first" not in fields["query"]
+    shutil.rmtree(service.settings.store(there))
+    assert maps(f"/jobs/{there}") == [], "a page of a lost result is still a page"
 
 
 def test_the_page_of_a_prepared_result(client: TestClient, service: Service, bench: Bench):

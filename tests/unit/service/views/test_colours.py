@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 import service
 from service.views.colours import NO_PATH, STOPS, colour_map
 from service.views.figures import about, draw_matrix
+from service.views.network_map import SCHEMES
 
 
 def test_the_page_has_the_same_colours():
@@ -19,6 +21,24 @@ def test_the_page_has_the_same_colours():
     assert tuple(map(tuple, json.loads(found[1]))) == STOPS
     style = script.with_name("apsp.css").read_text()
     assert all(colour in style for colour in NO_PATH)
+
+
+def test_the_map_of_the_page_has_the_colours_of_the_plotted_one():
+    static = Path(service.__file__).with_name("dashboard") / "static"
+    script = (static / "cartography.js").read_text()
+    found = re.search(r"const MAGMA = (\[\[.*?\]\]);", script)
+    assert found
+    magma = (colormaps["magma"](np.linspace(0, 1, 16))[:, :3] * 255).round()
+    np.testing.assert_array_equal(json.loads(found[1]), magma)
+    parts = dict(re.findall(r"(light|dark): (\[[\d., ]+\])", script))
+    assert {name: json.loads(part) for name, part in parts.items()} == {
+        name: [scheme.near, scheme.far] for name, scheme in SCHEMES.items()
+    }
+    style = (static / "apsp.css").read_text()
+    for scheme in SCHEMES.values():
+        assert all(f"{name}: {colour};" in style for name, colour in (
+            ("--paper", scheme.paper), ("--street", scheme.line), ("--accent", scheme.route), ("--ink", scheme.ink),
+        ))  # fmt: skip
 
 
 def test_near_is_light_and_far_is_dark():

@@ -1,0 +1,81 @@
+"""The route that gives the network of a result as a page draws it: vertices in a plane, and edges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from service.api.problems import documented
+from service.http.etags import Tagged
+from service.http.parameters import known_parameters
+from service.settings import variable
+from service.state import Opened, ReadPermit, Shared
+from storage.errors import Conflict, LimitExceeded
+
+if TYPE_CHECKING:
+    from service.jobs.results import ResultReader
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
+
+BINARY: Final = "application/octet-stream"
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The network", "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}},
+    304: {"description": "The client has the answer"},
+    **documented(404, 409, 410, 413, 507),
+}
+
+
+@router.get("/network", response_class=Response, responses=_ANSWERS)
+def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged, _permit: ReadPermit) -> Response:
+    """The network in a plane, for maps: where the vertices are, and which of them an edge joins.
+
+    Four bytes are the length of a JSON object (little-endian uint32). The object follows; its members are `vertices`
+    and `edges` (how many), `labels` (of all vertices), `system` (`lonlat` or `plane`), `origin`, `directed`, `unit`,
+    `sources` and `targets` (how many, null for all vertices). Then arrays without gaps, little-endian: `x` and `y`
+    (float32, relative to `origin`, NaN for a vertex without coordinates; metres of a plane that touches the Earth in
+    the middle of the network if the system is `lonlat`), `edges` (int32, the two ends of each, as positions in
+    `labels`), `sources` and `targets` (int32, in the order of rows and columns, absent where null).
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        tagged: headers of the answer: its entity tag and how it may be cached.
+        _permit: limits how many such requests run at a time.
+    """
+    from storage.geography.plane import packed_network
+
+    matrix = opened.matrix
+    _check_size(matrix, service.settings.max_cells)
+    placed = matrix.coordinates
+    if placed is None or not placed.there.any():
+        raise Conflict(
+            f"the graph of job {job_id} has no coordinates, so there is no map of it; upload it in a format that has "
+            "them (GraphML of OSMnx, OpenStreetMap), and solve it again"
+        )
+    body = packed_network(matrix.graph(), placed, _about(opened))
+    return Response(body, headers=tagged, media_type=BINARY)
+
+
+def _check_size(matrix: Any, limit: int) -> None:
+    """Refuse a network of too many numbers before anything of it is read.  Raises LimitExceeded."""
+    numbers = 2 * matrix.n + matrix.arcs
+    if numbers > limit:
+        raise LimitExceeded(
+            f"the network has {matrix.n} vertices and {matrix.arcs} arcs: two numbers for each vertex and one for each "
+            f"arc make {numbers}, at most {limit} go in one answer; apsp plot --map draws any network",
+            limit=limit, requested=numbers, setting=variable("max_cells"),
+        )  # fmt: skip
+
+
+def _about(opened: ResultReader) -> dict[str, Any]:
+    """Return what the answer says beside vertices and edges."""
+    matrix = opened.matrix
+    unit = matrix.unit or ("arcs" if matrix.attributes.get("unit") == "hops" else None)
+    selected = {
+        name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)
+        for name in ("sources", "targets")
+    }
+    return {"directed": matrix.directed, "unit": unit, **selected}

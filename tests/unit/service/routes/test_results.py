@@ -98,7 +98,8 @@ def test_far_points_are_flagged_and_refused_beyond_a_limit(client: TestClient, u
         ({"source_point": NEAR_10, "snap_limit": "nan"}, "/query/snap_limit", "snap_limit"),
     ],
 )
-def test_refusals(client: TestClient, url: str, asked: dict, says: str, field: str):
+def test_refusals(client: TestClient, bench: Bench, asked: dict, says: str, field: str):
+    url = f"/v1/jobs/{bench.solved(placed(), 'int32')[0]}"
     for what in ("distance", "path"):
         answer = client.get(f"{url}/{what}", params={"target": "20", **asked})
         assert answer.status_code == 422

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -117,6 +117,28 @@ def points_of(path: Path, option: str) -> list[dict[str, Any]]:
         name = {} if names is None else {"name": names[row]}
         found.append({"id": key, **name, x: east, y: north})
     return found
+
+
+def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
+    """Return the points that names mean, as a request has them, and the names that mean none, which are vertices.
+
+    Args:
+        tables: files of points.
+        names: ids or names of points, or vertices.
+
+    Raises:
+        InvalidRequest: several points have that name, or as :func:`sent_points`.
+    """
+    known: dict[str, list[dict[str, Any]]] = {}
+    for path in tables:
+        for point in points_of(path, "--points"):
+            for name in dict.fromkeys((point["id"], point.get("name") or point["id"])):
+                known.setdefault(name, []).append(point)
+    for name in names:
+        if len(known.get(name, ())) > 1:
+            message = f"--points: {len(known[name])} points are called {name!r}"
+            raise InvalidRequest(message, field="points")
+    return [known[name][0] if name in known else name for name in names]
 
 
 def told_points(path: Path, coordinates: Coordinates | None, option: str, limit: float | None) -> SnappedPoints:

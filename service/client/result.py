@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +47,10 @@ def warn_of_far(answer: Document) -> None:
         warnings.warn(f"{text}{worst['snap']:,.0f} m from vertex {worst['vertex']}", stacklevel=2)
 
 
+def _have_points(pairs: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(end, Mapping) for pair in pairs for end in pair)
+
+
 class ResultMethods(TableMethods):
     """A result on the service, a matrix or a table; vertices are given and named as in the graph."""
 
@@ -80,8 +84,10 @@ class ResultMethods(TableMethods):
         found: list[float] = []
         for first in range(0, len(pairs), _PAIRS):
             some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
-            limit = snap_limit if any(isinstance(place, dict) for pair in some for place in pair) else None
-            body = {"pairs": some} if limit is None else {"pairs": some, "snap_limit": limit}
+            body: Document = {"pairs": some}
+            # a part without points takes no limit; where there are none at all, the service says so
+            if snap_limit is not None and (_have_points(some) or not _have_points(pairs)):
+                body["snap_limit"] = snap_limit
             answer = yield from self._question("POST", "distances", json=body)
             warn_of_far(answer)
             found += map(number, answer["distances"])

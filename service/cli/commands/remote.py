@@ -25,6 +25,7 @@ from service.cli.commands.showing import (
 )
 from service.cli.progress import FetchDisplay, JobDisplay
 from service.cli.remote import SHOWN_DIGITS
+from service.cli.vertex_lists import points_or_names
 from service.client import Client, flows
 from service.client.asking import Patience
 from service.client.blocking import Job, Result
@@ -285,7 +286,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
         points: tables of points, which may stand for vertices.
     """
     check_question(question, vertices)
-    ends = _places(points, vertices[: 2 if question in ("distance", "path") else 1])
+    ends = points_or_names(points, vertices[: 2 if question in ("distance", "path") else 1])
     with at.asker() as client:
         patience, job = client.patience, _id(client, job)
         if question == "summary":
@@ -309,32 +310,13 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
             (show_distance if question == "distance" else show_path)(found, at.as_json, unit)
 
 
-def _places(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
-    """Return the points that names mean, and the names that mean none.  Raises InvalidRequest if one means several."""
-    if not tables:
-        return list(names)
-    from service.cli.vertex_lists import points_of
-
-    known: dict[str, list[dict[str, Any]]] = {}
-    for path in tables:
-        for point in points_of(path, "--points"):
-            for name in dict.fromkeys((point["id"], point.get("name") or point["id"])):
-                known.setdefault(name, []).append(point)
-    for name in names:
-        if len(known.get(name, ())) > 1:
-            message = f"--points: {len(known[name])} points are called {name!r}"
-            raise InvalidRequest(message, field="points")
-    return [known[name][0] if name in known else name for name in names]
-
-
 def _tell(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:
     """Say on standard error where points were taken, and leave that out of the answer."""
     for side, end, name in zip(("source", "target"), ends, names, strict=False):
-        if not isinstance(end, dict):
-            continue
-        told = answer.pop(f"{side}_point", None) or answer.pop(f"{side}_points")[0]
-        text = f"{told['snap']:,.0f}{' m' if 'lon' in told else ''} from vertex {told['vertex']}"
-        print(f"note: {name} is a point, {text}{'; FAR' if told['far'] else ''}", file=sys.stderr)
+        if isinstance(end, dict):
+            told = answer.pop(f"{side}_point", None) or answer.pop(f"{side}_points")[0]
+            text = f"{told['snap']:,.0f}{' m' if 'lon' in told else ''} from vertex {told['vertex']}"
+            print(f"note: {name} is a point, {text}{'; FAR' if told['far'] else ''}", file=sys.stderr)
 
 
 def _row(job: str, source: Any, patience: Patience) -> Flow[dict[str, Any]]:

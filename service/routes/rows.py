@@ -76,6 +76,7 @@ def get_rows(
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
     A whole row has the targets that were solved, in their order.  Points are told in JSON only.
+    Either `sources` or `source_point` must be given.
 
     Args:
         service: what the routes of this process share.
@@ -103,6 +104,8 @@ def get_columns(
     tagged: Tagged,
 ) -> Response:
     """The distances from every source to some targets; sources down, targets across, as with rows.
+
+    Either `targets` or `target_point` must be given.
 
     Args:
         service: what the routes of this process share.

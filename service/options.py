@@ -70,14 +70,15 @@ class SolveOptions(BulkOptions, total=False):
     sources: Annotated[
         Vertices,
         Option("Only these rows: names with commas, @FILE or FILE of one name a line, -.", metavar="LIST|FILE|-",
-               in_api="Only these rows; vertices as in the file.",
+               in_api="Only these rows; vertices as in the file, or all points, each of which means the vertex nearest "
+                      "to it.",
                label="From", in_form="Rows of the matrix. Vertices as the file names them, with commas.",
                hint="every vertex"),
     ]  # fmt: skip
     targets: Annotated[
         Vertices,
         Option("Only these columns, named in the same way.", metavar="LIST|FILE|-",
-               in_api="Only these columns; vertices as in the file.",
+               in_api="Only these columns; vertices as in the file, or all points.",
                label="To", in_form="Columns of the matrix. Vertices as the file names them, with commas.",
                hint="every vertex"),
     ]  # fmt: skip
@@ -183,6 +184,13 @@ class JobOptions(SolveOptions, TableOptions, total=False):
                        "near": "near pairs"}),
     ]  # fmt: skip
 
+    snap_limit: Annotated[
+        float | None,
+        Option("Refuse points of --sources and --targets that are farther than this from a vertex: metres, or units of "
+               "the plane.", metavar="DISTANCE", least=0,
+               in_api="Refuse points among sources and targets that are farther than this from a vertex: metres, or "
+                      "units of the plane."),
+    ]  # fmt: skip
     priority: Annotated[
         int,
         Option("Higher goes first.", default=0, least=-100, most=100, in_api="Jobs of higher priority run first.",

@@ -193,9 +193,7 @@ def query(
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 
-        if points:
-            raise typer.BadParameter("--points is for stores on this machine")
-        remote.query(store, question, vertices or [], remote.Remote(server, as_json))
+        remote.query(store, question, vertices or [], remote.Remote(server, as_json), points or [])
         return
     from service.cli.commands import querying
 

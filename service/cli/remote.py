@@ -48,12 +48,13 @@ def submit(
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
     from service.cli.commands import remote
-    from service.cli.vertex_lists import selected_names, values_of
+    from service.cli.vertex_lists import selected_names, sent_points, values_of
 
     given: dict[str, Any] = {**options, "name": name}
     for field in ("sources", "targets"):
         if given[field] is not None:
-            given[field] = selected_names(given[field], f"--{field}")
+            points = sent_points(given[field], f"--{field}")
+            given[field] = selected_names(given[field], f"--{field}") if points is None else points
     for field, kind in (("within", float), ("quantiles", float), ("measures", str), ("columns", str)):
         if given[field] is not None:
             given[field] = values_of(given[field], field, kind)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
@@ -80,6 +80,65 @@ def selected(
 def _table_of_points(text: str) -> Path | None:
     path = Path(text.removeprefix("@"))
     return path if _is_file(str(path)) and has_points(path) else None
+
+
+def sent_points(text: str, option: str) -> list[dict[str, Any]] | None:
+    """Return the points of a table as a request has them; None if ``text`` is no table of points.
+
+    Args:
+        text: the argument of an option, a file that may begin with ``@``.
+        option: its name, for messages.
+
+    Raises:
+        NotFound, InvalidRequest: as ``storage.geography.tables.read_points``; a point without coordinates, an id twice,
+            or coordinates of a plane by the file's own word, which a request has none for.
+    """
+    path = None if text == "-" else _table_of_points(text)
+    return None if path is None else points_of(path, option)
+
+
+def points_of(path: Path, option: str) -> list[dict[str, Any]]:
+    """Return the points of a table, see :func:`sent_points`."""
+    from storage.geography.coordinates import LONLAT
+    from storage.geography.snapping import ids_and_names
+    from storage.geography.tables import read_points
+
+    table = read_points(path)
+    if table.system not in (None, LONLAT):
+        message = f"{option}: {path} says that its coordinates are those of a plane, which a request cannot say"
+        raise InvalidRequest(f"{message}; write them as columns x and y", field=option.removeprefix("--"))
+    x, y = ("lon", "lat") if table.system == LONLAT else ("x", "y")
+    ids, names = ids_and_names(table, option.removeprefix("--"))
+    found = []
+    for row, (key, east, north) in enumerate(zip(ids, table.x.tolist(), table.y.tolist(), strict=True)):
+        if east != east or north != north:  # noqa: PLR0124 - it is not a number
+            message = f"{option}: {table.where(row)}: the point has no coordinates"
+            raise InvalidRequest(message, field=option.removeprefix("--"))
+        name = {} if names is None else {"name": names[row]}
+        found.append({"id": key, **name, x: east, y: north})
+    return found
+
+
+def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
+    """Return the points that names mean, as a request has them, and the names that mean none, which are vertices.
+
+    Args:
+        tables: files of points.
+        names: ids or names of points, or vertices.
+
+    Raises:
+        InvalidRequest: several points have that name, or as :func:`sent_points`.
+    """
+    known: dict[str, list[dict[str, Any]]] = {}
+    for path in tables:
+        for point in points_of(path, "--points"):
+            for name in dict.fromkeys((point["id"], point.get("name") or point["id"])):
+                known.setdefault(name, []).append(point)
+    for name in names:
+        if len(known.get(name, ())) > 1:
+            message = f"--points: {len(known[name])} points are called {name!r}"
+            raise InvalidRequest(message, field="points")
+    return [known[name][0] if name in known else name for name in names]
 
 
 def told_points(path: Path, coordinates: Coordinates | None, option: str, limit: float | None) -> SnappedPoints:

@@ -106,7 +106,7 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
         if kind == Size and isinstance(value, str):
             wired[name] = parse_size(value, field=name)
         if kind == Vertices and value is not None:
-            wired[name] = names.labels(value)
+            wired[name] = names.places(value)
         if kind in (Numbers, Words) and value is not None:
             wired[name] = _listed_values(name, value, float if kind == Numbers else str)
     return wired

@@ -147,6 +147,9 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
                 vertices, or ``{column: {vertex: number}}``; it is uploaded.
+                ``sources`` and ``targets`` may be points, dicts with ``lon`` and ``lat`` (or ``x`` and ``y``) and if
+                wanted ``id`` and ``name``, each of which means the vertex nearest to it, no farther than
+                ``snap_limit``; ``job.facts["points"]`` then says how far these are.
 
         Raises:
             InvalidRequest, NotFound: the graph or an option cannot be understood.

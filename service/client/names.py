@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
 from storage.errors import InvalidRequest
 
 Label = int | str
+#: a point on the wire, which no vertex can be: a dict is not hashable
+Point = dict[str, Any]
+_AXES = ({"lon", "lat"}, {"x", "y"})
 
 
 def label_of(vertex: object) -> Label:
@@ -52,6 +55,44 @@ class Names:
     def labels(self, vertices: Iterable[Any]) -> list[Label]:
         """Return the labels of vertices, in their order."""
         return [self.label(vertex) for vertex in vertices]
+
+    def place(self, vertex: Any) -> Label | Point:
+        """Return the label of a vertex, or a point, ``{"lon": 24.94, "lat": 60.17}``, as it goes over the wire.
+
+        Raises:
+            InvalidRequest: it is neither, or the point has not two numbers.
+        """
+        if not isinstance(vertex, Mapping):
+            return self.label(vertex)
+        known = {name: value for name, value in vertex.items() if value is not None}
+        axes = known.keys() - {"id", "name"}
+        if axes not in _AXES:
+            raise InvalidRequest(f"a point has lon and lat, or x and y; found {dict(vertex)!r}", field="point")
+        try:
+            return {**known, **{axis: float(known[axis]) for axis in axes}}
+        except (TypeError, ValueError):
+            raise InvalidRequest(f"coordinates are numbers; found {dict(vertex)!r}", field="point") from None
+
+    def places(self, vertices: Iterable[Any]) -> list[Label | Point]:
+        """Return vertices and points as they go over the wire, in their order."""
+        return [self.place(vertex) for vertex in vertices]
+
+    def asked(self, limit: float | None, **ends: Any) -> dict[str, Any]:
+        """Return the parameters of a question: ``source`` for a vertex, ``source_point`` for a point, and the limit.
+
+        Args:
+            limit: the farthest that a point may be from its vertex; None for no limit.
+            ends: ``source`` and ``target``, vertices or points.
+        """
+        found: dict[str, Any] = {"snap_limit": limit}
+        for side, vertex in ends.items():
+            place = self.place(vertex)
+            if isinstance(place, dict):
+                axes = ("lon", "lat") if "lon" in place else ("x", "y")
+                found[f"{side}_point"] = ",".join(repr(place[axis]) for axis in axes)
+            else:
+                found[side] = place
+        return found
 
     def vertex(self, label: Label) -> Any:
         """Return the vertex of a label."""

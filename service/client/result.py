@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,21 @@ def number(value: float | None) -> float:
     return math.inf if value is None else value
 
 
+def warn_of_far(answer: Document) -> None:
+    """Warn of the points of an answer that are far from their vertices."""
+    told = [answer[side] for side in ("source_point", "target_point") if side in answer]
+    told += [one for side in ("source_points", "target_points") for one in answer.get(side, ())]
+    far = [one for one in told if one["far"]]
+    if far:
+        worst = max(far, key=lambda one: float(one["snap"]))
+        text = f"{len(far)} of {len(told)} points are far from the network: {worst['lon']:g},{worst['lat']:g} is "
+        warnings.warn(f"{text}{worst['snap']:,.0f} m from vertex {worst['vertex']}", stacklevel=2)
+
+
+def _have_points(pairs: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(end, Mapping) for pair in pairs for end in pair)
+
+
 class ResultMethods(TableMethods):
     """A result on the service, a matrix or a table; vertices are given and named as in the graph."""
 
@@ -46,43 +62,84 @@ class ResultMethods(TableMethods):
         return question(method, job_path(self.job, what), self._patience, **more)
 
     @asks
-    def distance(self, source: Any, target: Any) -> Flow[float]:
-        """Return one distance; +inf where there is no path."""
-        pair = {"source": self._names.label(source), "target": self._names.label(target)}
-        return number((yield from self._question("GET", "distance", params=pair))["distance"])
+    def distance(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[float]:
+        """Return one distance; +inf where there is no path.
+
+        In all questions a vertex may be a point, ``{"lon": 24.94, "lat": 60.17}`` (or ``x`` and ``y``), which means the
+        vertex nearest to it; a warning is given where that is far.
+
+        Args:
+            source, target: vertices or points.
+            snap_limit: the farthest that a point may be from its vertex, in metres or units of the plane.
+        """
+        answer = yield from self._question(
+            "GET", "distance", params=self._names.asked(snap_limit, source=source, target=target)
+        )
+        warn_of_far(answer)
+        return number(answer["distance"])
 
     @asks
-    def distances(self, pairs: Sequence[tuple[Any, Any]]) -> Flow[list[float]]:
-        """Return the distances of many pairs, in their order."""
+    def distances(self, pairs: Sequence[tuple[Any, Any]], *, snap_limit: float | None = None) -> Flow[list[float]]:
+        """Return the distances of many pairs, in their order; vertices and points are given as in :meth:`distance`."""
         found: list[float] = []
         for first in range(0, len(pairs), _PAIRS):
-            some = [[self._names.label(u), self._names.label(v)] for u, v in pairs[first : first + _PAIRS]]
-            answer = yield from self._question("POST", "distances", json={"pairs": some})
+            some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
+            body: Document = {"pairs": some}
+            # a part without points takes no limit; where there are none at all, the service says so
+            if snap_limit is not None and (_have_points(some) or not _have_points(pairs)):
+                body["snap_limit"] = snap_limit
+            answer = yield from self._question("POST", "distances", json=body)
+            warn_of_far(answer)
             found += map(number, answer["distances"])
         return found
 
     @asks
-    def path(self, source: Any, target: Any) -> Flow[Path | None]:
-        """Return one shortest path; None if there is none."""
-        pair = {"source": self._names.label(source), "target": self._names.label(target)}
-        answer = yield from self._question("GET", "path", params=pair)
+    def path(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[Path | None]:
+        """Return one shortest path; None if there is none.  Vertices and points are given as in :meth:`distance`."""
+        answer = yield from self._question(
+            "GET", "path", params=self._names.asked(snap_limit, source=source, target=target)
+        )
+        warn_of_far(answer)
         if not answer["reachable"]:
             return None
         return Path(self._names.vertices(answer["vertices"]), answer["weights"], answer["length"])
 
     @asks
-    def row(self, source: Any) -> Flow[dict[Any, float]]:
-        """Return the distances from one vertex to each target that was solved."""
-        body = {"sources": [self._names.label(source)]}
+    def row(self, source: Any, *, snap_limit: float | None = None) -> Flow[dict[Any, float]]:
+        """Return the distances from one vertex, or point, to each target that was solved."""
+        body: Document = {"sources": [self._names.place(source)]}
+        if snap_limit is not None:
+            body["snap_limit"] = snap_limit
         answer = yield from self._question("POST", "submatrix", json=body, params={"format": "json"}, seconds=300.0)
+        warn_of_far(answer)
         [values] = answer["distances"]
         return dict(zip(self._names.vertices(answer["targets"]), map(number, values), strict=True))
 
     @asks
-    def nearest(self, source: Any, k: int = 10) -> Flow[list[tuple[Any, float]]]:
-        """Return the ``k`` nearest vertices with their distances, the nearest first."""
-        answer = yield from self._question("GET", "nearest", params={"source": self._names.label(source), "k": k})
+    def nearest(self, source: Any, k: int = 10, *, snap_limit: float | None = None) -> Flow[list[tuple[Any, float]]]:
+        """Return the ``k`` vertices nearest to a vertex, or point, with their distances, the nearest first."""
+        asked = {**self._names.asked(snap_limit, source=source), "k": k}
+        answer = yield from self._question("GET", "nearest", params=asked)
+        warn_of_far(answer)
         return list(zip(self._names.vertices(answer["targets"]), answer["distances"], strict=True))
+
+    @asks
+    def nearest_vertices(
+        self, points: Sequence[Any], *, snap_limit: float | None = None
+    ) -> Flow[tuple[list[Any], list[float]]]:
+        """Return the vertex nearest to each point, and how far it is: metres (great circles), or units of the plane.
+
+        Args:
+            points: dicts with ``lon`` and ``lat``, or ``x`` and ``y``.
+            snap_limit: the farthest that a point may be from its vertex.
+        """
+        found: list[Document] = []
+        for first in range(0, len(points), _PAIRS):
+            body: Document = {"points": self._names.places(points[first : first + _PAIRS])}
+            if snap_limit is not None:
+                body["snap_limit"] = snap_limit
+            found += (yield from self._question("POST", "points", json=body))["points"]
+        return self._names.vertices([one["vertex"] for one in found]), [one["snap"] for one in found]
 
     @asks
     def labels(self) -> Flow[tuple[list[Any], list[Any]]]:

@@ -13,6 +13,7 @@ from service.dashboard.phases import phase_views, phase_word
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
+from service.pool.job_points import receipt_of
 from service.pool.tasks import wants_prepared
 from service.state import Service, silent
 from service.views.matrix_summary import compared
@@ -146,7 +147,8 @@ def job(visitor: Visitor, job_id: str) -> View:
         "log": _log(visitor.service, record), "result": _result(visitor, record),
         "example": _example(record, found), "opening": _opening(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
-        "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix")},
+        "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix") and k != "points"},
+        "points": receipt_of(record.options.get("points")) or {},
     }  # fmt: skip
 
 

@@ -157,8 +157,10 @@ class PreparedReader(ResultReader):
         super().__init__(matrix)
 
     def asked_by(self, who: str | None) -> PreparedReader:
-        """Return a reader for the questions of one request."""
-        return PreparedReader(self.matrix.asked_by(who))
+        """Return a reader for the questions of one request; vertices near points are found once for all of them."""
+        found = PreparedReader(self.matrix.asked_by(who))
+        found.snapper = self.snapper
+        return found
 
     def _route(self, source: int, target: int) -> Any:
         return self.matrix.path_between(source, target)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from service.jobs.points import PointSnapper
 from storage.errors import InvalidRequest
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
@@ -29,6 +30,7 @@ class ResultReader:
 
     Attributes:
         matrix: the open result.
+        snapper: takes points to its vertices.
 
     Args:
         path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
@@ -40,6 +42,7 @@ class ResultReader:
     def __init__(self, path: str | Path | SealedResult) -> None:
         self.matrix: Any = path if isinstance(path, SealedResult) else open_matrix(path)
         self._lock = threading.Lock()
+        self.snapper = PointSnapper(lambda: self.matrix.coordinates)
 
     @cached_property
     def _router(self) -> Router:

@@ -15,6 +15,7 @@ from service.api.schemas.jobs import JobRequest
 from service.auth.callers import Caller
 from service.jobs.folders import has_result
 from service.options import TableOptions
+from service.pool.job_points import sides_with_points, take_points
 from service.pool.tasks import plan_job
 from service.state import Service
 from storage.errors import InvalidRequest
@@ -28,7 +29,7 @@ RESULT_FORMAT: Final = 1
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
 #: options that came later
-_LATER: Final = frozenset(declared(TableOptions))
+_LATER: Final = frozenset({*declared(TableOptions), "snap_limit"})
 #: options that do not change the result
 _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})
 
@@ -87,6 +88,23 @@ class Plans:
         return plan
 
 
+async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a job with vertices in place of points; the points are kept beside them.
+
+    Args:
+        service: what the routes of this process share.
+        graph_id: id of a graph that the caller may use.
+        options: options of the job, as asked.
+
+    Raises:
+        InvalidRequest, LimitExceeded: as ``service.pool.job_points.take_points``.
+    """
+    if not await anyio.to_thread.run_sync(sides_with_points, options):
+        return options
+    found: dict[str, Any] = await service.planner.run(take_points, service.settings, graph_id, options)
+    return found
+
+
 def check_table(service: Service, options: dict[str, Any], caller: Caller) -> None:
     """Raise NotFound if the options name an uploaded table that the caller does not have."""
     if isinstance(options.get("opportunities"), str):
@@ -116,19 +134,26 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
     refuse_if_draining(service)
     owner = caller.owner
 
-    def digested() -> tuple[dict[str, Any], str, str]:
-        options = body.options()
-        return options, _digest(_plain(body.model_dump(mode="json"))), fingerprint(body.graph, options)
+    def digested() -> tuple[dict[str, Any], str]:
+        return body.options(), _digest(_plain(body.model_dump(mode="json")))
 
-    options, digest, mark = await anyio.to_thread.run_sync(
-        digested
-    )  # a thread does it, as the request may list a million vertices
+    # a thread does it, as the request may list a million vertices
+    options, digest = await anyio.to_thread.run_sync(digested)
 
-    def known() -> JobRecord | None:
+    def replayed() -> JobRecord | None:
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:
             return found
         service.graph(body.graph, caller)
         check_table(service, options, caller)
+        return None
+
+    record = await anyio.to_thread.run_sync(replayed)
+    if record is not None:
+        return record, False
+    options = await with_vertices(service, body.graph, options)
+    mark = await anyio.to_thread.run_sync(fingerprint, body.graph, options)
+
+    def known() -> JobRecord | None:
         found = None if body.fresh else service.jobs.finished(owner, mark)
         if found is None or not has_result(service.settings, found.id):
             return None

@@ -17,6 +17,8 @@ from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
 from storage.options import declared
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from engine.api.measuring import Measurement
     from engine.graph.profile import GraphProfile
     from engine.model.plan import Plan
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from engine.rows.asked_measures import MeasureRequest
     from service.settings import Settings
     from storage.graph.graph import Graph
+    from storage.pairs.near_pairs import NearPairs
 
 #: for each kind of table, the options that it takes and a matrix does not
 _TAKES: Final = {"measures": frozenset(declared(TableOptions)), "near": frozenset({"nearest"})}
@@ -143,7 +146,7 @@ class TableTask:
                 self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=self._beside()
             )
             frame, seconds, kind = (
-                frame_of_pairs(pairs),
+                self._lines(pairs) if self._request.get("points") else frame_of_pairs(pairs),
                 {"search": time.perf_counter() - began},
                 pairs.lengths.dtype.name,
             )
@@ -158,6 +161,13 @@ class TableTask:
             raise Cancelled("stopped before the table was written")
         write_result_table(place, frame, self._about(plan, kind), pairs)
         return {**seconds, "write": time.perf_counter() - written}
+
+    def _lines(self, pairs: NearPairs) -> pl.DataFrame:
+        from service.pool.job_points import lines_between_points
+
+        return lines_between_points(
+            pairs, self._profile.graph, self._request, self._options.targets, self._options.memory
+        )
 
     @property
     def _nearest(self) -> int | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 #: members of a request that are no options of the engine
-_NOT_OF_ENGINE: Final = frozenset({"result", *declared(TableOptions)})
+_NOT_OF_ENGINE: Final = frozenset({"result", "snap_limit", "points", *declared(TableOptions)})
 #: ways out that a refusal names as commands: where each begins, and what it is as a job
 _WAYS_OUT: Final = (
     ("; prepared: ", "(apsp prepare answers", '(a job with "result": "prepared" answers'),

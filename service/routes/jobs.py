@@ -23,7 +23,7 @@ from service.jobs import events
 from service.jobs.checkpoints import refuse_unless_resumable, resumable
 from service.jobs.folders import discard
 from service.jobs.joblog import fetch_log, log_path
-from service.jobs.submission import check_key, check_table, refuse_if_draining, resume, submit
+from service.jobs.submission import check_key, check_table, refuse_if_draining, resume, submit, with_vertices
 from service.state import RETRY_AFTER, KnownAsker, Service
 from storage.jobs.store import ACCEPTED, JobRecord
 
@@ -49,6 +49,7 @@ async def estimate(body: JobRequest, asker: KnownAsker) -> Estimate:
     found = await anyio.to_thread.run_sync(asker.graph, body.graph)
     options = await anyio.to_thread.run_sync(body.options)
     await anyio.to_thread.run_sync(check_table, asker.service, options, asker.caller)
+    options = await with_vertices(asker.service, body.graph, options)
     plan = await asker.service.plans.get(asker.service, body.graph, options)
     return Estimate.of(body.graph, plan, found.receipt.get("notes", ()))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, Field
 
 from service.api.problems import documented
 from service.api.schemas.results import (
@@ -18,9 +19,12 @@ from service.api.schemas.results import (
     PairsRequest,
     PathDocument,
     Paths,
+    PointsRequest,
+    PointsTaken,
     SummaryDocument,
     TableManifest,
 )
+from service.api.schemas.wire import SnapLimit, plain
 from service.http.bodies import BodyRoute
 from service.http.etags import TAGGED, Tagged
 from service.http.parameters import known_parameters
@@ -32,10 +36,51 @@ router = APIRouter(
     prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
 )
 
-Vertex = Annotated[str, Query(max_length=1000, description="A vertex as the file names it.", examples=["17"])]
+if TYPE_CHECKING:
+    from service.jobs.results import ResultReader
+
+VertexName = Annotated[
+    str | None, Field(max_length=1000, description="A vertex as the file names it.", examples=["17"])
+]
+PointText = Annotated[
+    str | None,
+    Field(
+        max_length=100, description="In place of it a point, which means the vertex nearest to it: lon,lat (or x,y)."
+    ),
+]
 _KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
 #: 413 and 507 where computing an answer from a prepared result takes more than it may
 _NONE = {**_KNOWN, **documented(413, 507)}
+
+
+class SourceQuery(BaseModel):
+    """One source: a vertex, or a point."""
+
+    source: VertexName = None
+    source_point: PointText = None
+    snap_limit: SnapLimit = None
+
+
+class PairQuery(SourceQuery):
+    """A source and a target, each a vertex or a point."""
+
+    target: VertexName = None
+    target_point: PointText = None
+
+
+class NearestQuery(SourceQuery):
+    """A source, and how many of its nearest vertices are wanted."""
+
+    k: int = Field(10, ge=1, description="How many.")
+
+
+class HistogramQuery(BaseModel):
+    """Of what a histogram is made."""
+
+    source: str | None = Field(None, max_length=1000, description="Only the distances from this vertex.")
+    source_point: PointText = None
+    snap_limit: SnapLimit = None
+    bins: int = Field(64, ge=1, le=10_000, description="Bins, with a source.")
 
 
 @router.get("/results", response_model=Manifest | TableManifest, responses=_KNOWN, dependencies=TAGGED)
@@ -71,41 +116,53 @@ def get_summary(
     )  # fmt: skip
 
 
-@router.get("/histogram", response_model=Histogram, responses=_NONE, dependencies=TAGGED)
-def get_histogram(
-    *,
-    opened: Opened,
-    source: Annotated[str | None, Query(max_length=1000, description="Only the distances from this vertex.")] = None,
-    bins: Annotated[int, Query(ge=1, le=10_000, description="Bins, with a source.")] = 64,
-) -> Histogram:
+@router.get(
+    "/histogram", response_model=Histogram, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED
+)
+def get_histogram(*, opened: Opened, asked: Annotated[HistogramQuery, Query()]) -> Histogram:
     """How many pairs lie how far apart; of one source, or of the whole matrix.
 
     The whole matrix was counted while solving; a prepared result is counted when this is first asked for.
 
     Args:
         opened: the open result of the job in the path.
-        source: count only the distances from this vertex.
-        bins: number of bins, with a source.
+        asked: a source, if only its distances are counted, and the number of bins.
     """
-    return Histogram(**opened.histogram(source, bins))
+    from service.jobs.points import check_limit_is_used
+
+    if asked.source is None and asked.source_point is None:
+        check_limit_is_used(asked.snap_limit, points=False)
+        return Histogram(**opened.histogram(None, asked.bins))
+    [source], told = _ends(opened, asked, "source")
+    return Histogram(**opened.histogram(source, asked.bins), **told)
 
 
-@router.get("/distance", response_model=Distance, responses=_NONE)
-async def get_distance(opened: Opened, source: Vertex, target: Vertex, tagged: Tagged) -> Response:
-    """The distance from one vertex to another.
+@router.get("/distance", response_model=Distance, response_model_exclude_unset=True, responses=_NONE)
+async def get_distance(opened: Opened, asked: Annotated[PairQuery, Query()], tagged: Tagged) -> Response:
+    """The distance from one vertex, or point, to another.
 
     Args:
         opened: the open result of the job in the path.
-        source, target: vertices as the file names them.
+        asked: source and target.
         tagged: headers of the answer: its entity tag and how it may be cached.
     """
-    found = await anyio.to_thread.run_sync(opened.distance, source, target)
-    return Response(json.dumps(found, separators=(",", ":")), headers=tagged, media_type="application/json")
+
+    def found() -> dict[str, Any]:
+        (source, target), told = _ends(opened, asked, "source", "target")
+        return {**opened.distance(source, target), **told}
+
+    answer = await anyio.to_thread.run_sync(found)
+    return Response(json.dumps(answer, separators=(",", ":")), headers=tagged, media_type="application/json")
 
 
-@router.post("/distances", response_model=Distances, responses=documented(404, 409, 410, 413, 507))
+@router.post(
+    "/distances",
+    response_model=Distances,
+    response_model_exclude_unset=True,
+    responses=documented(404, 409, 410, 413, 507),
+)
 def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Distances:
-    """The distances of many pairs.
+    """The distances of many pairs of vertices or points.
 
     Args:
         body: the pairs.
@@ -113,23 +170,29 @@ def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Dis
         opened: the open result of the job in the path.
     """
     _check(len(body.pairs), service.settings.max_pairs, "pairs", "max_pairs")
-    return Distances(distances=opened.distances(body.pairs))
+    pairs, told = _pairs(opened, body)
+    return Distances(distances=opened.distances(pairs), **told)
 
 
-@router.get("/path", response_model=PathDocument, responses=_NONE, dependencies=TAGGED)
-def get_path(opened: Opened, source: Vertex, target: Vertex) -> PathDocument:
-    """One shortest path.
+@router.get(
+    "/path", response_model=PathDocument, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED
+)
+def get_path(opened: Opened, asked: Annotated[PairQuery, Query()]) -> PathDocument:
+    """One shortest path, between vertices or points.
 
     Args:
         opened: the open result of the job in the path.
-        source, target: vertices as the file names them.
+        asked: source and target.
     """
-    return PathDocument(**opened.path(source, target))
+    (source, target), told = _ends(opened, asked, "source", "target")
+    return PathDocument(**opened.path(source, target), **told)
 
 
-@router.post("/paths", response_model=Paths, responses=documented(404, 409, 410, 413, 507))
+@router.post(
+    "/paths", response_model=Paths, response_model_exclude_unset=True, responses=documented(404, 409, 410, 413, 507)
+)
 def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
-    """One shortest path for each of many pairs.
+    """One shortest path for each of many pairs of vertices or points.
 
     Args:
         body: the pairs.
@@ -137,27 +200,67 @@ def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
         opened: the open result of the job in the path.
     """
     _check(len(body.pairs), service.settings.max_paths, "paths", "max_paths")
-    return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in body.pairs])
+    pairs, told = _pairs(opened, body)
+    return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in pairs], **told)
 
 
-@router.get("/nearest", response_model=Nearest, responses=_NONE, dependencies=TAGGED)
-def get_nearest(
-    *,
-    service: Shared,
-    opened: Opened,
-    source: Vertex,
-    k: Annotated[int, Query(ge=1, description="How many.")] = 10,
-) -> Nearest:
+@router.get("/nearest", response_model=Nearest, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED)
+def get_nearest(*, service: Shared, opened: Opened, asked: Annotated[NearestQuery, Query()]) -> Nearest:
     """The reachable vertices nearest to a source, the nearest first; among equals in the order of their labels.
 
     Args:
         service: what the routes of this process share.
         opened: the open result of the job in the path.
-        source: a vertex as the file names it.
-        k: the most vertices to return.
+        asked: the source, and the most vertices to return.
     """
-    _check(k, service.settings.max_cells, "neighbours", "max_cells")
-    return Nearest(**opened.nearest(source, k))
+    _check(asked.k, service.settings.max_cells, "neighbours", "max_cells")
+    [source], told = _ends(opened, asked, "source")
+    return Nearest(**opened.nearest(source, asked.k), **told)
+
+
+@router.post(
+    "/points",
+    response_model=PointsTaken,
+    response_model_exclude_unset=True,
+    responses=documented(404, 409, 410, 413),
+)
+def take_points(*, body: PointsRequest, service: Shared, opened: Opened) -> PointsTaken:
+    """The vertex nearest to each of many points, and how far it is, as points are taken in every question.
+
+    Args:
+        body: the points.
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+    """
+    from service.jobs.points import snap_points, told_points
+
+    _check(len(body.points), service.settings.max_pairs, "points", "max_pairs")
+    points = plain(body.points)
+    snapped = snap_points(points, opened.snapper.finder, "points", body.snap_limit)
+    return PointsTaken.model_validate({"points": told_points(points, snapped, opened.label)})
+
+
+def _ends(opened: ResultReader, asked: SourceQuery | HistogramQuery, *sides: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return the vertices that a question means, and what its answer says of points."""
+    from service.jobs.points import ends_of
+
+    return ends_of(opened, asked.model_dump(), *sides)
+
+
+def _pairs(opened: ResultReader, body: PairsRequest) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
+    """Return pairs of vertices, and what the answer says of the points that some of them were."""
+    from service.jobs.points import check_limit_is_used, vertices_of
+
+    ends, told = [], {}
+    for side, column in (("source", 0), ("target", 1)):
+        asked = plain([pair[column] for pair in body.pairs])
+        if not any(isinstance(one, dict) for one in asked):
+            ends.append(asked)
+            continue
+        found, told[f"{side}_points"] = vertices_of(opened, asked, "pairs", body.snap_limit)
+        ends.append([opened.label(vertex) for vertex in found.tolist()])
+    check_limit_is_used(body.snap_limit, bool(told))
+    return list(zip(*ends, strict=True)), told
 
 
 def _check(asked: int, limit: int, what: str, setting: str) -> None:

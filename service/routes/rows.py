@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, Field
 
 from service.api.problems import documented
 from service.api.schemas.results import SubmatrixRequest
-from service.api.schemas.wire import Label
+from service.api.schemas.wire import SnapLimit, plain
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
 from service.http.parameters import known_parameters
@@ -18,7 +19,7 @@ from service.options import split_names
 from service.settings import variable
 from service.state import Opened, Service, Shared
 from service.views.media_types import MEDIA_TYPES, choose_format
-from storage.errors import LimitExceeded
+from storage.errors import InvalidRequest, LimitExceeded
 
 if TYPE_CHECKING:
     from service.jobs.results import ResultReader
@@ -27,13 +28,18 @@ router = APIRouter(
     prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
 )
 
-_NAMED: Final = Query(
-    description='Vertices, separated by commas or repeated; quote (") names that hold a comma.',
-    examples=[["1,17"], ["1", "17"]],
-)
-Vertices = Annotated[list[str], _NAMED]
-SomeVertices = Annotated[list[str] | None, _NAMED]
-Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Query(description="Goes before Accept.")]
+Names = Annotated[
+    list[str] | None,
+    Field(
+        description='Vertices, separated by commas or repeated; quote (") names that hold a comma.',
+        examples=[["1,17"], ["1", "17"]],
+    ),
+]
+PointTexts = Annotated[
+    list[Annotated[str, Field(max_length=100)]] | None,
+    Field(description="In place of vertices points, lon,lat (or x,y) each; repeat it for several."),
+]
+Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Field(description="Goes before Accept.")]
 Accept = Annotated[str | None, Header()]
 _PARTS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The entries", "content": {media_type: {} for media_type in MEDIA_TYPES.values()}},
@@ -42,34 +48,50 @@ _PARTS: Final[dict[int | str, dict[str, Any]]] = {
 _TAGGED: Final[dict[int | str, dict[str, Any]]] = {**_PARTS, 304: {"description": "The client has the answer"}}
 
 
+class ColumnsQuery(BaseModel):
+    """Which columns are wanted, and as what."""
+
+    targets: Names = None
+    target_point: PointTexts = None
+    snap_limit: SnapLimit = None
+    format: Format = None
+
+
+class RowsQuery(ColumnsQuery):
+    """Which rows and columns are wanted, and as what."""
+
+    sources: Names = None
+    source_point: PointTexts = None
+
+
 @router.get("/rows", response_class=Response, responses=_TAGGED)
 def get_rows(
     *,
     service: Shared,
     opened: Opened,
-    sources: Vertices,
-    targets: SomeVertices = None,
-    format: Format = None,  # noqa: A002 - the name on the wire
+    asked: Annotated[RowsQuery, Query()],
     accept: Accept = None,
     tagged: Tagged,
 ) -> Response:
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
-    A whole row has the targets that were solved, in their order.
+    A whole row has the targets that were solved, in their order.  Points are told in JSON only.
+    Either `sources` or `source_point` must be given.
 
     Args:
         service: what the routes of this process share.
         opened: the open result of the job in the path.
-        sources: the rows, names separated by commas.
-        targets: the columns; None for all.
-        format: name of the format; chosen by ``accept`` if None.
+        asked: rows, columns (all if none are named), and the format, which goes before ``accept``.
         accept: the Accept header.
         tagged: headers of the answer: its entity tag and how it may be cached.
     """
-    kind = choose_format(format, accept)
-    rows = split_names(sources, "sources")
-    columns = None if targets is None else split_names(targets, "targets")
-    return _answer(service, opened, kind, sources=rows, targets=columns, headers=tagged)
+    kind = choose_format(asked.format, accept)
+    rows = _places(asked.sources, asked.source_point, "source")
+    if rows is None:
+        raise InvalidRequest("sources names no vertex; name some, or give points as source_point", field="sources")
+    part = _Rectangle(opened, kind, asked.snap_limit)
+    part.sources, part.targets = rows, _places(asked.targets, asked.target_point, "target")
+    return part.answer(service, tagged)
 
 
 @router.get("/columns", response_class=Response, responses=_TAGGED)
@@ -77,23 +99,27 @@ def get_columns(
     *,
     service: Shared,
     opened: Opened,
-    targets: Vertices,
-    format: Format = None,  # noqa: A002
+    asked: Annotated[ColumnsQuery, Query()],
     accept: Accept = None,
     tagged: Tagged,
 ) -> Response:
     """The distances from every source to some targets; sources down, targets across, as with rows.
 
+    Either `targets` or `target_point` must be given.
+
     Args:
         service: what the routes of this process share.
         opened: the open result of the job in the path.
-        targets: the columns, names separated by commas.
-        format: name of the format; chosen by ``accept`` if None.
+        asked: columns, and the format, which goes before ``accept``.
         accept: the Accept header.
         tagged: headers of the answer: its entity tag and how it may be cached.
     """
-    kind, columns = choose_format(format, accept), split_names(targets, "targets")
-    return _answer(service, opened, kind, sources=None, targets=columns, headers=tagged)
+    kind, columns = choose_format(asked.format, accept), _places(asked.targets, asked.target_point, "target")
+    if columns is None:
+        raise InvalidRequest("targets names no vertex; name some, or give points as target_point", field="targets")
+    part = _Rectangle(opened, kind, asked.snap_limit)
+    part.targets = columns
+    return part.answer(service, tagged)
 
 
 @router.post("/submatrix", response_class=Response, responses=_PARTS)
@@ -114,35 +140,78 @@ def get_submatrix(
         format: name of the format; chosen by ``accept`` if None.
         accept: the Accept header.
     """
-    kind = choose_format(format, accept)
-    return _answer(service, opened, kind, sources=body.sources, targets=body.targets, headers={})
+    part = _Rectangle(opened, choose_format(format, accept), body.snap_limit)
+    part.sources = None if body.sources is None else plain(body.sources)
+    part.targets = None if body.targets is None else plain(body.targets)
+    return part.answer(service, {})
 
 
-def _answer(
-    service: Service,
-    opened: ResultReader,
-    kind: str,
-    *,
-    sources: list[str] | list[Label] | None,
-    targets: list[str] | list[Label] | None,
-    headers: dict[str, str],
-) -> Response:
-    """Return the entries of sources × targets, None meaning all of them."""
-    rows = opened.matrix.sources if sources is None else opened.vertices(sources)
-    columns = None if targets is None else opened.vertices(targets)
-    from service.views.representations import ENCODERS, Selection
+def _places(names: list[str] | None, points: list[str] | None, side: str) -> list[Any] | None:
+    """Return the vertices or the points that two parameters name; None if neither is there."""
+    if points is None:
+        return None if names is None else split_names(names, f"{side}s")
+    if names is not None:
+        message = f"{side}s and {side}_point are both given; name vertices, or give points"
+        raise InvalidRequest(message, field=f"{side}_point")
+    from service.jobs.points import read_point
 
-    selection = Selection(opened, rows, columns)
-    cells, limit = len(rows) * selection.width, service.settings.max_cells
-    if cells > limit:
-        message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
-        raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
-    opened.check_sources(rows)
-    if columns is not None:
-        opened.check_targets(columns)
-    body = ENCODERS[kind](selection)
-    # The header and the first entries are made before the answer starts, so that damage still changes its status.
-    # An answer from a prepared graph is computed completely first, so that it does not break off if a helper process
-    # refuses.
-    begun = itertools.chain(list(body if opened.prepared else itertools.islice(body, 2)), body)
-    return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={**headers, "Vary": "Accept"})
+    return [read_point(text, f"{side}_point") for text in points]
+
+
+class _Rectangle:
+    """The entries of sources × targets, vertices and points, None meaning all of them."""
+
+    sources: list[Any] | None = None
+    targets: list[Any] | None = None
+
+    def __init__(self, opened: ResultReader, kind: str, limit: float | None) -> None:
+        self._opened, self._kind, self._limit = opened, kind, limit
+        self._told: dict[str, Any] = {}
+
+    def answer(self, service: Service, headers: dict[str, str]) -> Response:
+        """Return the entries."""
+        from service.jobs.points import check_limit_is_used
+        from service.views.representations import ENCODERS, Selection
+
+        opened = self._opened
+        rows, columns = self._vertices("source", self.sources, service), self._vertices("target", self.targets, service)
+        check_limit_is_used(self._limit, bool(self._told))
+        if rows is None:
+            rows = opened.matrix.sources
+        selection = Selection(opened, rows, columns, self._told)
+        cells, limit = len(rows) * selection.width, service.settings.max_cells
+        if cells > limit:
+            message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
+            raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
+        opened.check_sources(rows)
+        if columns is not None:
+            opened.check_targets(columns)
+        body = ENCODERS[self._kind](selection)
+        # The header and the first entries are made before the answer starts, so that damage still changes its status.
+        # An answer from a prepared graph is computed completely first, so that it does not break off if a helper
+        # process refuses.
+        begun = itertools.chain(list(body if opened.prepared else itertools.islice(body, 2)), body)
+        return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers={**headers, "Vary": "Accept"})
+
+    def _vertices(self, side: str, asked: list[Any] | None, service: Service) -> Any:
+        """Return vertex indices, None for all; keep what is to be told of points."""
+        if asked is None:
+            return None
+        points = sum(isinstance(one, dict) for one in asked)
+        if not points:
+            return self._opened.vertices(asked)
+        if self._kind != "json":
+            raise InvalidRequest(
+                f"{self._kind} has no place for points and how far they are: ask for JSON, or take the points to "
+                "vertices first (POST .../points) and name these",
+                field="format",
+            )
+        if points > service.settings.max_pairs:
+            message = f"{points} points are given, at most {service.settings.max_pairs} go in one request"
+            raise LimitExceeded(
+                message, limit=service.settings.max_pairs, requested=points, setting=variable("max_pairs")
+            )
+        from service.jobs.points import vertices_of
+
+        found, self._told[f"{side}_points"] = vertices_of(self._opened, asked, f"{side}s", self._limit)
+        return found

@@ -91,34 +91,10 @@ class PointForm:
         return Ends.of_points(points) if points else Ends.of_vertices(vertices, graph.labels, graph.coordinates)
 
     def _lines(self, pairs: NearPairs, targets: Sequence[int] | None) -> Pairs:
-        """Return a line for each pair of a source and a target.
-
-        A source vertex is no target of itself.  But a point may be: where either side has points, those at the same
-        vertex are at distance 0 of each other.
-        """
-        import polars as pl
-
-        from service.views.features import Pairs
-
+        """Return a line for each pair of a source and a target, see :func:`lines_of`."""
         sources = self._ends("sources", pairs.sources)
         ends = self._ends("targets", np.arange(len(pairs.labels)))
-        rows = np.repeat(np.arange(len(pairs.sources)), np.diff(pairs.indptr))
-        tails, heads, lengths = pairs.sources[rows], pairs.indices.astype(np.int64), pairs.lengths
-        if any(self._points.values()):
-            own = pairs.sources if targets is None else np.intersect1d(pairs.sources, np.asarray(targets, np.int64))
-            tails, heads = np.concatenate([own, tails]), np.concatenate([own, heads])
-            lengths = np.concatenate([np.zeros(len(own), lengths.dtype), lengths])
-        found = pl.DataFrame({"tail": tails, "head": heads, "distance": lengths})
-        for name, side in (("tail", sources), ("head", ends)):
-            numbered = pl.DataFrame({name: side.vertices, f"{name}_row": np.arange(len(side.vertices))})
-            found = found.join(numbered, on=name, how="inner")
-        if pairs.nearest is None:
-            found = found.sort("tail_row", "head_row")
-        else:
-            found = found.sort("tail_row", "distance", "head_row")
-            found = found.filter(pl.int_range(pl.len()).over("tail_row") < pairs.nearest)
-        columns: list[Any] = [found[name].to_numpy() for name in ("tail_row", "head_row")]
-        return Pairs(sources, ends, columns[0], columns[1], found["distance"])
+        return lines_of(pairs, sources, ends, targets, points=any(self._points.values()))
 
     def _write(self, found: Pairs) -> None:
         from service.views.features import geo_metadata, with_geometry, write_geojson
@@ -138,3 +114,52 @@ class PointForm:
         if features is not None and self._kind == ".parquet":
             table, metadata = with_geometry(found, features), geo_metadata(features, found.sources.geographic)
         save_file(self._out, write, int(table.estimated_size()))
+
+
+def ways_between(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None) -> int:
+    """Return how many lines :func:`lines_of` makes of points, before it keeps only the nearest.
+
+    Args:
+        pairs, sources, ends, targets: as for :func:`lines_of`.
+    """
+    n = len(pairs.labels)
+    down, across = np.bincount(sources.vertices, minlength=n), np.bincount(ends.vertices, minlength=n)
+    summed = np.concatenate([[0], np.cumsum(across[pairs.indices.astype(np.int64)])])
+    own = pairs.sources if targets is None else np.intersect1d(pairs.sources, np.asarray(targets, np.int64))
+    found = down[pairs.sources] @ (summed[pairs.indptr[1:]] - summed[pairs.indptr[:-1]]) + down[own] @ across[own]
+    return int(found)
+
+
+def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None, *, points: bool) -> Pairs:
+    """Return a line for each pair of a source and a target.
+
+    A source vertex is no target of itself.  But a point may be: where either side has points, those at the same
+    vertex are at distance 0 of each other.
+
+    Args:
+        pairs: what was found, between vertices.
+        sources, ends: the sources, and what may be targets.
+        targets: the vertices that were wanted as targets; None for all.
+        points: whether either side has points.
+    """
+    import polars as pl
+
+    from service.views.features import Pairs
+
+    rows = np.repeat(np.arange(len(pairs.sources)), np.diff(pairs.indptr))
+    tails, heads, lengths = pairs.sources[rows], pairs.indices.astype(np.int64), pairs.lengths
+    if points:
+        own = pairs.sources if targets is None else np.intersect1d(pairs.sources, np.asarray(targets, np.int64))
+        tails, heads = np.concatenate([own, tails]), np.concatenate([own, heads])
+        lengths = np.concatenate([np.zeros(len(own), lengths.dtype), lengths])
+    found = pl.DataFrame({"tail": tails, "head": heads, "distance": lengths})
+    for name, side in (("tail", sources), ("head", ends)):
+        numbered = pl.DataFrame({name: side.vertices, f"{name}_row": np.arange(len(side.vertices))})
+        found = found.join(numbered, on=name, how="inner")
+    if pairs.nearest is None:
+        found = found.sort("tail_row", "head_row")
+    else:
+        found = found.sort("tail_row", "distance", "head_row")
+        found = found.filter(pl.int_range(pl.len()).over("tail_row") < pairs.nearest)
+    columns: list[Any] = [found[name].to_numpy() for name in ("tail_row", "head_row")]
+    return Pairs(sources, ends, columns[0], columns[1], found["distance"])

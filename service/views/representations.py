@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -34,11 +34,12 @@ FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64
 @dataclass(frozen=True)
 class Selection:
     """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
-    that were solved."""
+    that were solved.  ``told`` are further members of an answer in JSON."""
 
     result: ResultReader
     sources: Indices
     targets: Indices | None
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -81,7 +82,8 @@ class Selection:
 def as_json(rows: Selection) -> Iterator[bytes]:
     """Yield ``{"sources": [...], "targets": [...], "distances": [[...], ...]}``."""
     sources, targets = rows.source_names(rows.sources).to_list(), rows.target_names().to_list()
-    yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},"distances":['.encode()
+    told = "".join(f"{json.dumps(name)}:{json.dumps(value)}," for name, value in rows.told.items())
+    yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},{told}"distances":['.encode()
     comma = ""
     for _, entries in rows.batches():
         texts = rows.values(entries).cast(pl.String).fill_null("null").to_list()

@@ -102,26 +102,27 @@ def wrong_degrees(x: float, y: float) -> str | None:
     return f"latitude {y:g} is outside -90 .. 90{hint}"
 
 
-def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int], str]) -> None:
+def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int], str], field: str = "nodes") -> None:
     """Refuse coordinates that are none; NaN stands for a missing one.
 
     Args:
         x, y: shape (k,).
         geographic: whether they are degrees.
         where: says where a row is, given its number from 0.
+        field: what holds them, for errors.
 
     Raises:
         InvalidRequest: one is infinite, only one of the two is there, or degrees are out of range.
     """
     lone = np.flatnonzero(np.isnan(x) != np.isnan(y))
     if len(lone):
-        raise InvalidRequest(f"{where(int(lone[0]))}: only one of the two coordinates is there", field="nodes")
+        raise InvalidRequest(f"{where(int(lone[0]))}: only one of the two coordinates is there", field=field)
     infinite = np.flatnonzero(np.isinf(x) | np.isinf(y))
     if len(infinite):
-        raise InvalidRequest(f"{where(int(infinite[0]))}: a coordinate is infinite", field="nodes")
+        raise InvalidRequest(f"{where(int(infinite[0]))}: a coordinate is infinite", field=field)
     if geographic:
         for row in np.flatnonzero((np.abs(x) > 180) | (np.abs(y) > 90))[:1].tolist():
-            raise InvalidRequest(f"{where(row)}: {wrong_degrees(x[row], y[row])}", field="nodes")
+            raise InvalidRequest(f"{where(row)}: {wrong_degrees(x[row], y[row])}", field=field)
 
 
 def check_system(system: str | None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest
-from storage.geography.coordinates import LONLAT, Coordinates, arc_metres, check_numbers, unit_vectors
+from storage.geography.coordinates import LONLAT, PLANE, Coordinates, arc_metres, check_numbers, unit_vectors
 from storage.geography.tables import PointTable, read_points
 
 Floats = npt.NDArray[np.float64]
@@ -27,7 +29,7 @@ class SnappedPoints:
     """Points, each with the vertex nearest to it.
 
     Attributes:
-        path: the file that they come from.
+        path: the file that they come from; of the points of a request, what names them.
         ids: their ids, else their names, else the numbers of their rows from 1; all different, shape (k,).
         names: their names, empty where there is none, shape (k,); None without a column of names.
         x, y: where they are, float64, shape (k,).
@@ -53,6 +55,11 @@ class SnappedPoints:
             return self.ids
         return [name or key for name, key in zip(self.names, self.ids, strict=True)]
 
+    @property
+    def far(self) -> npt.NDArray[np.bool_]:
+        """Which points are far from their vertices, shape (k,); none where degrees are not known."""
+        return (self.distances > FAR) & self.geographic
+
     def note(self) -> str:
         """Return a note that says how far the points are from their vertices, and names those that are far."""
         unit = " m" if self.geographic else ""
@@ -62,7 +69,7 @@ class SnappedPoints:
             f"{self.distances.max():,.0f}{unit} away at most ({kind}; half of them within "
             f"{np.median(self.distances):,.0f}{unit})"
         )
-        far = np.flatnonzero(self.distances > FAR) if self.geographic else np.zeros(0, np.int64)
+        far = np.flatnonzero(self.far)
         if not len(far):
             return text
         far = far[np.argsort(-self.distances[far], kind="stable")]
@@ -73,18 +80,26 @@ class SnappedPoints:
         some = [f"{titles[row]} ({self.distances[row]:,.0f}{unit})" for row in rows[:_NAMED].tolist()]
         return f"{len(rows):,}, {', '.join(some)}{', …' if len(rows) > _NAMED else ''}"
 
-    def check_limit(self, limit: float | None) -> None:
-        """Refuse points that are farther than ``limit`` from their vertex.  Raises InvalidRequest."""
+    def check_limit(self, limit: float | None, option: str = "--snap-limit") -> None:
+        """Refuse points that are farther than ``limit`` from their vertex.
+
+        Args:
+            limit: metres, or units of the plane; None for no limit.
+            option: what the caller calls the limit, for messages.
+
+        Raises:
+            InvalidRequest: a point is farther, or the limit is no distance.
+        """
         if limit is None:
             return
         if not limit >= 0:
-            raise InvalidRequest(f"--snap-limit takes a distance from 0, found {limit:g}", field="snap_limit")
+            raise InvalidRequest(f"{option} takes a distance from 0, found {limit:g}", field="snap_limit")
         far = np.flatnonzero(self.distances > limit)
         if len(far):
             far = far[np.argsort(-self.distances[far], kind="stable")]
             raise InvalidRequest(
                 f"{self.path}: points farther than {limit:g} from every vertex: {self._named(far)}; leave them out, or "
-                "raise --snap-limit",
+                f"raise {option}",
                 field="snap_limit",
             )
 
@@ -101,27 +116,58 @@ def snap_file(path: Path, coordinates: Coordinates | None) -> SnappedPoints:
         InvalidRequest: as ``read_points``; the graph has no coordinates, or those of another system; a point without
             coordinates, an id twice, or no points.
     """
-    table = read_points(path)
-    if coordinates is None:
+    return snap_table(read_points(path), None if coordinates is None else VertexFinder(coordinates))
+
+
+def snap_table(
+    table: PointTable,
+    finder: VertexFinder | None,
+    remedy: str = "give them with --nodes TABLE when it is read, or a list of vertices in place of the points",
+    field: str = "points",
+) -> SnappedPoints:
+    """Take the points of a table, or of a request, to the vertices nearest to them.
+
+    Args:
+        table: the points; where their system is None, they are read in that of the graph.
+        finder: of the vertices of the graph; None if it has no coordinates.
+        remedy: what would help if it has none, for the message.
+        field: what holds the points, for errors.
+
+    Raises:
+        InvalidRequest: as :func:`snap_file`.
+    """
+    path = table.path
+    if finder is None:
+        raise InvalidRequest(f"{path} holds points, and the graph has no coordinates: {remedy}", field=field)
+    geographic = finder.geographic
+    if table.system is not None and (table.system == LONLAT) != geographic:
+        system = LONLAT if geographic else PLANE
         raise InvalidRequest(
-            f"{path} holds points, and the graph has no coordinates: give them with --nodes TABLE when it is read, "
-            "or a list of vertices in place of the points",
-            field="points",
-        )
-    if table.system is not None and (table.system == LONLAT) != coordinates.geographic:
-        raise InvalidRequest(
-            f"{path} has {table.system} coordinates, and the graph has {coordinates.system} coordinates", field="points"
+            f"{path} has {table.system} coordinates, and the graph has {system} coordinates", field=field
         )
     if not len(table.x):
-        raise InvalidRequest(f"{path} holds no points", field="points")
-    check_numbers(table.x, table.y, coordinates.geographic, table.where)
+        raise InvalidRequest(f"{path} holds no points", field=field)
+    check_numbers(table.x, table.y, geographic, table.where, field)
     missing = np.flatnonzero(np.isnan(table.x))
     if len(missing):
-        raise InvalidRequest(f"{table.where(int(missing[0]))}: the point has no coordinates", field="points")
+        raise InvalidRequest(f"{table.where(int(missing[0]))}: the point has no coordinates", field=field)
+    ids, names = ids_and_names(table, field)
+    vertices, distances = finder.nearest(table.x, table.y)
+    return SnappedPoints(path, ids, names, table.x, table.y, vertices, distances, geographic)
+
+
+def ids_and_names(table: PointTable, field: str) -> tuple[list[str], list[str] | None]:
+    """Return what points are called: ids, which are all different, and names; as ``SnappedPoints`` has them.
+
+    Args:
+        table: the points.
+        field: what holds them, for errors.
+
+    Raises:
+        InvalidRequest: an id is empty, or stands twice.
+    """
     names = _names(table)
-    vertices, distances = nearest_vertices(coordinates, table.x, table.y)
-    ids = _ids(table, names)
-    return SnappedPoints(path, ids, names, table.x, table.y, vertices, distances, coordinates.geographic)
+    return _ids(table, names, field), names
 
 
 def _names(table: PointTable) -> list[str] | None:
@@ -129,7 +175,7 @@ def _names(table: PointTable) -> list[str] | None:
     return None if column is None else [str(value) for value in column.tolist()]
 
 
-def _ids(table: PointTable, names: list[str] | None) -> list[str]:
+def _ids(table: PointTable, names: list[str] | None, field: str) -> list[str]:
     """Return the ids, which are all different: the column, else the names if they are, else the numbers of rows."""
     if table.ids is None:
         if names is not None and all(names) and len(set(names)) == len(names):
@@ -138,10 +184,10 @@ def _ids(table: PointTable, names: list[str] | None) -> list[str]:
     seen: dict[str, int] = {}
     for row, name in enumerate(table.ids):
         if not name:
-            raise InvalidRequest(f"{table.where(row)}: the id is empty", field="points")
+            raise InvalidRequest(f"{table.where(row)}: the id is empty", field=field)
         if name in seen:
             other = table.where(seen[name]).rpartition(", ")[2]
-            raise InvalidRequest(f"{table.where(row)}: {name!r} stands also in {other}", field="points")
+            raise InvalidRequest(f"{table.where(row)}: {name!r} stands also in {other}", field=field)
         seen[name] = row
     return list(table.ids)
 
@@ -159,12 +205,40 @@ def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[In
     Raises:
         InvalidRequest: no vertex has coordinates.
     """
-    from scipy.spatial import KDTree
+    return VertexFinder(coordinates).nearest(x, y)
 
-    known = np.flatnonzero(coordinates.there)
-    if not len(known):
-        raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")
-    of: Any = unit_vectors if coordinates.geographic else (lambda a, b: np.stack([a, b], axis=-1))
-    found, places = KDTree(of(coordinates.x[known], coordinates.y[known])).query(of(x, y))
-    distances = arc_metres(found) if coordinates.geographic else np.asarray(found, np.float64)
-    return known[places].astype(np.int64), distances
+
+class VertexFinder:
+    """Finds the vertices nearest to points; safe to use from many threads.
+
+    Attributes:
+        geographic: whether points are longitude and latitude.
+
+    Args:
+        coordinates: of the vertices; those without any are left out.
+    """
+
+    def __init__(self, coordinates: Coordinates) -> None:
+        self.geographic = coordinates.geographic
+        self._coordinates, self._lock = coordinates, threading.Lock()
+        self._known = np.flatnonzero(coordinates.there)
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import KDTree
+
+        x, y = self._coordinates.x[self._known], self._coordinates.y[self._known]
+        return KDTree(self._placed(x, y))
+
+    def _placed(self, x: Floats, y: Floats) -> Floats:
+        return unit_vectors(x, y) if self.geographic else np.stack([x, y], axis=-1)
+
+    def nearest(self, x: Floats, y: Floats) -> tuple[Indices, Floats]:
+        """Return the vertex nearest to each point, and how far it is, as :func:`nearest_vertices` does."""
+        if not len(self._known):
+            raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")
+        with self._lock:  # the tree is made once
+            tree = self._tree
+        found, places = tree.query(self._placed(x, y))
+        distances = arc_metres(found) if self.geographic else np.asarray(found, np.float64)
+        return self._known[places].astype(np.int64), distances

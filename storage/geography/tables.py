@@ -40,7 +40,7 @@ class PointTable:
     """Rows of a table, each a point.
 
     Attributes:
-        path: the file.
+        path: the file; of the points of a request, what names them.
         ids: the ids, texts, shape (k,); None without a column of ids.
         x, y: float64, shape (k,), NaN where they are missing.
         system: ``lonlat`` if the columns or the file say so, ``plane`` if the file says so; None if they are called x

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from service.api.fault import Fault
 from service.api.problems import document
+from service.api.schemas.results import SnappedPoint
 from service.api.schemas.wire import (
     NAME_PATTERN,
     ProblemDocument,
@@ -20,8 +21,10 @@ from service.api.schemas.wire import (
     links_of,
     members_of,
     moment,
+    plain,
 )
 from service.options import JobOptions, TableOptions
+from service.pool.job_points import receipt_of
 from storage.jobs.store import JobRecord
 from storage.options import declared
 
@@ -35,7 +38,8 @@ else:
     _Options = create_model("_Options", __base__=Question, **members_of(JobOptions))
 
 
-_OF_TABLES = frozenset(declared(TableOptions))
+#: options that are stored only where they are given
+_OF_SOME = frozenset({*declared(TableOptions), "snap_limit"})
 
 
 class JobRequest(_Options):
@@ -52,14 +56,36 @@ class JobRequest(_Options):
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "result": "measures", "within": [15, 30]},
+                {
+                    "graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11",
+                    "result": "near",
+                    "nearest": 3,
+                    "sources": [{"name": "home", "lon": 24.9405, "lat": 60.1697}],
+                    "snap_limit": 500,
+                },
             ]
         },
     )
 
     def options(self) -> dict[str, Any]:
-        """Return the members that are options, as stored with the job; those of tables only where they are given."""
-        found = self.model_dump(exclude={"graph", "name", "priority", "fresh"})
-        return {name: value for name, value in found.items() if value is not None or name not in _OF_TABLES}
+        """Return the members that are options, as stored with the job; some only where they are given."""
+        found = self.model_dump(exclude={"graph", "name", "priority", "fresh", "sources", "targets"})
+        found |= {side: None if asked is None else plain(asked) for side, asked in self._sides().items()}
+        return {name: value for name, value in found.items() if value is not None or name not in _OF_SOME}
+
+    def _sides(self) -> dict[str, list[Any] | None]:
+        return {"sources": getattr(self, "sources"), "targets": getattr(self, "targets")}  # noqa: B009 - made above
+
+
+class PointsReceipt(Wire):
+    """The points of one side of a job, and the vertices to which they were taken."""
+
+    count: int
+    vertices: int = Field(description="How many different ones.")
+    farthest: float = Field(description="How far a point is from its vertex at most.")
+    unit: Literal["m"] | None = Field(description="m along great circles; null for units of the plane.")
+    far: list[SnappedPoint] = Field(description="Those that are more than 1,000 m away.")
+    points: list[SnappedPoint]
 
 
 class JobItem(Wire):
@@ -101,6 +127,9 @@ class JobDocument(JobItem):
     queue_position: int | None = Field(description="How many jobs are before it in the queue; null once it runs.")
     bytes: int | None = Field(description="Of the result.")
     removed: datetime | None = Field(description="When the result expired and was removed.")
+    points: dict[str, PointsReceipt] | None = Field(
+        None, description="Of sources and targets that were given as points: their vertices, and how far these are."
+    )
 
     @classmethod
     def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
@@ -111,11 +140,12 @@ class JobDocument(JobItem):
             queue_position: jobs before it in the queue; None once it runs.
             resumable: whether a link to ``resume`` is offered.
         """
-        members = _job_members(record)
+        members, options = _job_members(record), dict(record.options)
+        points = receipt_of(options.pop("points", None))
         if resumable:
             members["links"]["resume"] = f"/v1/jobs/{record.id}/resume"
         return cls(
-            **members, options=record.options, plan=record.plan, seconds=record.seconds,
+            **members, points=points, options=options, plan=record.plan, seconds=record.seconds,
             attempts=record.history, queue_position=queue_position, bytes=record.bytes, removed=moment(record.removed),
         )  # fmt: skip
 

@@ -6,10 +6,78 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from service.api.schemas.wire import MOST_LISTED, Asked, AskedList, Label, Question, Shape, Wire, links_of
+from service.api.schemas.wire import (
+    MOST_LISTED,
+    AskedPlace,
+    AskedPlaces,
+    Label,
+    PointAsked,
+    Question,
+    Shape,
+    SnapLimit,
+    Wire,
+    links_of,
+)
 
 
-class Distance(Wire):
+class SnappedPoint(Wire):
+    """A point and the vertex nearest to it, for which it stands."""
+
+    place: int | None = Field(None, description="Of a list: where the point stands in it, from 0.")
+    id: Label | None = None
+    name: str | None = None
+    lon: float | None = None
+    lat: float | None = None
+    x: float | None = None
+    y: float | None = None
+    vertex: Label
+    snap: float = Field(description="How far the vertex is: metres along a great circle, or units of the plane.")
+    far: bool = Field(description="Whether that is more than 1,000 m.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"lon": 24.9405, "lat": 60.1697, "vertex": 17, "snap": 27.7, "far": False}],
+        }
+    )
+
+
+class FromPoint(Wire):
+    """What an answer about one source says where that was a point."""
+
+    source_point: SnappedPoint | None = None
+
+
+class BetweenPoints(FromPoint):
+    """What an answer about a source and a target says where these were points."""
+
+    target_point: SnappedPoint | None = None
+
+
+class ListedPoints(Wire):
+    """What an answer about lists says of the points in them."""
+
+    source_points: list[SnappedPoint] | None = None
+    target_points: list[SnappedPoint] | None = None
+
+
+class PointsRequest(Question):
+    """Points to be taken to vertices."""
+
+    points: list[PointAsked] = Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)
+    snap_limit: SnapLimit = None
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"points": [{"name": "home", "lon": 24.9405, "lat": 60.1697}]}]}
+    )
+
+
+class PointsTaken(Wire):
+    """The points in their order."""
+
+    points: list[SnappedPoint]
+
+
+class Distance(BetweenPoints):
     """One distance; null where there is no path."""
 
     source: Label
@@ -25,18 +93,28 @@ class Distance(Wire):
 class PairsRequest(Question):
     """Pairs of vertices, source first."""
 
-    pairs: list[tuple[Asked, Asked]] = Field(
+    pairs: list[tuple[AskedPlace, AskedPlace]] = Field(
         fail_fast=True, min_length=1, max_length=MOST_LISTED, examples=[[[1, 17], [17, 1]]]
+    )
+    snap_limit: SnapLimit = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"pairs": [[1, 17], [17, 1]]},
+                {"pairs": [[1, {"lon": 24.9405, "lat": 60.1697}]], "snap_limit": 500},
+            ]
+        }
     )
 
 
-class Distances(Wire):
+class Distances(ListedPoints):
     """Distances in the order of the pairs; null where there is no path."""
 
     distances: list[int | float | None] = Field(examples=[[4711, None]])
 
 
-class PathDocument(Wire):
+class PathDocument(BetweenPoints):
     """One shortest path; ``weights[i]`` belongs to the arc from ``vertices[i]`` to ``vertices[i + 1]``."""
 
     source: Label
@@ -55,20 +133,30 @@ class PathDocument(Wire):
     )
 
 
-class Paths(Wire):
+class Paths(ListedPoints):
     """Paths in the order of the pairs."""
 
     paths: list[PathDocument]
 
 
 class SubmatrixRequest(Question):
-    """Sources and targets, each a vertex as the file names it; null for all."""
+    """Sources and targets, each a vertex as the file names it, or a point; null for all."""
 
-    sources: AskedList | None = Field(None, examples=[[1, 17]])
-    targets: AskedList | None = Field(None, examples=[[17, 40]])
+    sources: AskedPlaces | None = Field(None, examples=[[1, 17]])
+    targets: AskedPlaces | None = Field(None, examples=[[17, 40]])
+    snap_limit: SnapLimit = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"sources": [1, 17], "targets": [17, 40]},
+                {"sources": [1, 17], "targets": [{"name": "clinic", "lon": 24.952, "lat": 60.169}], "snap_limit": 5000},
+            ]
+        }
+    )
 
 
-class Nearest(Wire):
+class Nearest(FromPoint):
     """The vertices nearest to a source; ``distances[i]`` belongs to ``targets[i]``."""
 
     source: Label
@@ -80,7 +168,7 @@ class Nearest(Wire):
     )
 
 
-class Histogram(Wire):
+class Histogram(FromPoint):
     """Finite distances, the diagonal left out; bin i holds those from ``edges[i]`` to below ``edges[i + 1]``."""
 
     edges: list[int | float]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -25,6 +26,14 @@ _LONGEST_COLUMN: Final = 200
 Label = StrictInt | StrictStr
 #: a vertex in a request
 Asked = StrictInt | Annotated[StrictStr, Field(max_length=LONGEST_NAME)]
+#: the most characters of the name of a point
+_LONGEST_POINT: Final = 1000
+_Coordinate = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+#: how far points may be from their vertices: metres, or units of the plane
+SnapLimit = Annotated[
+    float | None,
+    Field(ge=0, allow_inf_nan=False, description="Refuse points farther than this: metres, or units of the plane."),
+]
 #: vertices in a request; validation stops at the first error, because there may be a million entries
 AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)]
 Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
@@ -86,7 +95,7 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
     """Return type and field of an option: sizes are numbers of bytes here, vertices are lists, numbers are strict."""
     limits: dict[str, Any] = {"ge": option.least, "le": option.most, "max_length": option.longest}
     if kind == Vertices:
-        kind = AskedList | None
+        kind = AskedPlaces | None
     elif kind is Opportunities:
         kind = OpportunityColumns | TableId | None
     elif kind in (Numbers, Words):
@@ -103,6 +112,41 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
 
 #: the id of an uploaded table
 TableId = Annotated[StrictStr, Field(max_length=32, pattern=r"^[0-9a-f]{32}$")]
+
+
+class PointAsked(Question):
+    """A point in place of a vertex: it means the vertex nearest to it; ``lon`` and ``lat``, or ``x`` and ``y``."""
+
+    id: Asked | None = Field(None, description="Of the points of a job: all have one, or none.")
+    name: str | None = Field(None, max_length=_LONGEST_POINT, pattern=NAME_PATTERN)
+    lon: _Coordinate | None = None
+    lat: _Coordinate | None = None
+    x: _Coordinate | None = Field(None, description="In the system of the graph.")
+    y: _Coordinate | None = None
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "home", "lon": 24.9405, "lat": 60.1697}]})
+
+    @model_validator(mode="after")
+    def _two_numbers(self) -> PointAsked:
+        given = [name for name in ("lon", "lat", "x", "y") if getattr(self, name) is not None]
+        if given not in (["lon", "lat"], ["x", "y"]):
+            message = "a point has lon and lat, or x and y; this one has {given}"
+            raise PydanticCustomError("no_point", message, {"given": ", ".join(given) or "neither"})
+        return self
+
+    def members(self) -> dict[str, Any]:
+        """Return the members that were given."""
+        return self.model_dump(exclude_none=True)
+
+
+#: a vertex or a point in a request, and lists of them
+AskedPlace = Asked | PointAsked
+AskedPlaces = Annotated[list[AskedPlace], Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)]
+
+
+def plain(places: Sequence[Any]) -> list[Any]:
+    """Return vertices as they are, and points as their members."""
+    return [place.members() if isinstance(place, PointAsked) else place for place in places]
 
 
 class OpportunityColumns(Question):

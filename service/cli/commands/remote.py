@@ -25,9 +25,11 @@ from service.cli.commands.showing import (
 )
 from service.cli.progress import FetchDisplay, JobDisplay
 from service.cli.remote import SHOWN_DIGITS
+from service.cli.vertex_lists import points_or_names
 from service.client import Client, flows
 from service.client.asking import Patience
 from service.client.blocking import Job, Result
+from service.client.names import Names
 from service.client.steps import Flow
 from service.client.tables import TABLES
 from service.options import ClientOptions
@@ -273,7 +275,7 @@ def _fetch_table(result: Result, out: Path, at: Remote, *, overwrite: bool) -> N
         emit(f"{out}: fetched, {frame.height:,} rows, and checked")
 
 
-def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
+def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: Sequence[Path] = ()) -> None:
     """Answer one question about a job's result, as ``apsp query`` does about a store.
 
     Args:
@@ -281,8 +283,10 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
         question: distance, path, row, nearest, within or summary.
         vertices: names of the vertices that the question takes, and its number.
         at: the service, and how the answer is printed.
+        points: tables of points, which may stand for vertices.
     """
     check_question(question, vertices)
+    ends = points_or_names(points, vertices[: 2 if question in ("distance", "path") else 1])
     with at.asker() as client:
         patience, job = client.patience, _id(client, job)
         if question == "summary":
@@ -291,24 +295,41 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
         facts = client.run(flows.manifest(job, patience))
         unit = said_unit(facts["unit"])
         if question == "nearest":
-            params = {"source": vertices[0], "k": count_of(vertices[1])}
+            params = {**Names().asked(None, source=ends[0]), "k": count_of(vertices[1])}
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=params))
+            _tell(found, ends, vertices)
             show_row(found, at.as_json, unit)
         elif question in ("row", "within"):
-            row = client.run(_row(job, vertices[0], patience))
+            row = client.run(_row(job, ends[0], patience))
+            _tell(row, ends, vertices)
             show_row(row if question == "row" else _within(row, limit_of(vertices[1]), facts), at.as_json, unit)
         else:
-            pair = dict(zip(("source", "target"), vertices, strict=True))
+            pair = Names().asked(None, **dict(zip(("source", "target"), ends, strict=True)))
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
+            _tell(found, ends, vertices)
             (show_distance if question == "distance" else show_path)(found, at.as_json, unit)
 
 
-def _row(job: str, source: str, patience: Patience) -> Flow[dict[str, Any]]:
+def _tell(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:
+    """Say on standard error where points were taken, and leave that out of the answer."""
+    for side, end, name in zip(("source", "target"), ends, names, strict=False):
+        if isinstance(end, dict):
+            told = answer.pop(f"{side}_point", None) or answer.pop(f"{side}_points")[0]
+            text = f"{told['snap']:,.0f}{' m' if 'lon' in told else ''} from vertex {told['vertex']}"
+            print(f"note: {name} is a point, {text}{'; FAR' if told['far'] else ''}", file=sys.stderr)
+
+
+def _row(job: str, source: Any, patience: Patience) -> Flow[dict[str, Any]]:
     found = yield from flows.question(
-        "POST", flows.job_path(job, "submatrix"), patience, json={"sources": [source]}, params={"format": "json"}
+        "POST",
+        flows.job_path(job, "submatrix"),
+        patience,
+        json={"sources": [Names().place(source)]},
+        params={"format": "json"},
     )
     [name], [distances] = found["sources"], found["distances"]
-    return {"source": name, "targets": found["targets"], "distances": distances}
+    told = {name: value for name, value in found.items() if name == "source_points"}
+    return {"source": name, "targets": found["targets"], "distances": distances, **told}
 
 
 def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> dict[str, Any]:

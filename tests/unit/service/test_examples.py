@@ -29,10 +29,12 @@ Document = dict[str, Any]
 
 
 def streets() -> Graph:
-    """Vertices 1 to 40 in a ring, as the examples name them."""
+    """Vertices 1 to 40 in a ring, as the examples name them, around the points of the examples."""
     vertices = np.arange(40)
     graph, _ = build_graph(vertices, np.roll(vertices, -1), np.ones(40, np.int64), labels=vertices + 1, directed=True)
-    return graph
+    angles = vertices * (2 * np.pi / len(vertices))
+    placed = Coordinates(24.945 + 0.01 * np.cos(angles), 60.169 + 0.005 * np.sin(angles), geographic=True)
+    return replace(graph, coordinates=placed)
 
 
 @pytest.fixture
@@ -126,6 +128,31 @@ def test_asking_as_the_document_says(client: TestClient, bench: Bench, document:
     assert kind in forms or (not answer.content and not kind and not forms), (kind, list(forms))
     if kind == "application/json" and forms[kind].get("schema"):
         fits(document, forms[kind]["schema"], answer.json())
+
+
+def test_points_stand_for_vertices_as_the_document_says(client: TestClient, bench: Bench, document: Document):
+    """Wherever a parameter names a source or a target, a point may be given; examples with points are answered."""
+    service = client.app.state.service
+    service.planner.run = service.worker.run = service.checker.run = here
+    graph_id, asked = bench.add_graph(streets()), 0
+    job_id, _ = bench.solved(streets(), "int32")
+    for path, operations in document["paths"].items():
+        parameters = {one["name"] for one in operations.get("get", {}).get("parameters", ())}
+        url = path.format(job_id=job_id, graph_id=graph_id) if parameters & {"source", "sources", "targets"} else ""
+        if not url.startswith("/v1/jobs/"):
+            continue
+        names = {f"{side}_point" for side in ("source", "target") if parameters & {side, f"{side}s"}}
+        assert names <= parameters, path
+        answer = client.get(url, params=dict.fromkeys(names, "24.9405,60.1697"))
+        assert answer.status_code == 200, answer.text
+        assert any(name.startswith("source_point") or name.startswith("target_point") for name in answer.json()), path
+        asked += 1
+    assert asked == 6
+    for path, schema in (("", "JobRequest"), ("distances", "PairsRequest"), ("submatrix", "SubmatrixRequest")):
+        for example in document["components"]["schemas"][schema]["examples"]:
+            body = {**example, "graph": graph_id} if "graph" in example else example
+            answer = client.post(f"/v1/jobs/{job_id}/{path}" if path else "/v1/jobs", json=body)
+            assert answer.status_code < 300, answer.text
 
 
 def stop(jobs: JobStore, job_id: str) -> None:

@@ -155,7 +155,9 @@ def test_what_must_be_given_is_said_to_be(client: TestClient, key: str):
     paths = client.get("/openapi.json").json()["paths"]
     for path, name in (("rows", "sources"), ("columns", "targets")):
         operation = paths[f"/v1/jobs/{{job_id}}/{path}"]["get"]
-        assert {item["name"]: item["required"] for item in operation["parameters"]}[name] is True
+        point = f"{name.removesuffix('s')}_point"
+        assert {name, point} <= {item["name"] for item in operation["parameters"]}
+        assert f"Either `{name}` or `{point}` must be given" in operation["description"]
 
 
 def test_trace_is_no_method_of_ours(client: TestClient, key: str):

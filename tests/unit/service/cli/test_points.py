@@ -8,11 +8,14 @@ import struct
 
 import networkx as nx
 import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
 import apsp
 from service.cli import main
+from service.cli.vertex_lists import points_or_names, sent_points
+from storage.errors import InvalidRequest
 from tests.unit.storage.geography.test_snapping import haversine
 
 SIDE = 7
@@ -242,3 +245,27 @@ def test_refusals(city, monkeypatch, capsys, words, message):
     assert main.run(words) == 2
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in city.iterdir()) == before
+
+
+def test_points_of_a_request_are_those_of_the_table(tmp_path):
+    file = tmp_path / "homes.csv"
+    file.write_text("id,name,lon,lat\n7,Ann,24.9,60.1\n8,,24.8,60.2\n")
+    expected = [{"id": "7", "name": "Ann", "lon": 24.9, "lat": 60.1}, {"id": "8", "name": "", "lon": 24.8, "lat": 60.2}]
+    assert sent_points(f"@{file}", "--sources") == sent_points(str(file), "--sources") == expected
+    assert sent_points("-", "--sources") is None
+    assert sent_points("7,8", "--sources") is None
+    assert points_or_names([file], ["Ann", "8", "x"]) == [*expected, "x"]
+    with pytest.raises(InvalidRequest, match="2 points are called '7'"):
+        points_or_names([file, file], ["7"])
+    file.write_text("id,lon,lat\n7,24.9,60.1\n8,,\n")
+    with pytest.raises(InvalidRequest, match=r"--sources: .*line 3: the point has no coordinates"):
+        sent_points(str(file), "--sources")
+    plane, about = (
+        tmp_path / "homes.parquet",
+        {"encoding": "WKB", "crs": {"type": "ProjectedCRS"}, "geometry_types": ["Point"]},
+    )
+    text = json.dumps({"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": about}})
+    frame = pl.DataFrame({"id": ["7"], "geometry": [struct.pack("<BIdd", 1, 1, 24.0, 60.0)]})
+    frame.write_parquet(plane, metadata={"geo": text})
+    with pytest.raises(InvalidRequest, match="those of a plane, which a request cannot say"):
+        sent_points(str(plane), "--sources")

@@ -1,0 +1,214 @@
+"""Points of requests: read, taken to the vertices nearest to them, and told in answers.  Importing it loads NumPy."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest
+from storage.geography.coordinates import LONLAT
+from storage.geography.snapping import SnappedPoints, VertexFinder, snap_table
+from storage.geography.tables import PointTable
+
+if TYPE_CHECKING:
+    from service.jobs.results import Label, ResultReader
+    from storage.geography.coordinates import Coordinates
+
+#: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``, and if it is called something ``id`` and ``name``.
+Point = Mapping[str, Any]
+#: What would help where there are no coordinates.
+_REMEDY: Final = "a service keeps those that stand in the uploaded file ({0}); name vertices in place of points"
+_SUCH_AS: Final = "GraphML, JSON, GEXF or GML with lon and lat, or an extract of OpenStreetMap"
+_NUMBER: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_PAIR: Final = re.compile(rf"({_NUMBER}),({_NUMBER})", re.ASCII)
+
+
+def read_point(text: str, field: str) -> Point:
+    """Return the point that a query parameter names: ``24.94,60.17``, longitude before latitude, or x before y.
+
+    Args:
+        text: the value of the parameter.
+        field: its name, for errors.
+
+    Raises:
+        InvalidRequest: these are not two numbers with a comma between them.
+    """
+    found = _PAIR.fullmatch(text)
+    if found is None:
+        message = f"{field} takes two numbers with a comma, longitude,latitude (x,y in a plane), found {text[:100]!r}"
+        raise InvalidRequest(message, field=field)
+    return {"x": float(found[1]), "y": float(found[2])}
+
+
+def point_table(points: Sequence[Point], field: str, *, keyed: bool = False) -> PointTable:
+    """Return the points of a request as a table.
+
+    Args:
+        points: see ``Point``; x and y are read in the system of the graph.
+        field: what holds them, for messages.
+        keyed: whether ids count, which must then differ; else the points are told by their numbers.
+
+    Raises:
+        InvalidRequest: some have lon and lat, and others x and y.
+    """
+    degrees = ["lon" in point for point in points]
+    if any(degrees) and not all(degrees):
+        row = degrees.index(not degrees[0])
+        message = f"{field}: point 1 has {_axes(points[0])}, and point {row + 1} has {_axes(points[row])}"
+        raise InvalidRequest(f"{message}; all take one of the two", field=field)
+    x, y = ("lon", "lat") if any(degrees) else ("x", "y")
+    columns = {}
+    if any(point.get("name") for point in points):
+        columns["name"] = np.array([point.get("name") or "" for point in points], np.dtypes.StringDType())
+    ids = None
+    if keyed and any(point.get("id") is not None for point in points):
+        ids = ["" if point.get("id") is None else str(point["id"]) for point in points]
+    return PointTable(
+        Path(field),
+        ids,
+        np.array([point[x] for point in points], np.float64),
+        np.array([point[y] for point in points], np.float64),
+        LONLAT if any(degrees) else None,
+        columns,
+    )
+
+
+def _axes(point: Point) -> str:
+    return "lon and lat" if "lon" in point else "x and y"
+
+
+def snap_points(
+    points: Sequence[Point], finder: VertexFinder | None, field: str, limit: float | None, *, keyed: bool = False
+) -> SnappedPoints:
+    """Take the points of a request to the vertices nearest to them, as tables of points are taken.
+
+    Args:
+        points, field, keyed: as for :func:`point_table`.
+        finder: of the vertices; None if the graph has no coordinates.
+        limit: the farthest that a point may be from its vertex; None for no limit.
+
+    Raises:
+        InvalidRequest: as ``storage.geography.snapping.snap_table``, and a point farther than ``limit``.
+    """
+    table = point_table(points, field, keyed=keyed)
+    found = snap_table(table, finder, _REMEDY.format(_SUCH_AS), field)
+    found.check_limit(limit, "snap_limit")
+    return found
+
+
+def told_points(points: Sequence[Point], snapped: SnappedPoints, label: Callable[[int], Label]) -> list[dict[str, Any]]:
+    """Return what an answer says of points: where they are, their vertices, and how far these are.
+
+    Args:
+        points: as they were asked.
+        snapped: what :func:`snap_points` made of them.
+        label: returns the name of a vertex.
+    """
+    x, y = ("lon", "lat") if snapped.geographic else ("x", "y")
+    numbers = (snapped.x, snapped.y, snapped.vertices, snapped.distances, snapped.far)
+    return [
+        {
+            **{name: point[name] for name in ("id", "name") if point.get(name) is not None},
+            x: east, y: north, "vertex": label(vertex), "snap": distance, "far": far,
+        }
+        for point, east, north, vertex, distance, far in zip(points, *(a.tolist() for a in numbers), strict=True)
+    ]  # fmt: skip
+
+
+class PointSnapper:
+    """Takes points to the vertices of one result; what it needs for that is made once, and is kept with the result.
+
+    Args:
+        coordinates: returns those of the vertices; None if there are none.
+    """
+
+    def __init__(self, coordinates: Callable[[], Coordinates | None]) -> None:
+        self._coordinates, self._lock = coordinates, threading.Lock()
+        self._made: tuple[VertexFinder | None] | None = None
+
+    @property
+    def finder(self) -> VertexFinder | None:
+        """What finds vertices near points; None if the graph has no coordinates."""
+        with self._lock:
+            if self._made is None:
+                placed = self._coordinates()
+                self._made = (None if placed is None else VertexFinder(placed),)
+        return self._made[0]
+
+
+def vertices_of(
+    opened: ResultReader, asked: Sequence[Label | Point], field: str, limit: float | None
+) -> tuple[npt.NDArray[np.int64], list[dict[str, Any]]]:
+    """Return the vertices that a list of vertices and points means, and what the answer says of the points.
+
+    Args:
+        opened: the open result.
+        asked: names of vertices, and points.
+        field: what holds them, for errors.
+        limit: the farthest that a point may be from its vertex; None for no limit.
+
+    Returns:
+        Vertex indices, shape (k,); and for each point also its ``place`` in the list, from 0.
+
+    Raises:
+        NotFound: there is no such vertex.
+        InvalidRequest: as :func:`snap_points`.
+    """
+    places = [place for place, one in enumerate(asked) if isinstance(one, Mapping)]
+    if not places:
+        return opened.vertices([one for one in asked if not isinstance(one, Mapping)]), []
+    points = [one for one in asked if isinstance(one, Mapping)]
+    snapped = snap_points(points, opened.snapper.finder, field, limit)
+    found = np.zeros(len(asked), np.int64)
+    named = np.ones(len(asked), bool)
+    named[places] = False
+    found[named] = opened.vertices([one for one in asked if not isinstance(one, Mapping)])
+    found[places] = snapped.vertices
+    told = told_points(points, snapped, opened.label)
+    return found, [{"place": place, **one} for place, one in zip(places, told, strict=True)]
+
+
+def ends_of(opened: ResultReader, asked: Mapping[str, Any], *sides: str) -> tuple[list[Label], dict[str, Any]]:
+    """Return the vertices that the parameters of a question mean, and what the answer says of points among them.
+
+    Args:
+        opened: the open result.
+        asked: the parameters: ``snap_limit``, and for each side its own, a vertex, and that with ``_point`` behind its
+            name.
+        sides: ``source``, ``target``.
+
+    Returns:
+        A name of a vertex for each side, and members of the answer such as ``source_point``.
+
+    Raises:
+        InvalidRequest: a side has neither, or both; as :func:`snap_points`.
+    """
+    found: list[Label] = []
+    members: dict[str, Any] = {}
+    for side in sides:
+        field = f"{side}_point"
+        name, text = asked[side], asked[field]
+        if (name is None) == (text is None):
+            both = f"{side} and {field} are both given" if text is not None else f"neither {side} nor {field} is given"
+            raise InvalidRequest(f"{both}: name a vertex, or give a point as {field}=LONGITUDE,LATITUDE", field=side)
+        if text is None:
+            found.append(name)
+            continue
+        point = read_point(text, field)
+        snapped = snap_points([point], opened.snapper.finder, field, asked["snap_limit"])
+        [members[field]] = told_points([point], snapped, opened.label)
+        found.append(members[field]["vertex"])
+    check_limit_is_used(asked["snap_limit"], bool(members))
+    return found, members
+
+
+def check_limit_is_used(limit: float | None, points: bool) -> None:
+    """Refuse a limit of a question without points, which it would not change.  Raises InvalidRequest."""
+    if limit is not None and not points:
+        raise InvalidRequest(f"snap_limit {limit:g} is for points, and no point is given", field="snap_limit")

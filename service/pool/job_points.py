@@ -1,0 +1,160 @@
+"""Points in the request of a job: taken to vertices when the job is made, told in its receipt, lines of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from service.settings import Settings
+    from service.views.features import Ends
+    from storage.geography.snapping import SnappedPoints
+    from storage.graph.graph import Graph
+    from storage.pairs.near_pairs import NearPairs
+
+SIDES: Final = ("sources", "targets")
+#: bytes of a line of a table between points while it is made, without the characters of names
+_LINE: Final = 64
+
+
+def sides_with_points(options: Mapping[str, Any]) -> list[str]:
+    """Return which of ``sources`` and ``targets`` are points; raise InvalidRequest if one mixes them with vertices."""
+    found = []
+    for side in SIDES:
+        asked = options.get(side) or ()
+        points = sum(isinstance(one, Mapping) for one in asked)
+        if points and points < len(asked):
+            message = f"{side}: {points} points and {len(asked) - points} vertices are given; all must be the one"
+            raise InvalidRequest(f"{message}, or all the other", field=side)
+        if points:
+            found.append(side)
+    if not found and options.get("snap_limit") is not None:
+        message = f"snap_limit {options['snap_limit']:g} is for points, and neither sources nor targets are points"
+        raise InvalidRequest(message, field="snap_limit")
+    return found
+
+
+def take_points(settings: Settings, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a job with vertices in place of points, and the points as its ``points``.
+
+    Args:
+        settings: the service's settings.
+        graph_id: id of the graph.
+        options: options of a request, some sides of which are points.
+
+    Raises:
+        InvalidRequest: as ``service.jobs.points.snap_points``; points and vertices in one list.
+        LimitExceeded: there are more points than the graph has vertices.
+    """
+    from storage.graph.graph_store import GraphStore
+
+    graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
+    return taken(graph, options)
+
+
+def taken(graph: Graph, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what :func:`take_points` returns, of a graph that is at hand."""
+    from service.jobs.points import snap_points, told_points
+    from service.jobs.results import plain_label
+    from storage.geography.snapping import VertexFinder
+
+    found = {name: value for name, value in options.items() if name != "snap_limit"}
+    finder = None if graph.coordinates is None else VertexFinder(graph.coordinates)
+    receipts = {}
+    for side in sides_with_points(options):
+        points = options[side]
+        if len(points) > graph.n:
+            message = f"{len(points)} {side} are given as points, and the graph has {graph.n} vertices"
+            raise LimitExceeded(message, limit=graph.n, requested=len(points), setting=side)
+        snapped = snap_points(points, finder, side, options.get("snap_limit"), keyed=True)
+        receipts[side] = told_points(points, snapped, lambda vertex: plain_label(graph.labels[vertex]))
+        found[side] = list(dict.fromkeys(one["vertex"] for one in receipts[side]))
+    return {**found, "points": receipts}
+
+
+def lines_between_points(
+    pairs: NearPairs, graph: Graph, options: Mapping[str, Any], targets: tuple[int, ...] | None, memory: int | None
+) -> pl.DataFrame:
+    """Return the table of near pairs of a job with points: a line for each pair of points, as ``apsp near`` writes it.
+
+    Args:
+        pairs: what was found, between vertices.
+        graph: the graph.
+        options: of the job, with its ``points``.
+        targets: the vertices that were wanted; None for all.
+        memory: bytes that the table may take while it is made; None for what is free.
+
+    Raises:
+        DoesNotFit: several points at the same vertices make more lines than fit the memory.
+    """
+    import numpy as np
+
+    from engine.execution.survey import survey
+    from service.views.features import Ends
+    from service.views.near_points import lines_of, ways_between
+
+    points = options["points"]
+
+    def ends(side: str, vertices: Any) -> Ends:
+        if side in points:
+            return Ends.of_points(restored(points[side], graph, side))
+        return Ends.of_vertices(vertices, graph.labels, graph.coordinates)
+
+    sources, others = ends("sources", pairs.sources), ends("targets", np.arange(graph.n))
+    count, most = ways_between(pairs, sources, others, targets), survey(memory=memory).memory
+    if count * _LINE > most:
+        raise DoesNotFit(
+            f"near pairs: {count:,} lines between points, {_LINE} bytes each while the table is made, and {most} may "
+            "be used; leave out points at the same vertices, or take a smaller cutoff",
+            resource="memory",
+            needed=count * _LINE,
+            available=most,
+        )
+    return lines_of(pairs, sources, others, targets, points=True).table()
+
+
+def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoints:
+    """Return points as they were taken, from what the receipt says of them.
+
+    Args:
+        told: what :func:`taken` keeps of one side.
+        graph: the graph.
+        side: ``sources`` or ``targets``.
+    """
+    import numpy as np
+
+    from service.jobs.points import point_table
+    from storage.geography.snapping import SnappedPoints, ids_and_names
+    from storage.graph.graph import index_of
+
+    table = point_table(told, side, keyed=True)
+    ids, names = ids_and_names(table, side)
+    vertices = np.array([index_of(graph, one["vertex"]) for one in told], np.int64)
+    distances = np.array([one["snap"] for one in told], np.float64)
+    return SnappedPoints(Path(side), ids, names, table.x, table.y, vertices, distances, "lon" in told[0])
+
+
+def receipt_of(points: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, Any] | None:
+    """Return what a job says of its points: how many at how many vertices, how far, and which are far.
+
+    Args:
+        points: what :func:`taken` keeps; None if all were vertices.
+    """
+    if not points:
+        return None
+    return {
+        side: {
+            "count": len(told),
+            "vertices": len({one["vertex"] for one in told}),
+            "farthest": max(one["snap"] for one in told),
+            "unit": "m" if "lon" in told[0] else None,
+            "far": [one for one in told if one["far"]],
+            "points": told,
+        }
+        for side, told in points.items()
+    }

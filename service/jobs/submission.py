@@ -89,8 +89,9 @@ class Plans:
 
 def check_table(service: Service, options: dict[str, Any], caller: Caller) -> None:
     """Raise NotFound if the options name an uploaded table that the caller does not have."""
-    if isinstance(options.get("opportunities"), str):
-        UploadedTables(service.settings.data_dir).get(options["opportunities"], caller.owner)
+    for name in ("opportunities", "demands"):
+        if isinstance(options.get(name), str):
+            UploadedTables(service.settings.data_dir).get(options[name], caller.owner)
 
 
 def refuse_if_draining(service: Service) -> None:

@@ -6,7 +6,18 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from service.api.schemas.wire import MOST_LISTED, Asked, AskedList, Label, Question, Shape, Wire, links_of
+from service.api.schemas.wire import (
+    MOST_LISTED,
+    Asked,
+    AskedList,
+    Label,
+    Question,
+    ResultKind,
+    Shape,
+    TableKind,
+    Wire,
+    links_of,
+)
 
 
 class Distance(Wire):
@@ -181,7 +192,7 @@ class TableManifest(Wire):
     """What a sealed table is, and where to read it."""
 
     job: str
-    result: Literal["measures", "near"]
+    result: TableKind
     shape: Shape = Field(description="Sources, targets: of the matrix that was not made.")
     rows: int
     columns: list[ColumnDocument] = Field(description="The first names vertices.")
@@ -192,7 +203,7 @@ class TableManifest(Wire):
     max_hops: int | None
     cutoff: float | None
     graph: str | None = Field(description="Digest of the graph.")
-    asked: dict[str, Any] = Field(description="The options of the job that only tables have, without opportunities.")
+    asked: dict[str, Any] = Field(description="The options of the job of tables, without opportunities and demands.")
     software: str | None
     bytes: int
     digest: str = Field(description="Of the seal, which names size and checksum of every file.")
@@ -234,7 +245,7 @@ class SummaryDocument(Wire):
     """Facts about a solved matrix; of a prepared result, the summary only counts the pairs, of a table its rows."""
 
     job: str
-    result: Literal["matrix", "prepared", "measures", "near"] = Field(description="As the job asked.")
+    result: ResultKind = Field(description="As the job asked.")
     shape: Shape
     dtype: str
     directed: bool

@@ -34,7 +34,8 @@ class TableDocument(Wire):
         """Return the wire form of a record."""
         return cls(
             id=record.id, holds=cast("Holds", record.holds), rows=record.rows, key=record.key,
-            columns=record.columns, bytes=record.bytes, created=moment(record.created), links={"self": f"/v1/tables/{record.id}"},
+            columns=record.columns, bytes=record.bytes, created=moment(record.created),
+            links={"self": f"/v1/tables/{record.id}"},
         )  # fmt: skip
 
 

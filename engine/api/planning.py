@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -133,18 +134,19 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
     store = _store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
     if asked.also:
         store += sum_bytes(original, asked, kind.name)
+    short: Plan | None = None
     if over_workers(options):
         from engine.distributed.planning import survey_workers
 
         machine, options = survey_workers(options, out), replace(options, device="auto")
     else:
-        machine = _survey(problem, options, out, store)
+        machine, short = _survey(problem, options, out, store)
     if machine.cuda is not None:
         problem = replace(problem, hops=profile.hops)
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
     draft = _Draft(profile, rectangle, options, out, store)
-    plan = draft.choose(problem, machine)
+    plan = draft.choose(problem, machine) if short is None or found is not None else short
     if problem.negative:
         _ = profile.potentials  # raises NegativeCycle
     if machine.workers is not None:
@@ -250,25 +252,29 @@ def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, foun
     return problem
 
 
-def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
-    """Return the machine; look for a GPU if it was asked for, or if the CPU takes longer than a GPU takes to start."""
+def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> tuple[Machine, Plan | None]:
+    """Look for a GPU if it was asked for, or if the CPU takes longer than a GPU takes to start.
+
+    Returns:
+        The machine, and the plan of a solve that is too short for a GPU; None if none was made.
+    """
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     if options.device not in ("auto", "cuda"):
-        return machine
+        return machine, None
     if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
-        try:
-            is_short = choose(problem, machine, options, store=store).seconds < DEVICE_START
-        except DoesNotFit:
-            is_short = False
-        if is_short:
-            return replace(machine, no_cuda="the CPU takes less time than starting a GPU")
-    return survey(
+        without = replace(machine, no_cuda="the CPU takes less time than starting a GPU")
+        with contextlib.suppress(DoesNotFit):
+            plan = choose(problem, without, options, store=store)
+            if plan.seconds < DEVICE_START:
+                return without, plan
+    machine = survey(
         out=out,
         memory=options.memory,
         threads=options.threads,
         device=options.device,
         device_memory=options.device_memory,
     )
+    return machine, None
 
 
 def _store_bytes(graph: Graph, tiles: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
 
 import orjson
 import uvicorn
@@ -16,7 +18,7 @@ from service.auth.keys import is_loopback
 from service.http.listening import address_of, listen
 from service.routing.network import RoutingNetwork
 from service.routing.osrm import Osrm
-from service.routing.valhalla import Valhalla
+from service.routing.valhalla import NO_PATH, Valhalla, refused
 from service.version import software_version
 
 #: Bytes of the longest address, which holds the places of OSRM's requests, and of the largest body.
@@ -24,7 +26,9 @@ _ADDRESS_BYTES: Final = 1 << 20
 _BODY_BYTES: Final = 16 << 20
 #: Requests that are answered at a time; more get 503.
 _MOST_AT_ONCE: Final = 64
-_NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+#: What this machine is called; 0.0.0.0 is where VROOM looks for a server unless it is told otherwise.
+_NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0", "testserver"]  # noqa: S104 - a name, not an address
+_BRACKET: Final = re.compile(rb"\)|%29")
 
 
 def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
@@ -42,7 +46,7 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
     def service(name: str) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request, mode: str, places: str) -> Response:  # noqa: ARG001 - one network, one mode
-            return _json(*await run_in_threadpool(osrm.answer, name, places, dict(request.query_params)))
+            return _json(*await run_in_threadpool(osrm.answer, name, *_asked(request, places)))
 
         return answer
 
@@ -58,7 +62,30 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
         return _json(*await run_in_threadpool(valhalla.answer, bytes(body)))
 
     app.add_api_route("/sources_to_targets", matrix, methods=["GET", "POST"], name="sources_to_targets")
+    app.add_exception_handler(404, _no_service)
     return app
+
+
+def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
+    """Return the places and the parameters of a request of OSRM.
+
+    A polyline may hold question marks, and clients send them as they are; then the parameters begin behind its bracket.
+    """
+    raw: bytes = request.scope["query_string"]
+    if places.startswith(("polyline(", "polyline6(")) and ")" not in places and _BRACKET.search(raw):
+        line, behind = _BRACKET.split(raw, maxsplit=1)
+        form, _, query = behind.decode("latin-1").partition("?")
+        return f"{places}?{unquote(line.decode('latin-1'))}){form}", dict(parse_qsl(query, keep_blank_values=True))
+    return places, dict(request.query_params)
+
+
+async def _no_service(request: Request, _error: Exception) -> Response:
+    """Answer for other services as OSRM or Valhalla does."""
+    parts = request.url.path.split("/")
+    if len(parts) > 3 and parts[2] == "v1":
+        message = f"Service {parts[1][:40]} not found! There are table, route and nearest"
+        return _json(400, {"code": "InvalidService", "message": message})
+    return _json(404, refused(404, NO_PATH, "Try any of: /sources_to_targets")[1])
 
 
 def _json(status: int, content: dict[str, Any]) -> Response:

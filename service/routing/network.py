@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from service.routing.ways import FastestWays
 from storage.errors import InvalidRequest, LimitExceeded
 from storage.geography.coordinates import Coordinates, arc_metres, crow_distances, unit_vectors
 from storage.matrix.sealed import SealedResult
@@ -41,6 +42,11 @@ class Stops:
 
     def __len__(self) -> int:
         return len(self.vertices)
+
+    def picked(self, at: Indices) -> Stops:
+        """Return the stops with these numbers, shape (k,)."""
+        names = [self.names[i] for i in at.tolist()]
+        return Stops(self.vertices[at], self.metres[at], self.lon[at], self.lat[at], names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +101,6 @@ class RoutingNetwork:
         """Whether durations are known."""
         return self._seconds is not None
 
-    @property
-    def tells_length(self) -> bool:
-        """Whether the distances of the result are lengths, so that tables of them can be made."""
-        return self._metres is not None
-
     @cached_property
     def _known(self) -> Indices:
         return np.flatnonzero(self._coordinates.there)
@@ -150,17 +151,40 @@ class RoutingNetwork:
         block = self._matrix.block(rows, columns)
         found = block.astype(np.float64)
         found[block == self._matrix.unreachable] = np.inf
-        return np.asarray(found[np.ix_(at_row, at_column)], np.float64)
+        return np.ascontiguousarray(found[np.ix_(at_row, at_column)], np.float64)
 
     def seconds(self, table: Floats) -> Floats:
         """Return distances of the result as seconds.  Only where times are told."""
         assert self._seconds is not None
         return table * self._seconds
 
-    def metres(self, table: Floats) -> Floats:
-        """Return distances of the result as metres.  Only where they are lengths."""
-        assert self._metres is not None
-        return table * self._metres
+    def metres(self, sources: Stops, targets: Stops, table: Floats) -> Floats:
+        """Return the metres between stops: their distances if these are lengths, else straight lines along fastest
+        ways.
+
+        Args:
+            sources, targets: the stops.
+            table: what :meth:`table` returns for them.
+
+        Raises:
+            InvalidRequest: the fastest ways cannot be searched again.
+            LimitExceeded: searching them takes too long.
+        """
+        if self._metres is not None:
+            return table * self._metres
+        vertices, row = np.unique(sources.vertices, return_inverse=True)
+        with self._lock:  # the graph is read once
+            ways = self._ways
+        ways.check(len(vertices))
+        found = np.empty(table.shape)
+        for number, source in enumerate(vertices.tolist()):
+            rows = np.flatnonzero(row == number)
+            found[rows] = ways.metres(source, targets.vertices, table[rows[0]])
+        return found
+
+    @cached_property
+    def _ways(self) -> FastestWays:
+        return FastestWays(self._matrix)
 
     def leg(self, source: int, target: int) -> Leg | None:
         """Return a shortest path between two vertices (indices); None where there is none."""

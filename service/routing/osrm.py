@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from service.routing.network import Floats, Leg, RoutingNetwork, Stops
+from service.routing.network import Floats, Indices, Leg, RoutingNetwork, Stops
 from service.routing.polyline import decode, encode
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
-from storage.geography.coordinates import wrong_degrees
+from storage.geography.coordinates import crow_distances, wrong_degrees
 
 Answer = dict[str, Any]
 
@@ -28,14 +28,13 @@ MOST_NEAREST: Final = 1000
 #: Parameters of every service, with the values by which they say nothing; any other value is refused.
 _COMMON: Final[Mapping[str, frozenset[str]]] = {
     "bearings": frozenset({""}),
-    "hints": frozenset({""}),
     "exclude": frozenset({""}),
     "snapping": frozenset({"default", "any"}),
     "generate_hints": frozenset({"true", "false"}),
     "skip_waypoints": frozenset({"true", "false"}),
 }
 _SILENT: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
-    "table": {"fallback_coordinate": frozenset({"input", "snapped"})},
+    "table": {},
     "route": {
         "annotations": frozenset({"false"}),
         "continue_straight": frozenset({"default", "true", "false"}),
@@ -43,10 +42,13 @@ _SILENT: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     },
     "nearest": {},
 }
+#: Parameters that are understood; hints only save OSRM a search, so they may be anything.
+_PLACED: Final = frozenset({"radiuses", "approaches", "hints"})
 _OWN: Final[Mapping[str, frozenset[str]]] = {
-    "table": frozenset({"sources", "destinations", "annotations", "radiuses", "approaches", "scale_factor"}),
-    "route": frozenset({"overview", "geometries", "steps", "alternatives", "radiuses", "approaches"}),
-    "nearest": frozenset({"number", "radiuses", "approaches"}),
+    "table": _PLACED
+    | {"sources", "destinations", "annotations", "scale_factor", "fallback_speed", "fallback_coordinate"},
+    "route": _PLACED | {"overview", "geometries", "steps", "alternatives"},
+    "nearest": _PLACED | {"number"},
 }
 #: Codes of OSRM for what is wrong, by the field that an error names.
 _CODES: Final = {"coordinates": "InvalidValue", "radiuses": "NoSegment", "options": "InvalidOptions"}
@@ -97,7 +99,9 @@ class Osrm:
             radius = _number(limit, "radiuses")
             if metres > radius:
                 raise InvalidRequest(
-                    f"coordinate {number} is {metres:,.0f} m from the nearest vertex, its radius is {radius:g} m",
+                    # VROOM reads the number after these words
+                    f"Could not find a matching segment for coordinate {number}: the nearest vertex is {metres:,.0f} m "
+                    f"away, its radius is {radius:g} m",
                     field="radiuses",
                 )
         return stops
@@ -111,21 +115,25 @@ class Osrm:
                 "this network tells lengths and no times: ask with annotations=distance, or serve it with --speed",
                 field="options",
             )
-        if "distance" in asked and not self._network.tells_length:
-            raise InvalidRequest(
-                "this network tells times and no lengths of its ways: ask with annotations=duration", field="options"
-            )
         scale = _number(query.get("scale_factor", "1"), "scale_factor")
         if not scale > 0:
             raise InvalidRequest(f"scale_factor must be positive, found {scale:g}", field="options")
         stops = self._stops(lon, lat, query)
-        rows, columns = (_picked(stops, query.get(side, "all"), side) for side in ("sources", "destinations"))
+        at = [_picked(len(stops), query.get(side, "all"), side) for side in ("sources", "destinations")]
+        rows, columns = (stops.picked(numbers) for numbers in at)
         found = self._network.table(rows, columns)
         made: Answer = {"code": "Ok"}
         if "duration" in asked:
-            made["durations"] = np.round(self._network.seconds(found) * scale, 1)
+            made["durations"] = self._network.seconds(found)
         if "distance" in asked:
-            made["distances"] = np.round(self._network.metres(found), 1)
+            made["distances"] = self._network.metres(rows, columns, found)
+        if "fallback_speed" in query:
+            places = (stops.lon, stops.lat) if _snapped(query) else (lon, lat)
+            _estimate(made, np.argwhere(np.isinf(found)), at, places, query["fallback_speed"])
+        if "durations" in made:
+            made["durations"] = np.round(made["durations"] * scale, 1)
+        if "distances" in made:
+            made["distances"] = np.round(made["distances"], 1)
         if query.get("skip_waypoints") != "true":
             made["sources"], made["destinations"] = _waypoints(rows), _waypoints(columns)
         return made
@@ -219,19 +227,48 @@ def _check(service: str, query: Mapping[str, str]) -> None:
             raise InvalidRequest(f"{name}={value[:40]} is not supported: the network does not know it", field="options")
 
 
-def _picked(stops: Stops, text: str, side: str) -> Stops:
-    """Return the stops that ``sources`` or ``destinations`` name by their numbers."""
+def _picked(count: int, text: str, side: str) -> Indices:
+    """Return the numbers of the coordinates that ``sources`` or ``destinations`` name, of ``count``."""
     if text == "all":
-        return stops
+        return np.arange(count)
     numbers = text.split(";")
     for number in numbers:
-        if not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) >= len(stops):
+        if not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) >= count:
             raise InvalidRequest(
-                f"{side} are numbers of coordinates from 0 to {len(stops) - 1}, found {number[:20]!r}", field="options"
+                f"{side} are numbers of coordinates from 0 to {count - 1}, found {number[:20]!r}", field="options"
             )
-    at = np.array([int(number) for number in numbers], np.int64)
-    names = [stops.names[i] for i in at.tolist()]
-    return Stops(stops.vertices[at], stops.metres[at], stops.lon[at], stops.lat[at], names)
+    return np.array([int(number) for number in numbers], np.int64)
+
+
+def _snapped(query: Mapping[str, str]) -> bool:
+    """Return whether estimates are between vertices, not between the places that were asked for."""
+    found = query.get("fallback_coordinate", "input")
+    if found not in ("input", "snapped"):
+        raise InvalidRequest("fallback_coordinate is input or snapped", field="options")
+    return found == "snapped"
+
+
+def _estimate(made: Answer, cells: Indices, at: Sequence[Indices], places: tuple[Floats, Floats], speed: str) -> None:
+    """Fill in estimates where there is no way: straight lines, at ``speed`` metres a second.
+
+    Args:
+        made: the answer; its tables are changed.
+        cells: rows and columns without a way, shape (k, 2).
+        at: the numbers of the places of the rows, and of the columns.
+        places: longitudes and latitudes of all places.
+        speed: what the request says.
+    """
+    fast = _number(speed, "fallback_speed")
+    if not fast > 0:
+        raise InvalidRequest(f"fallback_speed must be positive, found {fast:g}", field="options")
+    ends = [at[side][cells[:, side]] for side in (0, 1)]
+    (lon, lat), rows, columns = places, cells[:, 0], cells[:, 1]
+    metres = crow_distances(lon[ends[0]], lat[ends[0]], lon[ends[1]], lat[ends[1]], geographic=True)
+    if "durations" in made:
+        made["durations"][rows, columns] = metres / fast
+    if "distances" in made:
+        made["distances"][rows, columns] = metres
+    made["fallback_speed_cells"] = np.ascontiguousarray(cells)
 
 
 def _waypoints(stops: Stops) -> list[Answer]:

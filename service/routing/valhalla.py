@@ -6,18 +6,24 @@ Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/matrix/ap
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any, Final
 
 import numpy as np
 
-from service.routing.network import RoutingNetwork, Stops
+from service.routing.network import Floats, RoutingNetwork, Stops
 from service.routing.osrm import MOST_PLACES, Answer
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import wrong_degrees
 
 #: Metres in the units of a request.
 _UNITS: Final = {"km": 1000.0, "kilometers": 1000.0, "mi": 1609.344, "miles": 1609.344}
-#: Valhalla's numbers of errors: no JSON, no sources or targets, too many places, anything else.
+#: Parameters that close parts of the network, which an answer may not pass over.
+_AROUND: Final = (
+    "exclude_locations", "exclude_polygons", "exclude_levels", "avoid_locations", "avoid_polygons",
+)  # fmt: skip
+#: Valhalla's numbers of errors: no such path, no JSON, no sources or targets, too many places, anything else.
+NO_PATH: Final = 106
 _NO_JSON, _NO_PLACES, _TOO_MANY, _OTHER = 100, 112, 150, 199
 
 
@@ -34,25 +40,28 @@ class Valhalla:
             if not isinstance(asked, dict):
                 raise TypeError
         except (ValueError, TypeError, RecursionError):
-            return _refused(400, _NO_JSON, "the request is no JSON object")
+            return refused(400, _NO_JSON, "the request is no JSON object")
         try:
             return 200, self._matrix(asked)
         except LimitExceeded as error:
-            return _refused(400, _TOO_MANY, str(error))
+            return refused(400, _TOO_MANY, str(error))
         except InvalidRequest as error:
-            return _refused(400, _NO_PLACES if error.field in ("sources", "targets") else _OTHER, str(error))
+            return refused(400, _NO_PLACES if error.field in ("sources", "targets") else _OTHER, str(error))
         except ApspError as error:
-            return _refused(500, _OTHER, str(error))
+            return refused(500, _OTHER, str(error))
 
     def _matrix(self, asked: Answer) -> Answer:
         unit = asked.get("units", "kilometers")
         if not isinstance(unit, str) or unit not in _UNITS:
             raise InvalidRequest(f"units are {', '.join(_UNITS)}", field="units")
         sources, targets = (self._places(asked.get(side), side) for side in ("sources", "targets"))
+        for name in _AROUND:
+            if asked.get(name):
+                raise InvalidRequest(f"{name} is not supported: what is closed is part of the network", field=name)
         found = self._network.table(sources, targets)
-        none = np.full(found.shape, np.inf)
-        times = np.round(self._network.seconds(found), 1) if self._network.tells_time else none
-        lengths = np.round(self._network.metres(found) / _UNITS[unit], 3) if self._network.tells_length else none
+        times = self._network.seconds(found) if self._network.tells_time else np.full(found.shape, np.inf)
+        seconds = _whole(times)
+        lengths = np.round(self._network.metres(sources, targets, found) / _UNITS[unit], 3)
         made: Answer = {"units": "miles" if unit in ("mi", "miles") else "kilometers"}
         made["sources"], made["targets"] = [_listed(sources)], [_listed(targets)]
         if asked.get("verbose", True):
@@ -61,10 +70,10 @@ class Valhalla:
                     {"distance": length, "time": time, "from_index": i, "to_index": j}
                     for j, (length, time) in enumerate(zip(*pair, strict=True))
                 ]
-                for i, pair in enumerate(zip(lengths.tolist(), times.tolist(), strict=True))
+                for i, pair in enumerate(zip(lengths.tolist(), seconds, strict=True))
             ]
         else:
-            made["sources_to_targets"] = {"distances": lengths, "durations": times}
+            made["sources_to_targets"] = {"distances": lengths, "durations": seconds}
         if isinstance(asked.get("id"), str):
             made["id"] = asked["id"][:200]
         return made
@@ -87,9 +96,17 @@ class Valhalla:
         return self._network.stops(lon, lat)
 
 
+def _whole(times: Floats) -> list[list[int | None]]:
+    """Return times as whole seconds, which clients in C++ rely on; None where there is no way."""
+    rows = np.rint(np.where(np.isfinite(times), times, -1)).astype(np.int64).tolist()
+    return [[None if time < 0 else time for time in row] for row in rows]
+
+
 def _listed(stops: Stops) -> list[Answer]:
     return [{"lon": lon, "lat": lat} for lon, lat in zip(stops.lon.tolist(), stops.lat.tolist(), strict=True)]
 
 
-def _refused(status: int, number: int, message: str) -> tuple[int, Answer]:
-    return status, {"error_code": number, "error": message, "status_code": status, "status": "Bad Request"}
+def refused(status: int, number: int, message: str) -> tuple[int, Answer]:
+    """Return a status and an error of Valhalla with one of its numbers."""
+    about = {"error_code": number, "error": message, "status_code": status, "status": HTTPStatus(status).phrase}
+    return status, about

@@ -10,6 +10,8 @@ the repository.  A comment before a block says what is not plain; it is not show
 ``<!-- test: output -->``                what the block before prints
 ``<!-- test: before, COMMANDS -->``      what the page takes for granted: commands that are run unseen
 
+Blocks in ``r`` are run, and their output is compared, where ``Rscript`` is installed.
+
 In ``console`` blocks a line that begins with ``$`` is a command, what follows is its output.  ``...`` stands for
 anything, a line of nothing else for any lines; seconds, rates and memory may be others.
 """
@@ -24,6 +26,7 @@ import json
 import os
 import re
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -40,7 +43,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
-RUN = {"sh", "bash", "console", "python"}
+RUN = {"sh", "bash", "console", "python", "r"}
 DATA = {"text", "json", "toml", "ini", "yaml", "nginx"}
 #: Numbers that differ from run to run: before these units.
 _VARIES = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?= (?:ms|s|min|h|MiB|GiB|[a-zA-Z]+/s)\b)")
@@ -178,7 +181,8 @@ class Reader:
         self._address = f"127.0.0.1:{_free_port()}"
         self._shell = Shell(self.folder, self._environment(folder))
         self._names: dict[str, Any] = {"__name__": "__main__"}
-        self._printed = ""
+        #: What the block before has printed; None if it was not run, because its program is missing.
+        self._printed: str | None = ""
 
     def __enter__(self) -> Reader:
         return self
@@ -211,11 +215,14 @@ class Reader:
         if block.kind == "background":
             self._shell.begin(body, block.detail)
         elif block.kind == "output":
-            compare(block, body.splitlines(), self._printed.splitlines())
+            if self._printed is not None:
+                compare(block, body.splitlines(), self._printed.splitlines())
         elif block.language == "python":
             self._python(block, body)
         elif block.language == "console":
             self._console(block, body)
+        elif block.language == "r":
+            self._r(block, body)
         elif block.language in RUN | {"before"}:
             status, self._printed, errors = self._shell.run(f"set -e\n{body}\nset +e")
             assert status == 0, f"{block}: status {status}\n{self._printed}\n{errors}"
@@ -231,6 +238,14 @@ class Reader:
             if status and not any(line.startswith("apsp: ") for line in expected):
                 raise AssertionError(f"{block}: {command}: status {status}\n{out}\n{errors}")
             compare(block, expected, (errors if status else out).splitlines())
+
+    def _r(self, block: Block, body: str) -> None:
+        self._printed = None
+        if shutil.which("Rscript"):
+            script = self.folder.parent / "block.R"
+            script.write_text(body)
+            status, self._printed, errors = self._shell.run(f"Rscript --vanilla {script}")
+            assert status == 0, f"{block}: status {status}\n{self._printed}\n{errors}"
 
     def _python(self, block: Block, body: str) -> None:
         lines = "\n" * block.line + body  # so that a traceback names the line of the page

@@ -1,5 +1,6 @@
 """What the documents say works: every code block of the README and the site is run, in order, as a reader would."""
 
+import contextlib
 from pathlib import Path
 
 import psutil
@@ -123,6 +124,23 @@ def test_a_page_that_is_wrong(tmp_path, right, wrong):
     blocks = make_page(tmp_path, PAGE.replace(right, wrong))
     with Reader(tmp_path) as reader, pytest.raises((AssertionError, ModuleNotFoundError)):
         follow_all(reader, blocks)
+
+
+R_PAGE = "```r\ncat(1)\n```\n<!-- test: output -->\n```text\nfrom R: cat(1)\n```\n"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_blocks_in_r_are_compared_where_r_is_installed(tmp_path, monkeypatch, wrong):
+    blocks = make_page(tmp_path, R_PAGE.replace("from R", "of R") if wrong else R_PAGE)
+    with Reader(tmp_path) as reader:
+        monkeypatch.setattr("shutil.which", lambda _name: None)
+        follow_all(reader, blocks)
+        program = tmp_path / "bin" / "Rscript"
+        program.write_text('#!/bin/sh\necho "from R: $(cat "$2")"\n')
+        program.chmod(0o755)
+        monkeypatch.setattr("shutil.which", lambda _name: str(program))
+        with pytest.raises(AssertionError, match="of R") if wrong else contextlib.nullcontext():
+            follow_all(reader, blocks)
 
 
 def test_numbers_that_do_not_vary_are_compared():

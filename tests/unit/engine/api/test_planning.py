@@ -60,6 +60,13 @@ def test_plans_have_the_threads_of_those_who_solve(options: Options) -> None:
     assert plan.statistics.vertices == 100
 
 
+def test_a_solve_too_short_for_a_gpu_is_chosen_once(choices: list[tuple[Problem, Machine, int]]) -> None:
+    """The choice that rules the GPU out is the plan; it is not made again."""
+    plan = make_plan(graphs.grid(9), Options(threads=1))
+    assert plan.device_reason == "the CPU takes less time than starting a GPU"
+    assert len(choices) == 1
+
+
 def test_the_bytes_of_a_checkpoint_count_as_free(
     options: Options, choices: list[tuple[Problem, Machine, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from service.http.listening import address_of, listen
 from service.routing.app import create_app
 from service.routing.network import RoutingNetwork
 from service.routing.polyline import decode, encode
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, StorageFailed
 from storage.geography.coordinates import Coordinates, crow_distances
 from storage.graph.graph import Graph, build_graph
 
@@ -121,6 +121,152 @@ def test_tables_are_those_of_networkx_however_they_are_split(client: TestClient)
     assert rows == {"code": "Ok", "durations": [[whole["durations"][3][2] * 2], [whole["durations"][1][2] * 2]]}
 
 
+def straight_lines(graph: Graph, path: list[int]) -> float:
+    assert graph.coordinates is not None
+    x, y = graph.coordinates.x[path], graph.coordinates.y[path]
+    return float(crow_distances(x[:-1], y[:-1], x[1:], y[1:], geographic=True).sum())
+
+
+def test_tables_over_times_have_the_metres_of_a_fastest_way(client: TestClient) -> None:
+    graph, some = city(), [*places(12, 1), lonely()]
+    way, vertices = expected(graph), [nearest(graph, *place) for place in some]
+    asked = f"/table/v1/driving/{text(some)}?annotations=duration,distance"
+    answer = client.get(asked).json()
+    assert answer["durations"] == lengths(some)
+    for i, j in itertools.product(range(13), repeat=2):
+        u, v, found = vertices[i], vertices[j], answer["distances"][i][j]
+        if answer["durations"][i][j] is None:
+            assert found is None
+        else:
+            ways = nx.all_shortest_paths(way, u, v, weight="weight")
+            assert any(found == pytest.approx(straight_lines(graph, path), abs=0.051) for path in ways)
+    part = client.get(f"{asked}&sources=3;1&destinations=2").json()
+    assert part["distances"] == [[answer["distances"][3][2]], [answer["distances"][1][2]]]
+
+
+def test_metres_beyond_a_cutoff_and_where_there_is_no_plain_search(tmp_path: Path) -> None:
+    some = places(12, 1)
+    asked = f"/table/v1/driving/{text(some)}?annotations=duration,distance"
+    solve_to_store(city(), Options(device="cpu", cutoff=600), tmp_path / "near.zarr")
+    solve_to_store(city(), Options(device="cpu", max_hops=3), tmp_path / "hops.zarr")
+    with open_result(tmp_path / "near.zarr") as matrix:
+        answer = TestClient(create_app(RoutingNetwork(matrix, unit=None, speed=None, most=1000))).get(asked).json()
+    times = [[value if value is not None and value <= 600 else None for value in row] for row in lengths(some)]
+    assert answer["durations"] == times
+    assert [[value is None for value in row] for row in answer["distances"]] == [[v is None for v in r] for r in times]
+    with open_result(tmp_path / "hops.zarr") as matrix:
+        client = TestClient(create_app(RoutingNetwork(matrix, unit=None, speed=None, most=1000)))
+        assert "a limit of hops" in client.get(asked).json()["message"]
+        assert client.get(asked.replace(",distance", "")).json()["code"] == "Ok"
+
+
+def test_a_table_that_is_not_that_of_its_graph_is_no_answer(store: Path) -> None:
+    with open_result(store) as matrix:
+        network = RoutingNetwork(matrix, unit=None, speed=None, most=1000)
+        stops = network.stops(*(np.array(side) for side in zip(*places(4, 1), strict=True)))
+        table = network.table(stops, stops)
+        network.metres(stops, stops, table)
+        for wrong in (table[1, 2] + 1, np.inf):
+            changed = table.copy()
+            changed[1, 2] = wrong
+            with pytest.raises(StorageFailed, match="other times"):
+                network.metres(stops, stops, changed)
+
+
+def test_metres_along_ways_have_a_limit(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.routing.ways.MOST_VISITED", 2 * N)
+    asked = f"/table/v1/driving/{text(places(6, 1))}?annotations=distance&sources="
+    answer = client.get(asked + "0;1;2;3;4").json()
+    assert (answer["code"], "at most 2 places a request" in answer["message"]) == ("TooBig", True)
+    assert client.get(asked + "0;1").json()["code"] == "Ok"
+
+
+def test_estimates_where_there_is_no_way(client: TestClient) -> None:
+    graph, some = city(), [(25.05, 60.05), lonely(), (25.02, 60.08)]
+    asked = f"/table/v1/driving/{text(some)}?annotations=duration,distance"
+    plain = client.get(asked).json()
+    assert "fallback_speed_cells" not in plain
+    missing = [[i, j] for i, j in itertools.product(range(3), repeat=2) if plain["durations"][i][j] is None]
+    assert missing
+    for form in ("input", "snapped"):
+        found = client.get(f"{asked}&fallback_speed=2.5&scale_factor=3&fallback_coordinate={form}").json()
+        assert found["fallback_speed_cells"] == missing
+        ends = some
+        if form == "snapped":
+            assert graph.coordinates is not None
+            at = [nearest(graph, *place) for place in some]
+            ends = list(zip(graph.coordinates.x[at], graph.coordinates.y[at], strict=True))
+        for i, j in itertools.product(range(3), repeat=2):
+            if [i, j] in missing:
+                far = float(crow_distances(*(np.array([v]) for v in (*ends[i], *ends[j])), geographic=True)[0])
+                assert found["distances"][i][j] == pytest.approx(far, abs=0.051)
+                assert found["durations"][i][j] == pytest.approx(far / 2.5 * 3, abs=0.051)
+            else:
+                assert found["durations"][i][j] == plain["durations"][i][j] * 3
+                assert found["distances"][i][j] == plain["distances"][i][j]
+    rows = client.get(f"{asked}&fallback_speed=1&sources=1&destinations=2;0").json()
+    assert rows["fallback_speed_cells"] == [[0, 0], [0, 1]]
+
+
+def test_polylines_with_question_marks_as_clients_send_them(client: TestClient) -> None:
+    # R's osrm sends polylines with the question mark that stands for a step of zero
+    some = [(25.01, 60.01), (25.05, 60.01), (25.05, 60.09), (25.02, 60.09)]
+    line = encode([lat for _, lat in some], [lon for lon, _ in some])
+    assert line.count("?") == 3
+    for ending in ("", ".json"):
+        answer = client.get(f"/table/v1/car/polyline({line}){ending}?sources=0;1&destinations=2;3&annotations=duration")
+        assert answer.json()["durations"] == [row[2:] for row in lengths(some)[:2]]
+        assert client.get(f"/table/v1/car/polyline({line}){ending}").json()["durations"] == lengths(some)
+    cut = client.get(f"/table/v1/car/polyline({line}?sources=0").json()
+    assert cut["code"] == "InvalidOptions"
+
+
+def test_what_a_client_may_send_for_other_servers_changes_nothing(client: TestClient) -> None:
+    some = places(3, 4)
+    plain = client.get(f"/table/v1/driving/{text(some)}").json()
+    harmless = "hints=KSoKADRY;;x&generate_hints=true&approaches=unrestricted;;&snapping=any&radiuses=unlimited;;35000"
+    assert client.get(f"/table/v1/driving/{text(some)}?{harmless}").json() == plain
+
+
+def test_other_services_are_refused_as_their_servers_do(client: TestClient) -> None:
+    answer = client.get("/route", params={"json": "{}"})
+    assert (answer.status_code, answer.json()["error_code"], answer.json()["status_code"]) == (404, 106, 404)
+
+
+def test_vroom_is_answered_as_it_asks(client: TestClient) -> None:
+    """What VROOM 1.15 sends: six digits, a radius for each place, both tables, routes with a polyline; Valhalla's JSON
+    without any escapes.  It looks for a server at 0.0.0.0 unless it is told otherwise.
+    """
+    some, host = places(4, 8), {"host": "0.0.0.0:5000"}
+    where = ";".join(f"{lon:.6f},{lat:.6f}" for lon, lat in some)
+    radiuses = ";".join(["35000"] * 4)
+    table = client.get(f"/table/v1/car/{where}?annotations=duration,distance&radiuses={radiuses}", headers=host).json()
+    assert table["durations"] == lengths(some)
+    assert all(isinstance(value, float) for row in table["distances"] for value in row)
+    shape = "alternatives=false&steps=false&overview=full&continue_straight=false"
+    [route] = client.get(f"/route/v1/car/{where}?{shape}&radiuses={radiuses}", headers=host).json()["routes"]
+    for at, leg in enumerate(route["legs"]):
+        assert leg["duration"] == table["durations"][at][at + 1]
+    assert len(decode(route["geometry"])) > 1
+    listed = ",".join(f'{{"lon":{lon:.6f},"lat":{lat:.6f}}}' for lon, lat in some)
+    asked = f'/sources_to_targets?json={{"sources":[{listed}],"targets":[{listed}],"costing":"auto"}}'
+    cells = client.get(asked, headers=host).json()["sources_to_targets"]
+    assert [[cell["time"] for cell in row] for row in cells] == table["durations"]
+
+
+def test_r_is_answered_as_it_asks(client: TestClient) -> None:
+    """What ``osrmRoute`` and ``osrmNearest`` of R's osrm 4 send; ``osrmTable`` sends the polylines above."""
+    some = [(25.01, 60.01), (25.05, 60.09)]
+    where = ";".join(f"{lon:.5f},{lat:.5f}" for lon, lat in some)
+    shape = "alternatives=false&geometries=polyline&steps=false&overview=full&generate_hints=false"
+    [route] = client.get(f"/route/v1/car/{where}?{shape}").json()["routes"]
+    assert route["duration"] == lengths(some)[0][1]
+    assert len(decode(route["geometry"])) > 1
+    [point] = client.get("/nearest/v1/car/25.01000,60.01000?number=1&generate_hints=false").json()["waypoints"]
+    assert point["distance"] > 0
+    assert len(point["location"]) == 2
+
+
 def test_routes_are_shortest_paths_along_the_network(client: TestClient) -> None:
     graph = city()
     assert graph.coordinates is not None
@@ -167,15 +313,19 @@ def test_nearest_vertices_in_order(client: TestClient) -> None:
     ("address", "code", "said"),
     [
         ("/route/v1/driving/{a};{lonely}", "NoRoute", "no way from coordinate 0 to 1"),
-        ("/table/v1/driving/{a};{b}?annotations=distance", "InvalidOptions", "tells times and no lengths"),
         ("/table/v1/driving/{a};{b}?annotations=speed", "InvalidOptions", "duration, distance"),
         ("/table/v1/driving/{a};{b}?sources=2", "InvalidOptions", "from 0 to 1"),
         ("/table/v1/driving/{a};{b}?sources=-1", "InvalidOptions", "from 0 to 1"),
         ("/table/v1/driving/{a};{b}?bearings=10,20;", "InvalidOptions", "bearings"),
         ("/table/v1/driving/{a};{b}?colour=red", "InvalidOptions", "no parameter 'colour'"),
-        ("/table/v1/driving/{a};{b}?radiuses=1;1", "NoSegment", "coordinate 0"),
+        # VROOM takes the number of the place from behind these words
+        ("/table/v1/driving/{a};{b}?radiuses=;1", "NoSegment", "Could not find a matching segment for coordinate 1"),
         ("/table/v1/driving/{a};{b}?radiuses=1", "InvalidOptions", "1 radiuses"),
         ("/table/v1/driving/{a};{b}?scale_factor=0", "InvalidOptions", "positive"),
+        ("/table/v1/driving/{a};{lonely}?fallback_speed=0", "InvalidOptions", "fallback_speed must be positive"),
+        ("/table/v1/driving/{a};{lonely}?fallback_speed=-1", "InvalidOptions", "fallback_speed are numbers"),
+        ("/table/v1/driving/{a};{lonely}?fallback_speed=1&fallback_coordinate=x", "InvalidOptions", "input or snapped"),
+        ("/trip/v1/driving/{a};{b}?steps=false", "InvalidService", "Service trip not found"),
         ("/table/v1/driving/{a};25", "InvalidValue", "coordinate 1"),
         ("/table/v1/driving/{a};25,99", "InvalidValue", "latitude 99"),
         ("/table/v1/driving/polyline(~)", "InvalidValue", "cut off"),
@@ -203,7 +353,13 @@ def test_valhallas_matrix(client: TestClient) -> None:
     assert (answer["units"], answer["id"]) == ("kilometers", "mine")
     found = [[cell["time"] for cell in row] for row in answer["sources_to_targets"]]
     assert found == [row[:3] for row in lengths(some)]
-    assert answer["sources_to_targets"][1][2] == {"distance": None, "time": found[1][2], "from_index": 1, "to_index": 2}
+    metres = client.get(f"/table/v1/driving/{text(some)}?annotations=distance").json()["distances"]
+    for i, j in itertools.product(range(6), range(3)):
+        cell = answer["sources_to_targets"][i][j]
+        assert (cell["from_index"], cell["to_index"], cell["time"] is None) == (i, j, metres[i][j] is None)
+        # VROOM reads times as whole numbers and distances as fractions, and anything else as nonsense
+        assert {type(cell["time"]), type(cell["distance"])} in ({int, float}, {type(None)})
+        assert metres[i][j] is None or cell["distance"] * 1000 == pytest.approx(metres[i][j], abs=0.6)
     short = client.get("/sources_to_targets", params={"json": json.dumps({**body, "verbose": False})}).json()
     assert short["sources_to_targets"]["durations"] == found
 
@@ -217,6 +373,10 @@ def test_valhallas_matrix(client: TestClient) -> None:
         ('{"sources": [{"lat": NaN, "lon": 25}], "targets": []}', "sources 0"),
         ('{"sources": [{"lat": 60, "lon": 25}], "targets": [{"lat": true, "lon": 25}]}', "targets 0"),
         ('{"sources": [{"lat": 60, "lon": 25}], "targets": [{"lat": 60, "lon": 25}], "units": []}', "units are"),
+        (
+            '{"sources": [{"lat": 60, "lon": 25}], "targets": [{"lat": 6, "lon": 2}], "exclude_polygons": [[[1, 2]]]}',
+            "exclude_polygons is not supported",
+        ),
         ("[" * 100_000, "no JSON"),
     ],
 )  # fmt: skip

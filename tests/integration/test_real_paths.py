@@ -94,7 +94,6 @@ SKIMS: list[Any] = [
     ("Anaheim_net.tntp", "length", ["free_flow_time", "capacity"], 7),
     ("Anaheim_net.tntp", "free_flow_time", ["length"], 7),
     ("monaco_drive.csv", None, ["length_m"], 40),
-    pytest.param("munich_net.tntp", "length", ["free_flow_time"], 1, marks=pytest.mark.long),
     pytest.param("Winnipeg_net.tntp", "length", ["free_flow_time", "capacity"], 1, marks=pytest.mark.long),
     pytest.param("ChicagoSketch_net.tntp", "free_flow_time", ["length"], 1, marks=pytest.mark.long),
     pytest.param("helsinki_drive.csv", None, ["length_m"], 1, marks=pytest.mark.long),
@@ -143,7 +142,6 @@ BETWEEN: list[Any] = [
     ("celegansneural.gml", {"weight": "value"}),
     ("celegans_metabolic.graph", {}),
     ("monaco_drive.csv", {}),
-    pytest.param("netscience.mtx", {}, marks=pytest.mark.long),
     pytest.param("power.graph", {}, marks=pytest.mark.long),
     pytest.param("helsinki_drive.csv", {"unweighted": True}, marks=pytest.mark.long),
 ]

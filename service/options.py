@@ -22,7 +22,7 @@ Compression = Literal["none", "zstd"]
 #: numbers, or names, in a list; on the command line and in forms, a text with commas
 Numbers = list[float] | None
 Words = list[str] | None
-#: numbers by vertex, to be summed: a file, a table, or columns; over the wire an id or columns
+#: numbers by vertex, to be summed, or demands: a file, a table, or columns; over the wire an id or columns
 Opportunities = Any
 
 
@@ -113,7 +113,7 @@ class AlsoOptions(LocalOptions, total=False):
 
 
 class TableOptions(TypedDict, total=False):
-    """The options of a job whose result is a table of measures or of near pairs; a job for another result has none."""
+    """The options of a job whose result is a table: measures, near pairs, betweenness or flows; others have none."""
 
     measures: Annotated[
         Words,
@@ -167,21 +167,54 @@ class TableOptions(TypedDict, total=False):
         Option("Width of a linear decay, standard deviation of a logistic one.", metavar="DISTANCE",
                in_api="Width of a linear decay, standard deviation of a logistic one."),
     ]  # fmt: skip
+    of: Annotated[
+        Literal["vertices", "arcs"] | None,
+        Option("Of --result betweenness and flows: a row for each vertex, or for each arc.",
+               in_api="Of results betweenness and flows: a row for each vertex, or for each arc; betweenness is of "
+                      "vertices if left out, and flows are of arcs.",
+               label="Rows of betweenness", in_form="How many shortest paths pass through vertices, or over arcs.",
+               titles={"": "vertices", "arcs": "arcs"}),
+    ]  # fmt: skip
+    raw: Annotated[
+        bool | None,
+        Option("Of --result betweenness: numbers of pairs, not shares of all pairs.", flags=("--raw",),
+               in_api="Of result betweenness: numbers of pairs, not shares of all pairs.",
+               label="Betweenness counts", in_form="Shares are of all pairs of vertices.",
+               titles={"": "shares of all pairs", "true": "numbers of pairs"}),
+    ]  # fmt: skip
+    endpoints: Annotated[
+        bool | None,
+        Option("Of --result betweenness: a path passes through its ends, too.", flags=("--endpoints",),
+               in_api="Of result betweenness, of vertices: whether a path passes through its ends, too."),
+    ]  # fmt: skip
+    demands: Annotated[
+        Opportunities,
+        Option("Of --result flows, CSV or Parquet: origin, destination, flow.", metavar="FILE",
+               in_api="Of result flows: the id of a table uploaded as demands, or origins, destinations and flows."),
+    ]  # fmt: skip
+    flow: Annotated[
+        str | None,
+        Option("Column of --demands that says how much; else the third.", metavar="COLUMN", longest=200,
+               in_api="Column of an uploaded table of demands that says how much; the first of its numbers if left "
+                      "out."),
+    ]  # fmt: skip
 
 
 class JobOptions(SolveOptions, TableOptions, total=False):
     """The options of a job of the service, as docs/api.md describes them."""
 
     result: Annotated[
-        Literal["matrix", "prepared", "measures", "near"],
-        Option("The matrix; a prepared graph, whose tables answer every distance; a table of measures; or near pairs.",
+        Literal["matrix", "prepared", "measures", "near", "betweenness", "flows"],
+        Option("The matrix; a prepared graph, whose tables answer every distance; or a table: of measures, near pairs, "
+               "betweenness, or the flows of demands.",
                default="matrix",
                in_api="The matrix; a prepared graph: tables from which every distance is computed when it is asked; "
-                      "a table of measures, with a row for each vertex; or near pairs, with a row for each.",
+                      "a table of measures, with a row for each vertex; near pairs, with a row for each; betweenness, "
+                      "with a row for each vertex or arc; or flows: demands assigned to shortest paths.",
                label="Result", in_form="A prepared graph is far smaller where separators are small, as of roads; "
                                        "tables of measures and near pairs are made without any matrix.",
                titles={"matrix": "the matrix", "prepared": "a prepared graph", "measures": "a table of measures",
-                       "near": "near pairs"}),
+                       "near": "near pairs", "betweenness": "betweenness", "flows": "flows of demands"}),
     ]  # fmt: skip
 
     snap_limit: Annotated[

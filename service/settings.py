@@ -92,7 +92,7 @@ class Settings(BaseModel):
     )
     max_streams: Count = Field(32, description="Open event streams of one key.")
     max_connections: Count = Field(10_000, description="Open connections; fewer if the system allows fewer files.")
-    max_tables: Count = Field(100, description="Uploaded tables of opportunities of one key.")
+    max_tables: Count = Field(100, description="Uploaded tables of opportunities and demands of one key.")
     max_table_bytes: Size = Field(64 * 2**20, description="Bytes of one uploaded table, as sent.")
     max_uploads: Count = Field(4, description="Uploads of one key at the same time.")
     max_body_silence: Count = Field(30, description="Seconds without a byte after which a request is refused.")

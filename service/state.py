@@ -337,12 +337,13 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     if not found.table:
         raise Conflict(
             f"the result of job {job_id} is a {_KINDS[found.kind]}, which is read by its rows; tables are results "
-            "measures and near of a job"
+            "measures, near, betweenness and flows of a job"
         )
     return cast("TableReader", found)
 
 
-_KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs"}
+_KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs",
+                 "betweenness": "betweenness", "flows": "flows"}  # fmt: skip
 #: the opened result of the job, which must be one with distances, or must be a table
 if TYPE_CHECKING:
     Opened = Annotated[ResultReader, Depends(_opened, scope="function")]

@@ -146,7 +146,8 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``.
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
-                vertices, or ``{column: {vertex: number}}``; it is uploaded.
+                vertices, or ``{column: {vertex: number}}``; it is uploaded.  So may ``demands``, whose first two
+                columns name vertices, or ``{(origin, destination): flow}``.
                 ``sources`` and ``targets`` may be points, dicts with ``lon`` and ``lat`` (or ``x`` and ``y``) and if
                 wanted ``id`` and ``name``, each of which means the vertex nearest to it, no farther than
                 ``snap_limit``; ``job.facts["points"]`` then says how far these are.
@@ -163,10 +164,11 @@ class ClientMethods(Generic[JobT, ResultT]):
         reads = cast(ReadingOptions, {option: value for option, value in options.items() if option in known})
         asked = {option: value for option, value in options.items() if option not in known and option != "name"}
         found, names = yield from flows.upload(graph, reads, self.patience, name=name)
-        if asked.get("opportunities") is not None:
-            from service.client.tables import sent_opportunities
+        for field in ("opportunities", "demands"):
+            if asked.get(field) is not None:
+                from service.client.tables import sent_table
 
-            asked["opportunities"] = yield from sent_opportunities(asked["opportunities"], names, self.patience)
+                asked[field] = yield from sent_table(field, asked[field], names, self.patience)
         facts = yield from flows.submit(found["id"], names, asked, self.patience, name=name)
         return self._job(facts, names, found.get("receipt"))
 

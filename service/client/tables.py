@@ -1,4 +1,4 @@
-"""Tables on both ways: opportunities that go to the service, and the rows of a result that come back."""
+"""Tables on both ways: opportunities and demands that go to the service, and the rows of a result that come back."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: results of a job that are tables
-TABLES: Final = ("measures", "near")
+TABLES: Final = ("measures", "near", "betweenness", "flows")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
+#: those members of tables in a request that name vertices
+_NAMES: Final = frozenset({"vertices", "origins", "destinations"})
 #: rows of one page, at most
 _PAGE: Final = 1000
 _FILE: Final = "table.parquet"
@@ -38,11 +40,19 @@ _KINDS: Final = (
 )
 
 
-def sent_opportunities(given: Any, names: Names, patience: Patience) -> Flow[Any]:
-    """Upload opportunities, and return what a job says of them; repeating is safe, because equal tables are one.
+_HOLDS: Final = {
+    "opportunities": {"vertices", "columns"}, "demands": {"origins", "destinations", "flows"},
+}  # fmt: skip
+
+
+def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow[Any]:
+    """Upload opportunities or demands, and return what a job says of them; repeating is safe, because equal tables are
+    one.
 
     Args:
-        given: a path, a table, columns by name, the id of an uploaded table, or ``{"vertices", "columns"}``.
+        field: ``opportunities`` or ``demands``.
+        given: a path, a table, the id of an uploaded table, columns by name or flows by pairs of vertices, or what the
+            body of a request has: ``{"vertices", "columns"}``, ``{"origins", "destinations", "flows"}``.
         names: translates between the caller's vertices and labels on the wire.
         patience: how long requests are repeated.
 
@@ -52,25 +62,64 @@ def sent_opportunities(given: Any, names: Names, patience: Patience) -> Flow[Any
     """
     if isinstance(given, str) and _ID.fullmatch(given) and not Path(given).exists():
         return given
-    if isinstance(given, Mapping) and given.keys() == {"vertices", "columns"}:
-        return {"vertices": names.labels(given["vertices"]), "columns": dict(given["columns"])}
+    if isinstance(given, Mapping) and given.keys() == _HOLDS[field]:
+        named = {name: names.labels(given[name]) for name in given if name in _NAMES}
+        return {**{name: dict(part) if name == "columns" else list(part) for name, part in given.items()}, **named}
     if isinstance(given, str | os.PathLike):
         path = Path(os.fspath(given))
         if not path.is_file():
             raise NotFound(f"cannot open {path}: there is no such file")
-        return (yield from _uploaded(path, patience))
+        return (yield from _uploaded(path, field, patience))
     handle, temporary = tempfile.mkstemp(prefix="apsp-upload-", suffix=".parquet")
     os.close(handle)
     path = Path(temporary)
     try:
-        yield Work(lambda: _frame(given, names).write_parquet(path))
-        return (yield from _uploaded(path, patience))
+        made = _frame if field == "opportunities" else _demand_frame
+        yield Work(lambda: made(given, names).write_parquet(path))
+        return (yield from _uploaded(path, field, patience))
     finally:
         path.unlink(missing_ok=True)
 
 
-def _uploaded(path: Path, patience: Patience) -> Flow[str]:
-    return str((yield from question("POST", "v1/tables", patience, file=path, seconds=600.0))["id"])
+def _uploaded(path: Path, field: str, patience: Patience) -> Flow[str]:
+    params = {} if field == "opportunities" else {"holds": field}
+    return str((yield from question("POST", "v1/tables", patience, params=params, file=path, seconds=600.0))["id"])
+
+
+def _demand_frame(given: Any, names: Names) -> pl.DataFrame:
+    """Return demands of any kind as a table with labels in its first two columns."""
+    import polars as pl
+
+    if isinstance(given, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
+        ends = [list(side) for side in zip(*given, strict=True)] or [[], []]
+        flows = pl.DataFrame({"flow": [float(flow) for flow in given.values()]})
+        return _labelled(flows, {"origin": ends[0], "destination": ends[1]}, names)
+    given = _polars(given)
+    if not isinstance(given, pl.DataFrame) or given.width < 3:
+        raise InvalidRequest(
+            "demands are the path of a CSV or Parquet file, a pandas or polars table of origins, destinations, flows, "
+            "{(origin, destination): flow}, or the id of an uploaded table",
+            field="demands",
+        )
+    sides = {name: given[name].to_list() for name in given.columns[:2]}
+    return _labelled(given.select(given.columns[2:]), sides, names)
+
+
+def _labelled(flows: pl.DataFrame, ends: Mapping[str, list[Any]], names: Names) -> pl.DataFrame:
+    """Return flows with columns of labels before them."""
+    import polars as pl
+
+    made = [pl.Series(name, map(str, names.labels(side)), dtype=pl.String()) for name, side in ends.items()]
+    return pl.DataFrame([*made, *flows.get_columns()])
+
+
+def _polars(given: Any) -> Any:
+    """Return a pandas table as one of polars, and anything else as it is."""
+    import polars as pl
+
+    if type(given).__module__.partition(".")[0] != "pandas":
+        return given
+    return pl.DataFrame({str(name): given[name].to_numpy() for name in given.columns})
 
 
 def _frame(given: Any, names: Names) -> pl.DataFrame:
@@ -81,8 +130,7 @@ def _frame(given: Any, names: Names) -> pl.DataFrame:
         vertices = list(dict.fromkeys(vertex for column in given.values() for vertex in column))
         columns = {str(name): [float(column.get(v, 0)) for v in vertices] for name, column in given.items()}
         return pl.DataFrame({"vertex": pl.Series([str(label) for label in names.labels(vertices)]), **columns})
-    if type(given).__module__.partition(".")[0] == "pandas":
-        given = pl.DataFrame({str(name): given[name].to_numpy() for name in given.columns})
+    given = _polars(given)
     if not isinstance(given, pl.DataFrame) or given.width < 2:
         raise InvalidRequest(f"opportunities are {_KINDS}", field="opportunities")
     key = given.columns[0]
@@ -91,11 +139,11 @@ def _frame(given: Any, names: Names) -> pl.DataFrame:
 
 
 class TableMethods(ResultView, Part):
-    """The methods of a result that is a table: of measures, or of near pairs."""
+    """The methods of a result that is a table: of measures, near pairs, betweenness or flows."""
 
     @property
     def result(self) -> str:
-        """What the result is: ``matrix``, ``prepared``, ``measures`` or ``near``."""
+        """What the result is: ``matrix``, ``prepared``, ``measures``, ``near``, ``betweenness`` or ``flows``."""
         return str(self.facts.get("result", "matrix"))
 
     @asks
@@ -132,7 +180,7 @@ class TableMethods(ResultView, Part):
         self, columns: Sequence[str] | None, sort: str | None, vertices: Sequence[Any] | None, limit: int | None
     ) -> Flow[pl.DataFrame]:
         if self.result not in TABLES:
-            raise InvalidRequest(f"the result is a {self.result}; frame and table are for measures and near pairs")
+            raise InvalidRequest(f"the result is a {self.result}; frame and table are for tables")
         if sort is None and vertices is None and limit is None:
             return (yield from self._whole(columns))
         asked: Document = {"sort": sort, "format": "parquet"}

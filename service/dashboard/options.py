@@ -30,9 +30,11 @@ class Field:
 
 #: the options on the form, in the order in which people fill them in
 _SHOWN: Final = (
-    "result", "sources", "targets", "cutoff", "measures", "within", "quantiles", "nearest", "max_hops", "dtype",
-    "device", "algorithm", "memory", "priority", "name",
+    "result", "sources", "targets", "cutoff", "measures", "within", "quantiles", "nearest", "of", "raw", "max_hops",
+    "dtype", "device", "algorithm", "memory", "priority", "name",
 )  # fmt: skip
+#: results that need a table of demands, which a form cannot give
+_NOT_SHOWN: Final = frozenset({"flows"})
 _OPTIONS: Final = declared(ClientOptions)
 
 
@@ -40,7 +42,8 @@ def _field(name: str) -> Field:
     kind, option = _OPTIONS[name]
     titles = {algorithm.name: algorithm.title for algorithm in ALGORITHMS.values()} if name == "algorithm" else {}
     choices = {choice: choice for choice in get_args(kind) if isinstance(choice, str)} | {**option.titles} | titles
-    return Field(name, option.label, option.in_form, tuple(choices.items()), option.hint)
+    shown = tuple(choice for choice in choices.items() if choice[0] not in _NOT_SHOWN)
+    return Field(name, option.label, option.in_form, shown, option.hint)
 
 
 FIELDS: Final = tuple(map(_field, _SHOWN))
@@ -87,7 +90,7 @@ def _value(name: str, text: str) -> Any:
         raise InvalidRequest(f"{option.label}: {len(text):,} characters, at most {_LONGEST:,} are read", field=name)
     if kind == Size:
         return parse_size(text, field=name)
-    if kind is bool:
+    if kind in (bool, bool | None):
         return True
     convert = float if kind == float | None else int if kind in (int, int | None) else str
     return _number(name, text, convert)

@@ -16,7 +16,7 @@ from service.jobs.joblog import fetch_log, log_path
 from service.pool.job_points import receipt_of
 from service.pool.tasks import wants_prepared
 from service.state import Service, silent
-from service.views.matrix_summary import compared
+from service.views.matrix_summary import compared, flow_facts
 from storage.errors import ApspError, Gone, LimitExceeded, NotFound, StorageFailed
 from storage.jobs.store import (
     ACCEPTED,
@@ -351,7 +351,8 @@ def _placed(visitor: Visitor, record: JobRecord) -> bool:
 def _table_facts(summary: dict[str, Any], most: int) -> View:
     """Return rows and columns of a table, and whether all of it goes into one answer of ``most`` entries."""
     rows, columns = summary.get("rows", 0), len(summary.get("columns", ()))
-    return {"rows": rows, "columns": columns, "most": most, "whole": rows * columns <= most}
+    flows = flow_facts(summary) if "assigned" in summary else []
+    return {"rows": rows, "columns": columns, "most": most, "whole": rows * columns <= most, "flows": flows}
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:

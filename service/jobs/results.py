@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from storage.prepared.reader import PreparedStore
 
 if TYPE_CHECKING:
     from engine.api.routes import Router
+    from service.api.schemas.wire import ResultKind
 
 Label = int | str
 Array = npt.NDArray[np.generic]
@@ -56,7 +57,7 @@ class ResultReader:
         return isinstance(self.matrix, PreparedStore)
 
     @property
-    def kind(self) -> Literal["matrix", "prepared", "measures", "near"]:
+    def kind(self) -> ResultKind:
         """The kind of the result, as the job's option ``result`` names it."""
         return "prepared" if self.prepared else "matrix"
 

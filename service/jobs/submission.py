@@ -107,8 +107,9 @@ async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]
 
 def check_table(service: Service, options: dict[str, Any], caller: Caller) -> None:
     """Raise NotFound if the options name an uploaded table that the caller does not have."""
-    if isinstance(options.get("opportunities"), str):
-        UploadedTables(service.settings.data_dir).get(options["opportunities"], caller.owner)
+    for name in ("opportunities", "demands"):
+        if isinstance(options.get(name), str):
+            UploadedTables(service.settings.data_dir).get(options[name], caller.owner)
 
 
 def refuse_if_draining(service: Service) -> None:

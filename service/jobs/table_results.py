@@ -1,11 +1,14 @@
-"""Tables of measures and of near pairs in the API process.  Importing it loads NumPy."""
+"""Results in rows in the API process.  Importing it loads NumPy."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from service.jobs.results import ResultReader
 from storage.tables.reader import SealedTable
+
+if TYPE_CHECKING:
+    from service.api.schemas.wire import ResultKind
 
 
 class TableReader(ResultReader):
@@ -22,9 +25,9 @@ class TableReader(ResultReader):
         self.matrix: Any = table
 
     @property
-    def kind(self) -> Literal["matrix", "prepared", "measures", "near"]:
+    def kind(self) -> ResultKind:
         """What the result is, as the option of a job names it."""
-        return cast('Literal["measures", "near"]', self.matrix.result)
+        return cast("ResultKind", self.matrix.result)
 
     def peek_distance(self, source: int | str, target: int | str) -> None:
         """Return None: there is no distance, and the normal route says so."""

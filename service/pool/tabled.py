@@ -25,18 +25,29 @@ if TYPE_CHECKING:
     from engine.model.problem import Options
     from engine.model.progress import Monitor
     from engine.rows.asked_measures import MeasureRequest
+    from service.pool.passing import PassingTable
     from service.settings import Settings
     from storage.graph.graph import Graph
     from storage.pairs.near_pairs import NearPairs
 
-#: for each kind of table, the options that it takes and a matrix does not
-_TAKES: Final = {"measures": frozenset(declared(TableOptions)), "near": frozenset({"nearest"})}
+#: the options that each kind of result takes, of those that only tables have
+_TAKES: Final = {
+    "measures": frozenset(
+        {
+            "measures", "direction", "within", "quantiles", "nearest", "opportunities", "columns", "decay",
+            "decay_value",
+        }
+    ),
+    "near": frozenset({"nearest"}),
+    "betweenness": frozenset({"of", "raw", "endpoints"}),
+    "flows": frozenset({"of", "demands", "flow"}),
+}  # fmt: skip
 #: bytes of a vertex, or a number, in a table in memory, without the characters of long names
 _CELL: Final = 16
 
 
 def wants_table(request: Mapping[str, Any]) -> bool:
-    """Return whether a job request, as stored with the job, asks for a table of measures or of near pairs."""
+    """Return whether a job request, as stored with the job, asks for a table: of measures, near pairs or others."""
     return request.get("result") in _TAKES
 
 
@@ -66,6 +77,11 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
         raise InvalidRequest(
             "result near needs a cutoff, or nearest: how many targets of each source are wanted", field="cutoff"
         )
+    if result == "flows" and request.get("demands") is None:
+        raise InvalidRequest(
+            "result flows needs demands: the id of a table uploaded as demands, or origins, destinations and flows",
+            field="demands",
+        )
 
 
 class TableTask:
@@ -84,9 +100,13 @@ class TableTask:
     def __init__(self, profile: GraphProfile, request: Mapping[str, Any], options: Options, settings: Settings) -> None:
         check_request(request, settings)
         self._profile, self._request, self._options = profile, request, options
-        self._near = request["result"] == "near"
         self._measurement: Measurement | None = None
-        if not self._near:
+        self._passing: PassingTable | None = None
+        if request["result"] in ("betweenness", "flows"):
+            from service.pool.passing import PassingTable
+
+            self._passing = PassingTable(profile.graph, request, options, settings)
+        elif request["result"] == "measures":
             from engine.api.measuring import Measurement
 
             self._measurement = Measurement(profile, options, **_measures(profile.graph, request, settings))
@@ -102,23 +122,32 @@ class TableTask:
             DoesNotFit: memory or disk is too small; with the numbers.
             InvalidRequest, NegativeCycle: as planning does.
         """
-        from engine.api.near import plan_near
-        from engine.execution.survey import survey
-
+        if self._passing is not None:
+            asked = self._passing
+            names = self._names(asked.rows) * (1 if asked.vertices else 2)
+            return self._within_disk(asked.plan(monitor, asked.rows * 8 * asked.columns + names), asked.rows, out)
         if self._measurement is None:
+            from engine.api.near import plan_near
+
             return plan_near(self._profile, self._options, nearest=self._nearest, beside=self._beside(), out=out)
         made = self._measurement.make_plan(monitor)
-        needed = self._measurement.bytes + self._names(self._measurement.rows)
-        free = survey(out=out).disk
+        rows = self._measurement.rows
+        return self._within_disk(replace(made, disk=self._measurement.bytes + self._names(rows)), rows, out)
+
+    def _within_disk(self, plan: Plan, rows: int, out: Path) -> Plan:
+        """Return the plan of a table of so many rows; raise DoesNotFit if the disk has no place for it."""
+        from engine.execution.survey import survey
+
+        needed, free = plan.disk, survey(out=out).disk
         if free is not None and needed > free:
             raise DoesNotFit(
-                f"a table of {self._measurement.rows:,} rows needs up to {needed} bytes of disk, and {free} are free; "
-                "ask for fewer sources or measures",
+                f"a table of {rows:,} rows needs up to {needed} bytes of disk, and {free} are free; "
+                "ask for fewer rows or columns",
                 resource="disk",
                 needed=needed,
                 available=free,
             )
-        return replace(made, disk=needed)
+        return plan
 
     def make(self, place: Path, plan: Plan, monitor: Monitor) -> dict[str, float]:
         """Make the table and seal it at ``place``; return the seconds of each phase.
@@ -134,33 +163,34 @@ class TableTask:
             Conflict: there is something at ``place``.
             StorageFailed: the file system refused.
         """
-        from storage.pairs.saving import frame_of_pairs
         from storage.tables.writer import write_result_table
 
-        began = time.perf_counter()
-        pairs = None
-        if self._measurement is None:
-            from engine.api.near import near_pairs
-
-            pairs = near_pairs(
-                self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=self._beside()
-            )
-            frame, seconds, kind = (
-                self._lines(pairs) if self._request.get("points") else frame_of_pairs(pairs),
-                {"search": time.perf_counter() - began},
-                pairs.lengths.dtype.name,
-            )
-        else:
+        pairs, kind, sums = None, plan.dtype, None
+        if self._passing is not None:
+            frame, seconds, sums = self._passing.make(monitor)
+        elif self._measurement is not None:
             found = self._measurement.run(monitor)
-            frame, seconds, kind = found.to_polars(), dict(found.seconds), plan.dtype
+            frame, seconds = found.to_polars(), dict(found.seconds)
+        else:
+            frame, seconds, pairs = self._near_pairs(monitor)
+            kind = pairs.lengths.dtype.name
         written = time.perf_counter()
         monitor.begin("write", frame.height, "rows")
         if monitor.cancelled():
             from storage.errors import Cancelled
 
             raise Cancelled("stopped before the table was written")
-        write_result_table(place, frame, self._about(plan, kind), pairs)
+        write_result_table(place, frame, self._about(plan, kind), pairs, sums)
         return {**seconds, "write": time.perf_counter() - written}
+
+    def _near_pairs(self, monitor: Monitor) -> tuple[pl.DataFrame, dict[str, float], NearPairs]:
+        from engine.api.near import near_pairs
+        from storage.pairs.saving import frame_of_pairs
+
+        began = time.perf_counter()
+        pairs = near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=self._beside())
+        frame = self._lines(pairs) if self._request.get("points") else frame_of_pairs(pairs)
+        return frame, {"search": time.perf_counter() - began}, pairs
 
     def _lines(self, pairs: NearPairs) -> pl.DataFrame:
         from service.pool.job_points import lines_between_points
@@ -194,7 +224,11 @@ class TableTask:
             "result": asked["result"], "shape": list(plan.shape), "dtype": kind, "directed": graph.directed,
             "unit": unit_of(graph), "graph": graph_digest(graph), "algorithm": plan.algorithm,
             "cutoff": asked.get("cutoff"), "max_hops": asked.get("max_hops"),
-            "asked": {name: asked.get(name) for name in declared(TableOptions) if name != "opportunities"},
+            "asked": {
+                name: asked.get(name)
+                for name in declared(TableOptions)
+                if name in _TAKES[asked["result"]] and name not in ("opportunities", "demands")
+            },
         }  # fmt: skip
 
 

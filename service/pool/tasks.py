@@ -71,12 +71,13 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
     return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}
 
 
-def read_table_upload(path: Path, most_rows: int, most_columns: int) -> None:
+def read_table_upload(path: Path, most_rows: int, most_columns: int, holds: str = "opportunities") -> None:
     """Check an uploaded table, and write it as Parquet beside ``path``, with ``-normal.parquet`` behind its name.
 
     Args:
         path: the uploaded file.
         most_rows, most_columns: rows and columns of numbers that it may have.
+        holds: ``opportunities`` or ``demands``.
 
     Raises:
         InvalidRequest, LimitExceeded: as ``storage.tables.uploaded.normal_table``.
@@ -85,9 +86,9 @@ def read_table_upload(path: Path, most_rows: int, most_columns: int) -> None:
     from storage.tables.uploaded import normal_table
 
     try:
-        normal_table(path, most_rows, most_columns)
+        normal_table(path, most_rows, most_columns, holds)
     except LimitExceeded as error:
-        setting = variable(error.setting) if error.setting == "max_vertices" else error.setting
+        setting = variable(error.setting) if error.setting in ("max_vertices", "max_arcs") else error.setting
         raise LimitExceeded(str(error), limit=error.limit, requested=error.requested, setting=setting) from None
 
 

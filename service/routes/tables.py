@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from service.api.problems import documented
 from service.api.schemas.results import ColumnHistogram, TablePage
-from service.api.schemas.tables import TableDocument, TableList
+from service.api.schemas.tables import Holds, TableDocument, TableList
 from service.api.schemas.wire import MOST_COLUMNS
 from service.http import cursors
 from service.http.etags import TAGGED, Tagged
@@ -49,7 +49,8 @@ _PAGES: Final[dict[int | str, dict[str, Any]]] = {
 _BODY: Final = {
     "requestBody": {
         "required": True,
-        "description": "The file itself: CSV with a header, or Parquet; vertices, then columns of numbers.",
+        "description": "The file itself: CSV with a header, or Parquet; vertices (of demands: origins, "
+        "destinations), then columns of numbers.",
         "content": {
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary"},
@@ -85,7 +86,7 @@ def get_table(
     tagged: Tagged,
     _permit: ReadPermit,
 ) -> Response:
-    """Rows of a table of measures or of near pairs, as JSON, CSV, Parquet or Arrow; `next` (and Link) leads on.
+    """Rows of a table that a job made, as JSON, CSV, Parquet or Arrow; `next` (and Link) leads on.
 
     Without `sort`, rows are in the order of the sources.  With it, rows without a value come last, and equal ones stay
     in that order.  The whole table is the file `zarr/table.parquet`.
@@ -204,24 +205,34 @@ def get_table_histogram(
     },
     openapi_extra=_BODY,
 )
-async def upload_table(request: Request, response: Response, asker: KnownAsker) -> TableDocument:
-    """Upload a table of numbers by vertex as the raw body, for `opportunities` of jobs; 200 if you have it already.
+async def upload_table(
+    request: Request,
+    response: Response,
+    asker: KnownAsker,
+    holds: Annotated[
+        Holds,
+        Query(description="What it holds: numbers by vertex, or flows from a first to a second vertex."),
+    ] = "opportunities",
+) -> TableDocument:
+    """Upload a table as the raw body, for `opportunities` or `demands` of jobs; 200 if you have it already.
 
     Args:
         request: the HTTP request.
         response: the answer, whose status and headers are set here.
         asker: who asks, and the service.
+        holds: what it holds.
     """
     service, owner = asker.service, asker.caller.owner
     settings = service.settings
     announced = check_headers(request, settings.max_table_bytes, "max_table_bytes")
+    most = settings.max_arcs if holds == "demands" else settings.max_vertices
     with service.uploading.hold(owner, settings.max_uploads):
         path = await anyio.to_thread.run_sync(service.uploads.create, None, announced)
         made = path.with_name(f"{path.name}-normal.parquet")
         try:
             await receive(request, path, announced)
             await service.worker.run(
-                read_table_upload, path, settings.max_vertices, MOST_COLUMNS, owner=owner, seconds=settings.read_seconds
+                read_table_upload, path, most, MOST_COLUMNS, holds, owner=owner, seconds=settings.read_seconds
             )
             tables, now = UploadedTables(settings.data_dir), time.time()
             record, new = await anyio.to_thread.run_sync(tables.add, made, owner, now, settings.max_tables)

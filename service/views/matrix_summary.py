@@ -20,6 +20,8 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         shown, count = summary["columns"][:_COLUMNS], len(summary["columns"])
         more = f" and {count - len(shown):,} more" if count > len(shown) else ""
         rows += [("rows", f"{summary['rows']:,}"), ("columns", ", ".join(shown) + more)]
+    if summary.get("assigned") is not None:
+        rows += flow_facts(summary)
     pairs, reached, between = summary.get("pairs"), summary.get("reached"), summary.get("diameter_pair")
     if summary.get("sampled"):
         rows.append(("rows", f"{summary['sources']:,} of {summary['vertices']:,}, picked evenly"))
@@ -34,6 +36,21 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("diameter", f"{_digits(summary['diameter'])}{text}"))
     if summary.get("radius") is not None:
         rows.append(("radius", f"{_digits(summary['radius'])} {compared(summary)}".rstrip()))
+    return rows
+
+
+def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what was assigned of the demands of a table of flows, and what was not."""
+    rows = [
+        ("assigned", f"{summary['assigned']:.7g}, of {summary['demands']:,} demands"),
+        ("flow times length", f"{summary['cost']:.7g}"),
+    ]
+    if summary["inside"]:
+        rows.append(("from vertices to themselves", f"{summary['inside']:.7g}, which is on no arc"))
+    if summary["unreachable"]:
+        first = ", ".join(f"{source} to {target}" for source, target, _ in summary["unreachable_first"][:5])
+        more = f" and {summary['unreachable'] - 5:,} more" if summary["unreachable"] > 5 else ""
+        rows.append(("without a path", f"{summary['lost']:.7g}: {first}{more}"))
     return rows
 
 

@@ -1,1 +1,1 @@
-"""Results in rows: tables of measures and of near pairs, sealed like stores, and the tables that people upload."""
+"""Results in rows: tables that jobs make, sealed like stores, and the tables that people upload."""

@@ -25,7 +25,7 @@ class SealedTable(SealedFolder):
 
     Attributes:
         Those of ``SealedFolder``.
-        result: ``measures`` or ``near``.
+        result: ``measures``, ``near``, ``betweenness`` or ``flows``.
         columns: the type of each column by its name: ``integer``, ``number`` or ``text``; the first names vertices.
         rows: how many rows it has.
         shape: sources and targets of the matrix that was not made.
@@ -170,7 +170,7 @@ class SealedTable(SealedFolder):
 
 
 def open_table(path: str | Path) -> SealedTable:
-    """Open a sealed table of measures or of near pairs.
+    """Open a sealed table.
 
     Args:
         path: its folder.

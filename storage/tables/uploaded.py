@@ -1,4 +1,4 @@
-"""Tables of numbers by vertex that people upload: equal ones are kept once, and only those who uploaded one see it."""
+"""Tables of numbers by vertex, or of demands, that people upload: equal ones are kept once, and owners see only theirs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 #: seconds to wait for another upload or deletion, which only renames files
 _LOCK_SECONDS: Final = 30.0
+#: what a table holds whose first column, or whose first two columns, name vertices
+_HOLDS: Final = ("opportunities", "demands")
 _TABLE, _FACTS, _OWNERS = "table.parquet", "facts.json", "owners"
 
 
@@ -30,11 +32,12 @@ class TableRecord:
 
     Attributes:
         id: digest of its content.
-        rows: how many vertices it names.
+        rows: how many rows it has: one for each vertex, or for each demand.
         key: the name of its first column, which names vertices.
         columns: the names of its columns of numbers.
         bytes: size of the file that is kept.
         created: when it was first uploaded, seconds since the epoch.
+        holds: ``opportunities``, or ``demands``, whose second column names vertices, too.
     """
 
     id: str
@@ -43,6 +46,7 @@ class TableRecord:
     columns: list[str]
     bytes: int
     created: float
+    holds: str = "opportunities"
 
 
 class UploadedTables:
@@ -70,11 +74,14 @@ class UploadedTables:
         """
         import polars as pl
 
-        frame_names = list(pl.read_parquet_schema(upload))
+        schema = pl.read_parquet_schema(upload)
+        names, ends = list(schema), list(schema.values())[:2].count(pl.String())
         rows = int(pl.scan_parquet(upload).select(pl.len()).collect().item())
         with upload.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-        record = TableRecord(digest, rows, frame_names[0], frame_names[1:], upload.stat().st_size, created)
+        record = TableRecord(
+            digest, rows, names[0], names[ends:], upload.stat().st_size, created, _HOLDS[ends - 1]
+        )  # fmt: skip
         with self._locked():
             own = self._owned(digest, owner)
             if own.exists():
@@ -108,12 +115,21 @@ class UploadedTables:
             if not any((self._folder / table_id / _OWNERS).iterdir()):
                 shutil.rmtree(self._folder / table_id, ignore_errors=True)
 
-    def path(self, table_id: str) -> Path:
-        """Return the file of a table.  Raises InvalidRequest if it was deleted."""
+    def path(self, table_id: str, holds: str = "opportunities") -> Path:
+        """Return the file of a table that holds opportunities, or demands.
+
+        Raises:
+            InvalidRequest: the table was deleted, or holds something else; ``holds`` is the option that named it.
+        """
         path = self._folder / table_id / _TABLE
         if not _ID.fullmatch(table_id) or not path.exists():
             raise InvalidRequest(
-                f"opportunities: there is no table {table_id[:100]!r}; it may have been deleted", field="opportunities"
+                f"{holds}: there is no table {table_id[:100]!r}; it may have been deleted", field=holds
+            )
+        if (found := self._record(table_id).holds) != holds:
+            raise InvalidRequest(
+                f"{holds}: table {table_id} was uploaded as {found}; upload it with POST /v1/tables?holds={holds}",
+                field=holds,
             )
         return path
 
@@ -159,17 +175,19 @@ def _mark(owner: str | None) -> str:
     return hashlib.sha256(f"owner {owner}".encode()).hexdigest()[:32] if owner is not None else "everybody"
 
 
-def normal_table(path: Path, most_rows: int, most_columns: int) -> Path:
-    """Check a table of numbers by vertex, and write it as Parquet beside ``path``.
+def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "opportunities") -> Path:
+    """Check a table of numbers by vertex, or of demands, and write it as Parquet beside ``path``.
 
-    A table belongs to no graph yet, so only names of vertices that are empty or come twice are refused here.
+    A table belongs to no graph yet, so only names of vertices that are empty, or come twice among opportunities, are
+    refused here.
 
     Args:
         path: the file, CSV with a header or Parquet, told by its content.
         most_rows, most_columns: rows, and columns of numbers, that it may have.
+        holds: ``opportunities``, or ``demands``: the first two columns name vertices, no number is below 0.
 
     Returns:
-        The Parquet file, whose first column has texts.
+        The Parquet file, whose first column has texts; of demands, the second one, too.
 
     Raises:
         InvalidRequest: it is no such table, or an entry is no finite number; with its line.
@@ -186,15 +204,18 @@ def normal_table(path: Path, most_rows: int, most_columns: int) -> Path:
     try:
         frame = frame_in(shown)
         names = frame.columns
-        _check_shape(frame, most_rows, most_columns)
+        ends = 1 + _HOLDS.index(holds)
+        _check_shape(frame, most_rows, most_columns, ends)
         if ending == ".csv":
-            numeric = [name for name in names[1:] if is_number(name)]
+            numeric = [name for name in names[ends:] if is_number(name)]
             if numeric:
                 raise InvalidRequest(
                     f"line 1: {numeric[0]!r} is a number; the first line must name the columns", field="table"
                 )
-        vertices = _vertices(frame[names[0]], ending)
-        found = {names[0]: vertices} | {name: numbers_in(shown, frame[name]) for name in names[1:]}
+        found: dict[str, Any] = {name: _vertices(frame[name], ending, once=ends == 1) for name in names[:ends]}
+        found |= {name: numbers_in(shown, frame[name]) for name in names[ends:]}
+        if holds == "demands":
+            _check_flows(shown, {name: found[name] for name in names[ends:]})
         made = path.with_name(f"{path.name}-normal.parquet")
         pl.DataFrame(found).write_parquet(made)
     except LimitExceeded:
@@ -206,29 +227,43 @@ def normal_table(path: Path, most_rows: int, most_columns: int) -> Path:
     return made
 
 
-def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int) -> None:
-    rows, columns = frame.height, len(frame.columns) - 1
+def _check_flows(path: Path, columns: dict[str, Any]) -> None:
+    from storage.graph.vertex_table import place_in
+
+    for name, values in columns.items():
+        below = (values < 0).nonzero()[0]
+        if len(below):
+            row = int(below[0])
+            raise InvalidRequest(
+                f"{place_in(path, row)}: column {name!r} is {values[row]:g}, and no flow may be negative", field="table"
+            )
+
+
+def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int, ends: int) -> None:
+    rows, columns = frame.height, len(frame.columns) - ends
     if columns < 1 or not rows:
+        first = "a first column of vertices" if ends == 1 else "two first columns of vertices, origin and destination"
         raise InvalidRequest(
-            "a table has a first column of vertices, then columns of numbers, and at least one row; found "
-            f"{columns + 1} columns and {rows} rows", field="table",
+            f"a table has {first}, then columns of numbers, and at least one row; found "
+            f"{len(frame.columns)} columns and {rows} rows", field="table",
         )  # fmt: skip
     for what, found, most, setting in (
-        ("rows", rows, most_rows, "max_vertices"), ("columns of numbers", columns, most_columns, "columns"),
+        ("rows", rows, most_rows, "max_vertices" if ends == 1 else "max_arcs"),
+        ("columns of numbers", columns, most_columns, "columns"),
     ):  # fmt: skip
         if found > most:
             message = f"the table has {found} {what}, at most {most} are read"
             raise LimitExceeded(message, limit=most, requested=found, setting=setting)
 
 
-def _vertices(key: pl.Series, ending: str) -> pl.Series:
-    """Return the names of vertices as texts, each of which may come once."""
+def _vertices(key: pl.Series, ending: str, *, once: bool) -> pl.Series:
+    """Return the names of vertices as texts, each of which may come once, or as often as it likes."""
     import polars as pl
 
     if not (key.dtype.is_integer() or key.dtype == pl.String()):
-        raise InvalidRequest(f"the first column, {key.name!r}, names vertices; found {key.dtype}", field="table")
+        raise InvalidRequest(f"column {key.name!r} names vertices; found {key.dtype}", field="table")
     vertices = key.cast(pl.String()).str.strip_chars()
-    wrong = vertices.is_null() | (vertices == "") | vertices.is_duplicated()
+    wrong = vertices.is_null() | (vertices == "") | (vertices.is_duplicated() & once)
     if wrong.any():
         row = int(wrong.arg_true()[0])
         place = f"line {row + 2}" if ending == ".csv" else f"row {row + 1}"

@@ -20,15 +20,21 @@ ROWS_TOGETHER: Final = 1 << 16
 
 
 def write_result_table(
-    path: str | Path, frame: pl.DataFrame, about: Mapping[str, object], pairs: NearPairs | None = None
+    path: str | Path,
+    frame: pl.DataFrame,
+    about: Mapping[str, object],
+    pairs: NearPairs | None = None,
+    sums: Mapping[str, object] | None = None,
 ) -> Path:
     """Write and seal a result in rows; the folder appears whole, or not at all.
 
     Args:
         path: the folder, which must not be there.
         frame: the table; its first column names vertices.
-        about: attributes of the result: ``result`` (``measures`` or ``near``), the graph's, what was asked, ``shape``.
+        about: attributes of the result: ``result`` (``measures``, ``near`` and so on), the graph's, what was asked,
+            ``shape``.
         pairs: the same as sparse rows, which are written beside the table as arrays of Zarr.
+        sums: what the summary says besides rows and columns.
 
     Returns:
         The absolute path.
@@ -44,7 +50,7 @@ def write_result_table(
     columns = [{"name": name, "type": _type(kind)} for name, kind in frame.schema.items()]
     attributes = {
         **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,
-        "software": software(), "summary": {"rows": frame.height, "columns": list(frame.columns)},
+        "software": software(), "summary": {"rows": frame.height, "columns": list(frame.columns), **(sums or {})},
     }  # fmt: skip
     try:
         if pairs is not None:

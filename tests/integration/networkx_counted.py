@@ -1,6 +1,14 @@
 """A pytest plugin: at the end, say how often each function of the backend ran here."""
 
+import os
+
 from engine.interop.networkx import CALLS
+
+
+def pytest_configure():
+    """Run on one processor: the graphs are tiny, and handing them to threads takes longer than solving them."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def pytest_terminal_summary(terminalreporter):

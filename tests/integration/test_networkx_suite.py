@@ -22,6 +22,11 @@ SUITES = (
     "centrality/tests/test_betweenness_centrality.py",
     "centrality/tests/test_betweenness_centrality_subset.py",
 )
+#: least numbers of calls in these suites that the engine answers, where some could fall back to NetworkX unseen
+ANSWERED = {
+    "eccentricity": 37, "closeness_centrality": 21, "harmonic_centrality": 9, "betweenness_centrality": 66,
+    "edge_betweenness_centrality": 17, "betweenness_centrality_subset": 12,
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -32,6 +37,7 @@ def test_networkxs_own_tests_pass_and_every_function_ran_here(tmp_path):
         **os.environ,
         "NETWORKX_TEST_BACKEND": "apsp",
         "NETWORKX_FALLBACK_TO_NX": "True",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
     done = subprocess.run(
@@ -42,3 +48,4 @@ def test_networkxs_own_tests_pass_and_every_function_ran_here(tmp_path):
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 700
     counts = {name: int(count) for name, count in re.findall(r"'(\w+)': (\d+)", done.stdout)}
     assert {name for name in FUNCTIONS if not counts.get(name)} == set()
+    assert {name: counts[name] for name, least in ANSWERED.items() if counts[name] < least} == {}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import polars.testing
 import pytest
 import zarr
 from scipy.sparse import csr_array
@@ -95,6 +96,43 @@ def test_measures_are_those_of_the_engine_however_the_jobs_are_given(client: Cli
     assert (caught.value.status, caught.value.problem.details["field"]) == (422, "opportunities")
 
 
+def same(found: pl.DataFrame, wanted: pl.DataFrame) -> None:
+    """Compare tables; the last digits of sums depend on the number of threads."""
+    polars.testing.assert_frame_equal(found, wanted, rel_tol=1e-12)
+
+
+TRIPS = {(0, 21): 3.5, (7, 399): 2.0, (0, 5): 1.0, (399, 0): 4.0}
+
+
+def demand_tables(tmp_path: Path) -> Iterator[Any]:
+    """Demands in every form that a client takes."""
+    columns = {"from": [u for u, _ in TRIPS], "to": [v for _, v in TRIPS], "cars": list(TRIPS.values())}
+    frame = pl.DataFrame(columns)
+    frame.write_csv(tmp_path / "trips.csv")
+    yield tmp_path / "trips.csv"
+    yield frame
+    yield pd.DataFrame(columns)
+    yield TRIPS
+    yield dict(zip(("origins", "destinations", "flows"), columns.values(), strict=True))
+
+
+def test_betweenness_and_flows_are_those_of_the_engine(client: Client, graph: apsp.Graph, tmp_path: Path):
+    between = client.solve(lattice(), directed=True, result="betweenness", of="arcs", raw=True)
+    same(between.frame(), apsp.betweenness(graph, arcs=True, normalized=False).to_polars())
+    ends = np.array(list(TRIPS))
+    wanted = apsp.assign(graph, apsp.Demands(ends[:, 0], ends[:, 1], np.array(list(TRIPS.values()))))
+    for given in demand_tables(tmp_path):
+        flows = client.solve(lattice(), directed=True, result="flows", demands=given)
+        same(flows.frame(), wanted.arc_table())
+        assert flows.summary()["assigned"] == wanted.assigned == 6.5
+        assert flows.summary()["lost"] == wanted.lost == 4
+    for wrong in ({"from": [1]}, [1, 2], pl.DataFrame({"a": [1], "b": [2]})):
+        with pytest.raises(InvalidRequest, match="demands are the path"):
+            client.submit(lattice(), result="flows", demands=wrong)
+    with pytest.raises(ServiceError, match=r"demands: .*no vertex"):
+        client.submit(lattice(), directed=True, result="flows", demands={(0, -5): 1})
+
+
 def test_names_of_python_and_the_asynchronous_client(live: KeyedService):
     pairs = [((0, k), (0, k + 1)) for k in range(9)]
     edges = pl.DataFrame({"source": [str(u) for u, _ in pairs], "target": [str(v) for _, v in pairs]})
@@ -161,6 +199,17 @@ def test_the_commands(
     assert "holds no distances of all pairs" in run("query", job, "distance", "1", "2", code=2)
     assert json.loads(run("query", job, "summary", "--json"))["summary"]["rows"] == 400
     assert "exists already" in run("fetch", job, "-o", "t.csv", code=2)
+    pl.DataFrame({"from": [0, 7], "to": [21, 399], "bikes": [1, 2], "cars": [3, 4]}).write_csv("trips.csv")
+    out = run("submit", "g.csv", "--result", "flows", "--demands", "trips.csv", "--flow", "cars", "--wait")
+    assert "assigned           7, of 2 demands" in out
+    run("fetch", out.splitlines()[0], "-o", "flows.csv")
+    run("assign", "g.csv", "--demands", "trips.csv", "--flow", "cars", "-o", "same.csv")
+    assert (tmp_path / "flows.csv").read_text() == (tmp_path / "same.csv").read_text()
+    out = run("submit", "g.csv", "--result", "betweenness", "--of", "vertices", "--raw", "--endpoints", "--wait")
+    run("fetch", out.splitlines()[0], "-o", "between.csv")
+    run("betweenness", "g.csv", "--raw", "--endpoints", "-o", "here.csv")
+    same(*(pl.read_csv(tmp_path / name) for name in ("between.csv", "here.csv")))
+    assert "raw belongs to result betweenness" in run("submit", "g.csv", "--raw", code=2)
     assert "--within takes numbers" in run("submit", "g.csv", "--result", "measures", "--within", "soon", code=2)
     assert "within belongs to result measures" in run("submit", "g.csv", "--within", "5", code=2)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from service.api.fault import Fault
 from service.api.problems import document
@@ -56,6 +57,7 @@ class JobRequest(_Options):
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "result": "measures", "within": [15, 30]},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "result": "betweenness", "of": "arcs"},
                 {
                     "graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11",
                     "result": "near",
@@ -63,9 +65,25 @@ class JobRequest(_Options):
                     "sources": [{"name": "home", "lon": 24.9405, "lat": 60.1697}],
                     "snap_limit": 500,
                 },
+                {
+                    "graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11",
+                    "result": "flows",
+                    "demands": {"origins": [1, 17], "destinations": [17, 3], "flows": [120, 4.5]},
+                },
             ]
         },
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_sums(cls, members: Any) -> Any:
+        if isinstance(members, dict) and "also" in members:
+            message = (
+                "also: a job sums no quantities along its paths, as the service keeps no further columns of a graph; "
+                "the command line does that: apsp solve GRAPH --also COLUMNS -o STORE.zarr"
+            )
+            raise PydanticCustomError("no_sums", message)
+        return members
 
     def options(self) -> dict[str, Any]:
         """Return the members that are options, as stored with the job; some only where they are given."""

@@ -13,8 +13,10 @@ from service.api.schemas.wire import (
     Label,
     PointAsked,
     Question,
+    ResultKind,
     Shape,
     SnapLimit,
+    TableKind,
     Wire,
     links_of,
 )
@@ -269,7 +271,7 @@ class TableManifest(Wire):
     """What a sealed table is, and where to read it."""
 
     job: str
-    result: Literal["measures", "near"]
+    result: TableKind
     shape: Shape = Field(description="Sources, targets: of the matrix that was not made.")
     rows: int
     columns: list[ColumnDocument] = Field(description="The first names vertices.")
@@ -280,7 +282,7 @@ class TableManifest(Wire):
     max_hops: int | None
     cutoff: float | None
     graph: str | None = Field(description="Digest of the graph.")
-    asked: dict[str, Any] = Field(description="The options of the job that only tables have, without opportunities.")
+    asked: dict[str, Any] = Field(description="The options of the job of tables, without opportunities and demands.")
     software: str | None
     bytes: int
     digest: str = Field(description="Of the seal, which names size and checksum of every file.")
@@ -322,7 +324,7 @@ class SummaryDocument(Wire):
     """Facts about a solved matrix; of a prepared result only the pairs unless all are counted, of a table its rows."""
 
     job: str
-    result: Literal["matrix", "prepared", "measures", "near"] = Field(description="As the job asked.")
+    result: ResultKind = Field(description="As the job asked.")
     shape: Shape
     dtype: str
     directed: bool

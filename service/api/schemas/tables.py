@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field
 
@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from storage.tables.uploaded import TableRecord
 
 
-class TableDocument(Wire):
-    """An uploaded table of numbers by vertex."""
+#: what an uploaded table is for
+Holds = Literal["opportunities", "demands"]
 
-    id: str = Field(description="For opportunities of a job.", examples=["9b7d0a7be85d4f0d9f4f3f8d0a3b7c11"])
-    rows: int = Field(description="Vertices that it names.")
+
+class TableDocument(Wire):
+    """An uploaded table of numbers by vertex, or of demands."""
+
+    id: str = Field(description="For opportunities or demands of a job.", examples=["9b7d0a7be85d4f0d9f4f3f8d0a3b7c11"])
+    holds: Holds = Field(description="As it was uploaded.")
+    rows: int = Field(description="Vertices that it names, or demands.")
     key: str = Field(description="The name of its first column.")
     columns: list[str] = Field(description="Its columns of numbers.")
     bytes: int = Field(description="As it is kept.")
@@ -28,8 +33,9 @@ class TableDocument(Wire):
     def of(cls, record: TableRecord) -> TableDocument:
         """Return the wire form of a record."""
         return cls(
-            id=record.id, rows=record.rows, key=record.key, columns=record.columns, bytes=record.bytes,
-            created=moment(record.created), links={"self": f"/v1/tables/{record.id}"},
+            id=record.id, holds=cast("Holds", record.holds), rows=record.rows, key=record.key,
+            columns=record.columns, bytes=record.bytes, created=moment(record.created),
+            links={"self": f"/v1/tables/{record.id}"},
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
@@ -56,13 +56,16 @@ RESULT_LINKS = (
     "results", "summary", "histogram", "distance", "distances", "rows", "columns", "submatrix", "path", "paths",
     "nearest", "zarr",
 )  # fmt: skip
-#: those of a table
+#: results of a job that are tables, and the paths below such a job
+TableKind = Literal["measures", "near", "betweenness", "flows"]
+TABLE_RESULTS: Final = frozenset(get_args(TableKind))
+ResultKind = Literal["matrix", "prepared", TableKind]
 TABLE_LINKS = ("results", "summary", "table", "table/histogram", "zarr")
 
 
 def links_of(result: str) -> tuple[str, ...]:
     """Return the paths that exist below a job once it has its result, which is of this kind."""
-    if result in ("measures", "near"):
+    if result in TABLE_RESULTS:
         return TABLE_LINKS
     return (*RESULT_LINKS, "prepared") if result == "prepared" else RESULT_LINKS
 
@@ -97,7 +100,7 @@ def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
     if kind == Vertices:
         kind = AskedPlaces | None
     elif kind is Opportunities:
-        kind = OpportunityColumns | TableId | None
+        kind = (DemandColumns if name == "demands" else OpportunityColumns) | TableId | None
     elif kind in (Numbers, Words):
         kind = (NumberList if kind == Numbers else ColumnList) | None
     elif kind in (SizeOrText, int | None):
@@ -165,6 +168,18 @@ class OpportunityColumns(Question):
             message = "{given} columns are given, at most {most} are read"
             raise PydanticCustomError("too_many_columns", message, {"given": len(columns), "most": MOST_COLUMNS})
         return members
+
+
+class DemandColumns(Question):
+    """How much is to go from where to where: as many ``origins`` as ``destinations`` and ``flows``."""
+
+    origins: AskedList
+    destinations: AskedList
+    flows: OpportunityList = Field(min_length=1)
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"origins": [1, 17], "destinations": [17, 3], "flows": [120, 4.5]}]}
+    )
 
 
 class ProblemDocument(Wire):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.dashboard.options import FIELDS, read_options
 from service.settings import Settings
 from service.state import Service
 from storage.graph.graph import build_graph
@@ -115,3 +116,31 @@ def test_strangers_see_no_table(client: TestClient, service: Service, bench: Ben
     job, _ = give(service, bench, owner, bench.tabled(small_graph(), result="near", nearest=1))
     log_in(client, service, "bob")
     assert client.get(f"/jobs/{job}/table").status_code == 404
+
+
+def test_the_pages_of_betweenness_and_of_flows(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    job, _ = give(service, bench, owner, bench.tabled(small_graph(), result="betweenness", of="arcs", raw=True))
+    assert "Betweenness: 4 rows. No matrix was made" in words(client, f"/jobs/{job}")
+    part = words(client, f"/jobs/{job}/table?sort=-betweenness")
+    assert "Rows 1 to 4 of 4" in part
+    assert "How betweenness is spread" in part
+    shown = cells(client, f"/jobs/{job}/table?sort=-betweenness")
+    assert [float(row[2]) for row in shown] == sorted((float(row[2]) for row in shown), reverse=True)
+    given = {"origins": [10, 20, 30], "destinations": [30, 40, 30], "flows": [5, 4, 1]}
+    job, _ = give(service, bench, owner, bench.tabled(small_graph(), result="flows", demands=given))
+    text = words(client, f"/jobs/{job}")
+    assert "Flows of demands on shortest paths: 4 rows" in text
+    assert "assigned5, of 3 demands" in text
+    assert "without a path4: 20 to 40" in text
+    assert "from vertices to themselves1, which is on no arc" in text
+
+
+def test_the_form_asks_for_betweenness_but_not_for_flows(client: TestClient, service: Service, bench: Bench):
+    read = read_options("g", {"result": "betweenness", "of": "arcs", "raw": "true"})
+    assert read.request is not None
+    assert read.request.options() | {"result": "betweenness", "of": "arcs", "raw": True} == read.request.options()
+    choices = {field.name: [value for value, _ in field.choices] for field in FIELDS}
+    assert choices["of"] == ["", "arcs"]
+    assert choices["raw"] == ["", "true"]
+    assert choices["result"] == ["matrix", "prepared", "measures", "near", "betweenness"]

@@ -218,6 +218,47 @@ def test_uploaded_tables(settings: Settings):
     app.state.service.jobs.close()
 
 
+def test_demands_are_uploaded_and_assigned_by_a_job_of_who_has_them(settings: Settings):
+    app = create_app(settings.model_copy(update={"auth": True}))
+    app.state.service.worker = InlinePool()
+    app.state.service.planner = InlinePool()
+    app.state.service.worker.run = _without_seconds(app.state.service.worker)
+    client = TestClient(app, raise_server_exceptions=False)
+    keys = KeyStore(app.state.service.jobs.database)
+    mine, theirs = ({"Authorization": f"Bearer {keys.create(name, ('read', 'submit'))[1]}"} for name in "ab")
+    trips = b"from,to,cars\n10,20,3\n10,20,4\n"
+    made = client.post("/v1/tables", params={"holds": "demands"}, content=trips, headers=mine)
+    assert made.status_code == 201, made.text
+    table = made.json()
+    assert (table["holds"], table["rows"], table["key"], table["columns"]) == ("demands", 2, "from", ["cars"])
+    wrong = client.post("/v1/tables", content=trips, headers=mine)
+    assert "'from'" in problem(wrong, 422, "invalid-request")["detail"] or "more than once" in wrong.text
+    for headers, status in ((mine, 200), (theirs, 404)):
+        graph = client.post("/v1/graphs", content=b"10 20 1\n", headers=headers).json()["id"]
+        asked = {"graph": graph, "result": "flows", "demands": table["id"], "flow": "cars"}
+        answer = client.post("/v1/estimates", json=asked, headers=headers)
+        assert answer.status_code == status, answer.text
+    problem(client.post("/v1/tables", params={"holds": "x"}, content=trips, headers=mine), 422, "invalid-request")
+    client.close()
+    app.state.service.jobs.close()
+
+
+def test_pages_of_betweenness_and_flows(client: TestClient, bench: Bench):
+    job = bench.tabled(small_graph(), result="betweenness", of="arcs", raw=True)
+    found = client.get(f"/v1/jobs/{job}/table", params={"sort": "-betweenness", "limit": 2}).json()
+    assert (found["columns"], found["total"]) == (["source", "target", "betweenness"], 4)
+    manifest = client.get(f"/v1/jobs/{job}/results").json()
+    assert (manifest["result"], manifest["asked"]) == ("betweenness", {"of": "arcs", "raw": True, "endpoints": None})
+    problem(client.get(f"/v1/jobs/{job}/distance", params={"source": 10, "target": 20}), 409, "conflict")
+    given = {"origins": [10, 20], "destinations": [30, 40], "flows": [5, 4]}
+    job = bench.tabled(small_graph(), result="flows", demands=given)
+    rows = client.get(f"/v1/jobs/{job}/table").json()["rows"]
+    assert rows == [[10, 20, 1, 5.0], [20, 30, 2, 5.0], [30, 10, 4, 0.0], [40, 10, 1, 0.0]]
+    summary = client.get(f"/v1/jobs/{job}/summary").json()["summary"]
+    assert (summary["assigned"], summary["lost"], summary["unreachable_first"]) == (5, 4, [[20, 40, 4]])
+    assert client.get(f"/v1/jobs/{job}/table/histogram", params={"column": "flow"}).json()["missing"] == 0
+
+
 def _without_seconds(pool: InlinePool) -> Any:
     run = pool.run
 

@@ -348,12 +348,23 @@ def test_a_prepared_result_of_a_dead_runner_is_taken_as_it_is(runner: Runner, be
     assert bench.jobs.job(record.id).state == "successful"
 
 
-@pytest.mark.parametrize("asked", [{"result": "measures", "within": [3.0]}, {"result": "near", "cutoff": 4.0}])
+DEMANDS = {"origins": [10, 40], "destinations": [30, 20], "flows": [5, 2.5]}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"result": "measures", "within": [3.0]},
+        {"result": "near", "cutoff": 4.0},
+        {"result": "betweenness", "raw": True},
+        {"result": "flows", "of": "vertices", "demands": DEMANDS},
+    ],
+)
 def test_a_table_is_made_planned_and_sealed(runner: Runner, bench: Bench, claim, asked):
     record = claim(**asked)
     runner.work(record)
     job = bench.jobs.job(record.id)
-    assert (job.state, list(job.plan["shape"])) == ("successful", [4, 4])
+    assert (job.state, list(job.plan["shape"])) == ("successful", [2, 2] if "demands" in asked else [4, 4])
     assert {"load", "write"} <= job.seconds.keys()
     with open_table(bench.settings.store(job.id)) as table:
         assert (table.result, table.rows) == (asked["result"], job.summary["rows"])
@@ -375,6 +386,7 @@ def test_a_table_that_was_cancelled_leaves_nothing(runner: Runner, bench: Bench,
         ({"result": "measures"}, "atomic.sync_tree", False),
         ({"result": "near", "nearest": 2}, "atomic.sync_tree", False),
         ({"result": "near", "nearest": 2}, "claims.publish", True),
+        ({"result": "flows", "demands": DEMANDS}, "atomic.sync_tree", False),
     ],
 )
 def test_a_table_whose_runner_was_killed_is_made_again_unless_it_was_sealed(

@@ -50,6 +50,41 @@ def test_what_is_no_table_is_refused_with_its_line(tmp_path: Path, content: str 
     assert list(tmp_path.iterdir()) == []
 
 
+def demands(tmp_path: Path, content: str, rows: int = 100, columns: int = 3) -> Path:
+    path = tmp_path / "upload-1"
+    path.write_text(content)
+    return normal_table(path, rows, columns, "demands")
+
+
+def test_demands_name_two_vertices_in_a_row_and_the_same_ones_again(tmp_path: Path):
+    made = pl.read_parquet(demands(tmp_path, "from,to,cars\na, b ,1\na,b,2.5\n7,a,0\n"))
+    assert made.rows() == [("a", "b", 1.0), ("a", "b", 2.5), ("7", "a", 0.0)]
+    made.write_parquet(tmp_path / "again")
+    record, _ = UploadedTables(tmp_path).add(tmp_path / "again", None, 1.0, 2)
+    assert (record.holds, record.key, record.columns) == ("demands", "from", ["cars"])
+    for content, words in (
+        ("a,b\n1,2\n", "two first columns of vertices, origin and destination.*found 2 columns"),
+        ("a,b,c\nx,y,-1\n", "line 2: column 'c' is -1, and no flow may be negative"),
+        ("a,b,c\nx,,1\n", "line 2: no vertex is named"),
+        ("a,b,c\nx,y,z\n", "line 2: column 'c' is 'z'"),
+        ("a,b,3\nx,y,1\n", "line 1: '3' is a number"),
+    ):
+        with pytest.raises(InvalidRequest, match=words):
+            demands(tmp_path, content)
+    with pytest.raises(LimitExceeded, match="2 rows, at most 1") as caught:
+        demands(tmp_path, "a,b,c\nx,y,1\nx,y,1\n", rows=1)
+    assert caught.value.setting == "max_arcs"
+
+
+def test_a_table_of_an_earlier_version_holds_opportunities(tmp_path: Path):
+    tables = UploadedTables(tmp_path)
+    record, _ = tables.add(normal(tmp_path, GOOD), None, 5.0, 1)
+    facts = tables.path(record.id).with_name("facts.json")
+    facts.write_text(facts.read_text().replace(', "holds": "opportunities"', ""))
+    assert "holds" not in facts.read_text()
+    assert tables.get(record.id, None) == record
+
+
 def test_limits_name_their_setting(tmp_path: Path):
     with pytest.raises(LimitExceeded, match="2 rows, at most 1"):
         normal(tmp_path, GOOD, rows=1)

@@ -1,4 +1,4 @@
-"""Tables of numbers by vertex, or of demands, that people upload: equal ones are kept once, and owners see only theirs."""
+"""Tables of numbers by vertex, or of demands, that people upload: equal ones are kept once, for each owner alone."""
 
 from __future__ import annotations
 

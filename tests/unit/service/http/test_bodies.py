@@ -120,7 +120,7 @@ def test_columns_of_opportunities_are_few(wrong: Any):
 @pytest.mark.parametrize("name", WRONG)
 def test_long_bodies_are_refused_as_short_ones(inside: TestClient, bench: Bench, name: str):
     job_id, _ = bench.solved(small_graph(), "int32")
-    form, short = WRONG[name](40)
+    form, short = WRONG[name](60)
     _, long = WRONG[name](30_000)
     path = {JobRequest: "/v1/jobs", PairsRequest: f"/v1/jobs/{job_id}/distances"}.get(
         form, f"/v1/jobs/{job_id}/submatrix"

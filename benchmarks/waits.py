@@ -285,7 +285,7 @@ def main() -> None:
         return
     part, parts = map(int, given.part.split("/"))
     with tempfile.TemporaryDirectory() as folder:
-        files = {file.stem: file for file in sorted(given.graphs.glob("*.npz"))} if given.graphs is not None else {}
+        files = {file.stem: file for file in sorted(given.graphs.resolve().glob("*.npz"))} if given.graphs else {}
         names = [name for name in (*MADE, *files) if any(word in name for word in given.only)][part - 1 :: parts]
         for name in names:
             if name in MADE:

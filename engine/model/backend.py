@@ -182,8 +182,17 @@ class Backend(Protocol):
         """
         ...
 
-    def share(self, work: Callable[[int], None]) -> None:
-        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
+    def share(self, work: Callable[[int], None], most: int | None = None) -> None:
+        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them.
+
+        Args:
+            work: takes the number of the thread.
+            most: the number of threads to begin with; None for all.  :meth:`widen` lets the others take part.
+        """
+        ...
+
+    def widen(self) -> None:
+        """Let all threads take part in the work that is shared; called by the work of thread 0 only."""
         ...
 
     def shutdown(self) -> None:

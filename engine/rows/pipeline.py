@@ -7,6 +7,7 @@ cache.  So there is no barrier between batches, and no thread that does nothing 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -28,6 +29,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Entries that are written at once: as many as fit in a cache, but at least the rows of one tile.
 PIECE: Final = 2**18
+#: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
+PATIENCE: Final = 0.012
 #: Seconds between two reports of progress.  Reports are made between pieces, and then a request to stop is noticed,
 #: too.
 REPORT: Final = 0.05
@@ -75,6 +78,8 @@ class RowPipeline:
         monitor: receives the progress, in rows, and is asked whether to stop; called by one thread.
         buffers: arrays that hold one batch each; or one array for all rows if the sink offers one (:func:`place_of`).
         in_place: whether ``buffers`` is that array.
+        few: the number of threads that a short run is begun with; None for all.  If it is not over after ``PATIENCE``
+            seconds, all take part.
     """
 
     def __init__(
@@ -86,7 +91,9 @@ class RowPipeline:
         buffers: Sequence[Array],
         *,
         in_place: bool,
+        few: int | None = None,
     ) -> None:
+        self._few, self._late = few, math.inf if few is None else time.perf_counter() + PATIENCE
         self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
         self._facts = sink if isinstance(sink, FactSink) else None
         self._free, self._in_place = deque(buffers), in_place
@@ -108,7 +115,8 @@ class RowPipeline:
             Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
             Exception: what a search or the sink raised.
         """
-        backend.share(self._work)
+        self._backend = backend
+        backend.share(self._work, self._few)
         if self._error is not None:
             self._rescue()
             error, self._error = self._error, None
@@ -138,6 +146,8 @@ class RowPipeline:
             while True:
                 if self._error is not None:
                     return None
+                if worker == 0 and time.perf_counter() >= self._late:
+                    return self._widen
                 if worker == 0 and (self._due or time.perf_counter() - self._last >= REPORT):
                     return self._report
                 if self._writes:
@@ -150,6 +160,11 @@ class RowPipeline:
                 if self._all_begun and self._open == 0:
                     return None
                 self._changed.wait(REPORT if worker == 0 else None)
+
+    def _widen(self, worker: int) -> None:  # noqa: ARG002 - called like all tasks
+        """Let all threads take part."""
+        self._late = math.inf
+        self._backend.widen()
 
     def _report(self, worker: int = 0) -> None:  # noqa: ARG002 - called like all tasks
         """Tell the monitor about the rows done since the last report: written, or searched directly into the sink's

@@ -168,9 +168,18 @@ class CpuBackend:
         left, copies = batch.without(wanted.known)
         return Searches(copies + batch.pieces(left, self.threads, self._spaces))
 
-    def share(self, work: Callable[[int], None]) -> None:
-        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
-        self._team.run(work)
+    def share(self, work: Callable[[int], None], most: int | None = None) -> None:
+        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them.
+
+        Args:
+            work: takes the number of the thread.
+            most: the number of threads to begin with; None for all.  :meth:`widen` lets the others take part.
+        """
+        self._team.run(work, most=most)
+
+    def widen(self) -> None:
+        """Let all threads take part in the work that is shared; called by the work of thread 0 only."""
+        self._team.widen()
 
     def share_items(
         self, kernel: Callable[..., object], dtype: np.dtype[np.generic], items: Array, *arguments: object, most: int

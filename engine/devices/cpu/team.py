@@ -57,6 +57,8 @@ class Team:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_processors()
         self._others: list[_Other] = []
+        self._running: list[_Other] = []
+        self._task: tuple[Callable[..., object], tuple[object, ...]] | None = None
         self._wall = self._used = self._alone_until = 0.0
 
     def run(self, kernel: Callable[..., object], *args: object, most: int | None = None) -> None:
@@ -71,21 +73,20 @@ class Team:
             Exception: the exception that a worker raised; the first one if several did.
         """
         wanted = self.threads if most is None else max(1, min(self.threads, most))
-        if wanted == 1:
+        if self.threads == 1:
             kernel(0, *args)
             return
-        while len(self._others) < wanted - 1:
-            self._others.append(_Other(len(self._others) + 1))
-        start, others = time.perf_counter(), self._others[: wanted - 1]
-        for other in others:
-            other.begin(kernel, args)
+        start, self._task = time.perf_counter(), (kernel, args)
+        self._begin(wanted - 1)
         try:
             used = _timed(kernel, 0, args)
         finally:
+            others, self._running, self._task = self._running, [], None
             for other in others:
                 other.wait()
-        self._used += used + sum(other.used for other in others)
-        self._wall += time.perf_counter() - start
+        if others:
+            self._used += used + sum(other.used for other in others)
+            self._wall += time.perf_counter() - start
         errors = [other.take_error() for other in others]
         try:
             for error in errors:
@@ -94,6 +95,20 @@ class Team:
         finally:
             error = None
             del errors[:]  # an error and a frame that refer to each other would keep arrays alive
+
+    def widen(self) -> None:
+        """Let all threads take part in the run that has begun with some of them; called by its worker 0 only."""
+        self._begin(self.threads - 1)
+
+    def _begin(self, wanted: int) -> None:
+        """Let others begin the kernel, until ``wanted`` of them run it."""
+        assert self._task is not None
+        while len(self._running) < wanted:
+            if len(self._others) == len(self._running):
+                self._others.append(_Other(len(self._others) + 1))
+            other = self._others[len(self._running)]
+            self._running.append(other)
+            other.begin(*self._task)
 
     def worth_sharing(self) -> bool:
         """Return whether work that one thread or all threads could do should now be shared.

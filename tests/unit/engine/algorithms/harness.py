@@ -26,10 +26,10 @@ Array = npt.NDArray[np.generic]
 
 
 class Searcher(CpuBackend):
-    """A backend of two threads that only searches; remembers how many rows each batch had."""
+    """A backend that only searches, with two threads if nothing is said; remembers how many rows each batch had."""
 
-    def __init__(self) -> None:
-        super().__init__(2)
+    def __init__(self, threads: int = 2) -> None:
+        super().__init__(threads)
         self.calls: list[int] = []
 
     def begin_search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *given: Any) -> Searches:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine.algorithms.dijkstra import RowBatches, RowSearch, run
+from engine.algorithms.dijkstra import SHARE_SECONDS, RowBatches, RowSearch, run
 from engine.devices.cpu.searches import Searches
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
@@ -134,3 +135,23 @@ def test_batches_keep_all_threads_busy_unless_that_takes_long(
         sizes.append(len(rows))
         clock[0] += len(rows) * row_seconds
     assert sizes[3] == size
+
+
+@pytest.mark.parametrize(("seconds", "few"), [(None, None), (0.0, 2), (2.5 * SHARE_SECONDS, 3), (99.0, None)])
+def test_threads_are_begun_as_the_predicted_seconds_need_them(
+    seconds: float | None, few: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int | None] = []
+    share = Searcher.share
+
+    def remember(self: Searcher, work: Any, most: int | None = None) -> None:
+        begun.append(most)
+        share(self, work, most)
+
+    monkeypatch.setattr(Searcher, "share", remember)
+    graph, backend, sink = make_graph(100, 400), Searcher(5), Collect(100, 100, "float64", 64)
+    search = searched(graph, np.arange(100), "float64", sink, Monitor(), 64)
+    run(backend, replace(search, seconds=seconds))
+    backend.shutdown()
+    assert np.array_equal(sink.array, oracle(graph, np.arange(100)))
+    assert begun == [few]

@@ -13,6 +13,7 @@ from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.searches import Done, Searches
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
+from engine.rows import pipeline
 from engine.rows.floats import FloatSink
 from engine.rows.pipeline import RowPipeline, place_of
 from engine.rows.summary import SummarySink
@@ -59,13 +60,21 @@ def begin(rows: range, block: Array, size: int = 3) -> Searches:
     return Searches(piece(some, gives_up=k % 2 == 0) for k, some in enumerate(parts))
 
 
-def run(sink: Any, rows: int, batch: int, buffers: int, threads: int, monitor: Monitor | None = None) -> None:
+def run(
+    sink: Any,
+    rows: int,
+    batch: int,
+    buffers: int,
+    threads: int,
+    monitor: Monitor | None = None,
+    few: int | None = None,
+) -> None:
     place = place_of(sink, np.int32)
     memory = [np.empty((batch, N), np.int32) for _ in range(buffers)] if place is None else [place]
     ranges = [range(k, min(k + batch, rows)) for k in range(0, rows, batch)]
     backend = CpuBackend(threads)
     try:
-        RowPipeline(begin, ranges, sink, monitor or Monitor(), memory, in_place=place is not None).run(backend)
+        RowPipeline(begin, ranges, sink, monitor or Monitor(), memory, in_place=place is not None, few=few).run(backend)
     finally:
         backend.shutdown()
 
@@ -78,6 +87,34 @@ def test_every_row_is_written_once(rows: int, batch: int, buffers: int, threads:
     run(sink, rows, batch, buffers, threads)
     assert np.array_equal(sink.array, expected(rows))
     assert sorted(sink.rows) == list(range(rows))
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+@pytest.mark.parametrize("few", [1, 2])
+def test_a_run_that_seems_short_begins_with_few_threads(
+    few: int, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads take part once it has turned out long."""
+    monkeypatch.setattr(pipeline, "PATIENCE", patience)
+    begun: list[int | None] = []
+    widened: list[bool] = []
+    share, widen = CpuBackend.share, CpuBackend.widen
+
+    def remember(self: CpuBackend, work: Any, most: int | None = None) -> None:
+        begun.append(most)
+        share(self, work, most)
+
+    def widens(self: CpuBackend) -> None:
+        widened.append(True)
+        widen(self)
+
+    monkeypatch.setattr(CpuBackend, "share", remember)
+    monkeypatch.setattr(CpuBackend, "widen", widens)
+    sink = Writes(200, 8)
+    run(sink, 200, 16, 2, 5, few=few)
+    assert np.array_equal(sink.array, expected(200))
+    assert sorted(sink.rows) == list(range(200))
+    assert (begun, widened) == ([few], [True] if patience == 0 else [])
 
 
 @pytest.mark.parametrize("threads", [1, 4])

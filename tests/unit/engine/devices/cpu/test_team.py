@@ -44,6 +44,44 @@ def test_each_worker_is_called_once_and_the_caller_is_the_first(team):
     assert seen[0] == threading.get_ident()
 
 
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_all_may_join_a_run_that_some_have_begun(most: int):
+    team, seen = Team(4), set()
+    joined = threading.Event()
+
+    def work(worker: int) -> None:
+        seen.add(worker)
+        if worker == 0:
+            assert seen <= set(range(most))
+            team.widen()
+            team.widen()
+            joined.set()
+        assert joined.wait(60)
+
+    for _ in range(3):
+        seen.clear()
+        joined.clear()
+        team.run(work, most=most)
+        assert seen == set(range(4))
+    team.run(seen.discard, most=most)
+    assert seen == set(range(most, 4)), "the next run has only those that it asks for"
+    team.close()
+
+
+def test_a_failure_of_one_that_joined_comes_out():
+    team = Team(3)
+
+    def work(worker: int) -> None:
+        if worker == 0:
+            team.widen()
+        if worker == 2:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        team.run(work, most=1)
+    team.close()
+
+
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_failure_comes_out_after_all_have_ended(culprit):
     team, ended = Team(2), []

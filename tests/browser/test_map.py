@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Site
 from tests.browser.test_dashboard import FOUND, PHONE, axe, fits  # noqa: F401 - axe is a fixture
@@ -160,6 +160,34 @@ def test_the_mouse_moves_selects_and_colours(visit: Visit, mapped: str):
     page.get_by_role("button", name="The whole network").click()
     page.wait_for_url(lambda url: "#" not in url)
     assert picture(page) != whole
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_late_answer_does_not_speak_over_the_pointer(visit: Visit, mapped: str, follows: bool):
+    page = visit()
+    open_map(page, f"/jobs/{mapped}?source=0&target=143")
+    read = page.locator("#map-read")
+    page.locator("[data-follow]").set_checked(follows)
+    page.locator("#map").evaluate("part => part.scrollIntoView()")
+    box = page.locator("#map").bounding_box()
+    assert box
+    held: list[Route] = []
+    page.route("**/path?**", lambda route: held.extend([route]))
+    with page.expect_request("**/path?**"):
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 3)
+    selected = page.locator("#source").input_value()
+    places = rf"(?!{selected} )\d+ → 143" if follows else rf"{selected} → (?!143:)\d+"
+    pointed = re.compile(rf"^{places}: [\d,]+$")
+    expect(read).to_have_text(pointed)
+    said = read.inner_text()
+    assert held
+    for route in held:
+        route.continue_()
+    page.wait_for_timeout(500)
+    assert read.inner_text() == said
+    page.mouse.move(2, 2)
+    expect(read).to_contain_text("arcs")
 
 
 @pytest.mark.parametrize(("scheme", "screen"), [("light", {}), ("dark", PHONE)])

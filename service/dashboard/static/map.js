@@ -56,7 +56,7 @@ class NetworkMap {
 
   /** Show the source and target of the form: colours, route, and both in words. */
   async take(first = false) {
-    const { network, form } = this;
+    const { network, form, cursor } = this;
     this.asking?.abort();
     const { signal } = (this.asking = new AbortController());
     for (const role of ["source", "target"]) this.ends[role] = network.vertex(form.elements[role].value);
@@ -81,7 +81,11 @@ class NetworkMap {
       return;
     }
     if (signal.aborted) return;
-    this.tell();
+    this.facts.textContent = this.row ? this.reach() : "";
+    if (this.cursor && this.cursor !== cursor) {  // the pointer went on while the answer came
+      this.chased = undefined;
+      this.point();
+    } else this.tell();
     this.picture.draw();
   }
 
@@ -93,7 +97,6 @@ class NetworkMap {
   /** What the map shows, in words. */
   tell() {
     const { ends: { source, target }, route } = this;
-    this.facts.textContent = this.row ? this.reach() : "";
     if (!this.row) this.readout.textContent = "Select a vertex: the map shows how far all others are from it.";
     else if (target < 0 || !route) this.readout.textContent = `From ${this.name(source)}`;
     else if (route.length === null) this.readout.textContent = `There is no path from ${this.name(source)} to ${this.name(target)}.`;
@@ -259,9 +262,14 @@ class NetworkMap {
     const found = this.meant(this.at(event), this.follow.checked ? "source" : "target");
     if (!found) { this.leave(); return; }
     this.cursor = found;
+    this.point();
+    this.picture.draw();
+  }
+
+  /** Say what is under the pointer, and colour by it where the colours follow. */
+  point() {
     if (this.follow.checked) this.chase();
     else this.tellCursor(this.row, this.ends.source);
-    this.picture.draw();
   }
 
   drag(event, before) {

@@ -76,7 +76,7 @@ def must_open(graph: Path) -> None:
 
 FeatureOption = Annotated[
     Literal["lines", "sources", "targets"] | None,
-    Option("Features of .geojson, or of GeoParquet in .parquet: lines, or points at sources or targets."),
+    Option("Features of .geojson and .gpkg, or of GeoParquet in .parquet: lines, or points at sources or targets."),
 ]
 
 

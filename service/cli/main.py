@@ -116,7 +116,9 @@ def near(
     ],
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", metavar="FILE", help="File of the pairs: .zarr, .npz, .parquet, .csv or .geojson."),
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="File of the pairs: .zarr, .npz, .parquet, .csv, .geojson or .gpkg."
+        ),
     ],
     reading: GraphOptions,
     options: NearOptions,
@@ -205,7 +207,8 @@ def query(
 def export(
     store: StoreFolder,
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet, .npy, .omx or .geojson.")
+        Path,
+        typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet, .npy, .omx, .geojson or .gpkg."),
     ],
     options: ExportOptions,
     points: PointOptions,

@@ -1,5 +1,5 @@
 """Writes parts of a matrix into files, a few rows at a time: long and wide tables (CSV, Parquet), NumPy arrays, and
-features (GeoJSON, GeoParquet).
+features (GeoJSON, GeoParquet, GeoPackage).
 
 An entry is kept if there is a path and it passes the filters; long tables have a line for each kept entry, other forms
 are null (CSV: empty; npy: +inf) where an entry is not kept.  Without a filter, long tables have a line for every entry.
@@ -18,9 +18,20 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.graph.selection import first_beyond
-from service.views.features import LEAST_FEATURE, Ends, Features, Pairs, geo_metadata, with_geometry, write_geojson
+from service.views.features import (
+    FEATURE_FILES,
+    LEAST_FEATURE,
+    Ends,
+    Features,
+    Pairs,
+    geo_metadata,
+    with_geometry,
+    write_geojson,
+    write_geopackage,
+)
 from service.views.representations import FLOAT_VIEW, Selection
 from storage.errors import InvalidRequest
+from storage.geography.geopackage import GEOPACKAGE
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -167,7 +178,7 @@ class ExportedPart:
         cells = len(self.rows.sources) * self.rows.width
         if kind == ".npy":
             return cells * self.float_type.itemsize
-        if kind == ".geojson" and not self.filtered:
+        if kind in FEATURE_FILES and not self.filtered:
             return cells * LEAST_FEATURE
         return cells * LEAST_LINE if kind == ".csv" and not self.filtered else 0
 
@@ -233,5 +244,17 @@ def write_features(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
         write_geojson(part.pairs(), file, tell, part.features or "lines", part.rows.result.matrix.unit)
 
 
-#: The function that writes each kind of file, by the ending of the name.
-WRITERS: Final = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_npy, ".geojson": write_features}
+def write_layer(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
+    """Write a GeoPackage, which has no other form; arguments as in ``write_csv``."""
+    geographic = part.sources is None or part.sources.geographic
+    write_geopackage(part.pairs(), path, tell, part.features or "lines", geographic)
+
+
+#: The function that writes each kind of file, by its ending.
+WRITERS: Final = {
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+    ".npy": write_npy,
+    ".geojson": write_features,
+    GEOPACKAGE: write_layer,
+}

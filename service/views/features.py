@@ -1,10 +1,12 @@
-"""Writes pairs of vertices or points with their geometry: GeoJSON and GeoParquet, a batch at a time."""
+"""Writes pairs of vertices or points with their geometry: GeoJSON, GeoParquet and GeoPackage, a batch at a time."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import InvalidRequest
+from storage.geography.geopackage import GEOPACKAGE, LayerForm, write_layer
 
 if TYPE_CHECKING:
     from storage.geography.coordinates import Coordinates
@@ -27,7 +30,11 @@ _DECIMALS: Final = 7
 #: Column of the geometry in GeoParquet, and the version of the standard that is followed.
 GEOMETRY: Final = "geometry"
 GEOPARQUET: Final = "1.1.0"
-#: The fewest bytes of a feature of GeoJSON.
+#: The layer of a GeoPackage.
+LAYER: Final = "distances"
+#: Files that hold nothing but features.
+FEATURE_FILES: Final = (".geojson", GEOPACKAGE)
+#: The fewest bytes of a feature in such a file.
 LEAST_FEATURE: Final = 120
 
 
@@ -205,10 +212,42 @@ def with_geometry(pairs: Pairs, features: Features) -> pl.DataFrame:
     return pairs.table().with_columns(pl.Series(GEOMETRY, geometry, dtype=pl.Binary))
 
 
+def write_geopackage(
+    batches: Iterator[tuple[int, Pairs]],
+    file: Path | io.BytesIO,
+    tell: Callable[[int], None],
+    features: Features,
+    geographic: bool,
+) -> None:
+    """Write features with the columns of the long table into a GeoPackage, whose one layer is called ``distances``.
+
+    Args:
+        batches: counts of rows, and their pairs.
+        file: where they go; a buffer takes one batch.
+        tell: called with the count of each batch.
+        features: what a feature is.
+        geographic: whether coordinates are longitude and latitude.
+
+    Raises:
+        InvalidRequest, StorageFailed: as ``write_layer``.
+    """
+
+    def tables() -> Iterator[pl.DataFrame]:
+        for count, pairs in batches:
+            yield with_geometry(pairs, features)
+            tell(count)
+
+    write_layer(tables(), file, LayerForm(LAYER, GEOMETRY, geometry_type(features), geographic))
+
+
+def geometry_type(features: Features) -> str:
+    """Return the type of the geometry of features, as the standards call it."""
+    return "LineString" if features == "lines" else "Point"
+
+
 def geo_metadata(features: Features, geographic: bool) -> dict[str, str]:
     """Return the metadata of a GeoParquet file; no ``crs`` means OGC:CRS84, null an unknown system."""
-    kind = "LineString" if features == "lines" else "Point"
-    column: dict[str, object] = {"encoding": "WKB", "geometry_types": [kind]}
+    column: dict[str, object] = {"encoding": "WKB", "geometry_types": [geometry_type(features)]}
     if not geographic:
         column["crs"] = None
     return {"geo": json.dumps({"version": GEOPARQUET, "primary_column": GEOMETRY, "columns": {GEOMETRY: column}})}

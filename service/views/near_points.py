@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest
+from storage.geography.geopackage import GEOPACKAGE, check_geopackage
 from storage.pairs.saving import FORMS, check_pairs_target, save_file, save_pairs
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 Indices = npt.NDArray[np.int64]
 #: Forms that have columns for points.
-TABLES: Final = (".csv", ".parquet", ".geojson")
+TABLES: Final = (".csv", ".parquet", ".geojson", GEOPACKAGE)
+#: Forms that hold nothing but features.
+_FEATURES: Final = {".geojson": "GeoJSON", GEOPACKAGE: "GeoPackage"}
 
 
 class PointForm:
@@ -30,15 +33,15 @@ class PointForm:
     def __init__(self, out: Path, features: Features | None) -> None:
         """``out`` is the file, ``features`` what was asked for; None for what is usual."""
         self._out, self._kind = out, out.suffix.lower()
-        self._features: Features | None = "lines" if self._kind == ".geojson" and features is None else features
+        self._features: Features | None = "lines" if self._kind in _FEATURES and features is None else features
         self._graph: Graph | None = None
         self._points: Mapping[str, SnappedPoints | None] = {}
 
     @property
     def name(self) -> str:
         """What the file is."""
-        if self._kind == ".geojson":
-            return "GeoJSON"
+        if self._kind in _FEATURES:
+            return _FEATURES[self._kind]
         return "GeoParquet table" if self._features is not None else FORMS[self._out.suffix]
 
     def check(self, *, overwrite: bool) -> None:
@@ -47,9 +50,12 @@ class PointForm:
         Raises:
             InvalidRequest, NotFound, Conflict: as ``check_pairs_target``.
         """
-        if self._features is not None and self._kind not in (".geojson", ".parquet"):
-            raise InvalidRequest(f"--features is for .geojson and .parquet, not for {self._kind}", field="features")
-        check_pairs_target(self._out, overwrite=overwrite, forms={**FORMS, ".geojson": "GeoJSON"})
+        if self._features is not None and self._kind not in (*_FEATURES, ".parquet"):
+            message = f"--features is for {', '.join(_FEATURES)} and .parquet, not for {self._kind}"
+            raise InvalidRequest(message, field="features")
+        if self._kind == GEOPACKAGE:
+            check_geopackage()
+        check_pairs_target(self._out, overwrite=overwrite, forms={**FORMS, **_FEATURES})
 
     def take(self, graph: Graph, points: Mapping[str, SnappedPoints | None]) -> None:
         """Take the graph and the points of ``sources`` and ``targets``; refuse what the form cannot hold."""
@@ -97,7 +103,7 @@ class PointForm:
         return lines_of(pairs, sources, ends, targets, points=any(self._points.values()))
 
     def _write(self, found: Pairs) -> None:
-        from service.views.features import geo_metadata, with_geometry, write_geojson
+        from service.views.features import geo_metadata, with_geometry, write_geojson, write_geopackage
 
         features, graph = self._features, self._graph
         assert graph is not None
@@ -106,6 +112,12 @@ class PointForm:
         def write(out: io.BufferedWriter) -> None:
             if self._kind == ".geojson":
                 write_geojson(iter([(1, found)]), out, lambda _: None, features or "lines", graph.unit)
+            elif self._kind == GEOPACKAGE:
+                whole = io.BytesIO()
+                write_geopackage(
+                    iter([(1, found)]), whole, lambda _: None, features or "lines", found.sources.geographic
+                )
+                out.write(whole.getbuffer())
             elif self._kind == ".csv":
                 table.write_csv(out)
             else:

@@ -1,4 +1,4 @@
-"""Reads tables of points: CSV, Parquet, GeoParquet and GeoJSON; the names of columns say what they hold."""
+"""Reads tables of points: CSV, Parquet, GeoParquet, GeoJSON and GeoPackage; the names of columns say what they hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.coordinates import LONLAT, check_numbers
+from storage.geography.geopackage import GEOPACKAGE, read_layer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +30,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "name": ("name", "title", "stop_name"),
 }
 #: Endings of the files that are read as tables of points.
-TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson")
+TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson", GEOPACKAGE)
 #: A column of this name, which spreadsheets hold as text, is left out: the coordinates say the same.
 GEOMETRY: Final = "geometry"
 _GEOGRAPHIC: Final = {("OGC", "CRS84"), ("EPSG", "4326"), ("EPSG", "4979")}
@@ -66,7 +67,7 @@ def has_points(path: Path) -> bool:
     """Return whether a file is a table with columns of coordinates.  A file that cannot be read has none."""
     if path.suffix.lower() not in TABLES:
         return False
-    if path.suffix.lower() == ".geojson":
+    if path.suffix.lower() in (".geojson", GEOPACKAGE):
         return True
     try:
         if path.suffix.lower() in (".csv", ".tsv"):
@@ -89,7 +90,7 @@ def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
     """Read a table of points.
 
     Args:
-        path: CSV, TSV, Parquet, GeoParquet or GeoJSON.
+        path: CSV, TSV, Parquet, GeoParquet, GeoJSON or GeoPackage.
         first_is_id: whether the first column holds the ids if no column has a usual name of ids.
 
     Raises:
@@ -161,6 +162,9 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
     import polars as pl
 
     ending = path.suffix.lower()
+    if ending == GEOPACKAGE:
+        layer = read_layer(path)
+        return layer.table, (*_from_wkb(path, layer.geometry), layer.system)
     try:
         if ending == ".geojson":
             return _geojson(path)

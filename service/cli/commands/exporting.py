@@ -19,12 +19,13 @@ from service.cli.vertex_lists import selected
 from service.jobs.results import ResultReader
 from service.units import format_bytes
 from service.views.exports import WRITERS, ExportedPart
-from service.views.features import Ends, Features, check_features
+from service.views.features import FEATURE_FILES, Ends, Features, check_features
 from service.views.omx import check_omx, write_omx
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing
+from storage.geography.geopackage import GEOPACKAGE, check_geopackage
 
 #: End of the name of an Open Matrix file.
 OMX: Final = ".omx"
@@ -104,6 +105,8 @@ def _kind(out: Path) -> str:
     kind = out.suffix.lower()
     if kind == OMX:
         check_omx()
+    elif kind == GEOPACKAGE:
+        check_geopackage()
     elif kind not in WRITERS:
         raise InvalidRequest(f"-o: {out.name} should end in {', '.join((*WRITERS, OMX))}", field="-o")
     return kind
@@ -131,10 +134,11 @@ def _check_sums(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
 
 def _check_form(kind: str, args: ExportArgs) -> None:
     """Refuse options that mean nothing for this kind of file."""
-    if args.wide and (kind == ".geojson" or args.features is not None):
+    if args.wide and (kind in FEATURE_FILES or args.features is not None):
         raise InvalidRequest("--wide is for tables, and features have a line for each entry", field="--wide")
-    if args.features is not None and kind not in (".geojson", ".parquet"):
-        raise InvalidRequest(f"--features is for .geojson and .parquet, not for {kind}", field="--features")
+    if args.features is not None and kind not in (*FEATURE_FILES, ".parquet"):
+        message = f"--features is for {', '.join(FEATURE_FILES)} and .parquet, not for {kind}"
+        raise InvalidRequest(message, field="--features")
 
 
 def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
@@ -156,7 +160,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
             targets = found
     itself = args.itself or bool(ends)  # a point is no target of itself, even if a target has its vertex
     features = args.features
-    if kind == ".geojson" and features is None:
+    if kind in FEATURE_FILES and features is None:
         features = "targets" if len(sources) == 1 else "lines"
     if features is not None:
         of = matrix.targets if targets is None else targets

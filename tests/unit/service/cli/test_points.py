@@ -10,12 +10,14 @@ import networkx as nx
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
+import pyogrio
 import pytest
 
 import apsp
 from service.cli import main
 from service.cli.vertex_lists import points_or_names, sent_points
 from storage.errors import InvalidRequest
+from storage.geography.tables import read_points
 from tests.unit.storage.geography.test_snapping import haversine
 
 SIDE = 7
@@ -169,6 +171,30 @@ def test_distances_from_one_vertex_are_points(city, tmp_path):
 
 @pytest.mark.parametrize("features", ["lines", "sources", "targets"])
 @pytest.mark.parametrize("way", ["export", "near"])
+def test_geopackage(city, tmp_path, way, features):
+    """The layer has the table and the geometry of GeoParquet, whose bytes are compared with the standard below."""
+    graph = city / ("prepared" if way == "export" else "city.graphml")
+    for name in ("x.gpkg", "x.parquet"):
+        run(way, graph, *both(city), "--nearest", 2, "--features", features, "-o", tmp_path / name)
+    wanted = pl.read_parquet(tmp_path / "x.parquet")
+    about, _, geometry, fields = pyogrio.raw.read(tmp_path / "x.gpkg", layer="distances")
+    assert (about["crs"], about["geometry_type"]) == ("EPSG:4326", "LineString" if features == "lines" else "Point")
+    found = pl.DataFrame([pl.Series(name, list(column)) for name, column in zip(about["fields"], fields, strict=True)])
+    assert found.rows(named=True) == wanted.drop("geometry").rows(named=True)
+    assert list(geometry) == wanted["geometry"].to_list()
+
+
+def test_a_geopackage_of_points_is_read_back_as_points(city, tmp_path):
+    run("export", city / "solved", "--sources", "100", "-o", tmp_path / "x.gpkg")
+    table = read_points(tmp_path / "x.gpkg", first_is_id=True)
+    with apsp.open(city / "solved") as result:
+        np.testing.assert_array_equal(table.x, result.coordinates.x)
+        np.testing.assert_array_equal(table.y, result.coordinates.y)
+        assert table.columns["target"].tolist() == result.labels.tolist()
+
+
+@pytest.mark.parametrize("features", ["lines", "sources", "targets"])
+@pytest.mark.parametrize("way", ["export", "near"])
 def test_geoparquet(city, tmp_path, way, features):
     """The metadata and the well-known binary, read by pyarrow and by hand, as the standard 1.1.0 has them."""
     graph, out = city / ("solved" if way == "export" else "city.graphml"), tmp_path / "x.parquet"
@@ -225,10 +251,13 @@ def test_a_solve_from_points(city, tmp_path, capsys):
         (["export", "plain", "-o", "x.geojson"], "the graph has no coordinates"),
         (["export", "plain", "-o", "x.csv", "--sources", "homes.csv"], "points, and the graph has no coordinates"),
         (["export", "solved", "-o", "x.geojson", "--wide"], "--wide is for tables"),
-        (["export", "solved", "-o", "x.csv", "--features", "lines"], "--features is for .geojson and .parquet"),
+        (["export", "solved", "-o", "x.csv", "--features", "lines"], "--features is for .geojson, .gpkg and .parquet"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "x.npz", "--sources", "homes.csv"], "points have names of"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "x.csv", "--features", "lines"], "--features is for .geojson"),
         (["near", "plain.csv", "--cutoff", "1", "-o", "x.geojson"], "the graph has no coordinates"),
+        (["export", "plain", "-o", "x.gpkg"], "the graph has no coordinates"),
+        (["export", "solved", "-o", "x.gpkg", "--wide"], "--wide is for tables"),
+        (["near", "plain.csv", "--cutoff", "1", "-o", "x.gpkg"], "the graph has no coordinates"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "solved.geojson"], "exists already"),
         (["near", "city.graphml", "--coordinates", "plane", "--cutoff", "1", "-o", "x.geojson"], "those of a plane"),
     ],

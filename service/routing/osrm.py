@@ -288,10 +288,8 @@ def _lengths(legs: Sequence[Leg]) -> Answer:
 
 def _steps(leg: Leg, form: str) -> list[Answer]:
     """Return a leg as OSRM's steps: from its departure to its arrival, as the network knows no turns."""
-    ends = (
-        ("depart", leg, slice(None)),
-        ("arrive", Leg(None if leg.seconds is None else 0.0, 0.0, leg.lon, leg.lat), slice(-1, None)),
-    )
+    there = Leg(None if leg.seconds is None else 0.0, 0.0, leg.vertices[-1:], leg.lon, leg.lat)
+    ends = (("depart", leg, slice(None)), ("arrive", there, slice(-1, None)))
     found = []
     for kind, part, which in ends:
         lon, lat = leg.lon[which], leg.lat[which]

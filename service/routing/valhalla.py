@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from service.routing.network import Floats, RoutingNetwork, Stops
-from service.routing.osrm import Answer
+from service.routing.osrm_objects import Answer
 from service.routing.valhalla_request import as_text, places, refuse_unknown, unit_of
 from service.routing.valhalla_route import route
 from storage.errors import ApspError, InvalidRequest, LimitExceeded

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from service.routing.network import Leg, RoutingNetwork, Stops
-from service.routing.osrm import Answer
+from service.routing.osrm_objects import Answer
 from service.routing.polyline import encode
 from service.routing.valhalla_request import as_text, places, refuse_unknown, unit_of
 from storage.errors import InvalidRequest

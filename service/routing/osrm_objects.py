@@ -91,8 +91,6 @@ def _steps(leg: Leg, form: str) -> list[Answer]:
     found = []
     for kind, part, which in ends:
         lon, lat = leg.lon[which], leg.lat[which]
-        if kind == "arrive":
-            lon, lat = np.repeat(lon, 2), np.repeat(lat, 2)
         place = [float(lon[0]), float(lat[0])]
         maneuver = {"type": kind, "modifier": "straight", "location": place, "bearing_before": 0, "bearing_after": 0}
         cross = {"location": place, "bearings": [0], "entry": [True], ("out" if kind == "depart" else "in"): 0}
@@ -102,6 +100,9 @@ def _steps(leg: Leg, form: str) -> list[Answer]:
 
 
 def _line(lon: Floats, lat: Floats, form: str) -> str | Answer:
+    """Return a line in a form of ``geometries``; of one place, too, it has two positions, as RFC 7946 wants."""
+    if len(lon) == 1:
+        lon, lat = np.repeat(lon, 2), np.repeat(lat, 2)
     if form == "geojson":
         return {"type": "LineString", "coordinates": np.stack([lon, lat], axis=-1).tolist()}
     return encode(lat.tolist(), lon.tolist(), 6 if form == "polyline6" else 5)

@@ -79,6 +79,20 @@ class ResultMethods(TableMethods):
         return number(answer["distance"])
 
     @asks
+    def also(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[dict[str, float]]:
+        """Return the sums along the path of a pair by the names of quantities; +inf where there is no path.
+
+        Raises ServiceError if the job has summed nothing.
+
+        Args:
+            source, target, snap_limit: as in :meth:`distance`.
+        """
+        asked = self._names.asked(snap_limit, source=source, target=target)
+        answer = yield from self._question("GET", "also", params=asked)
+        warn_of_far(answer)
+        return {name: number(value) for name, value in answer["also"].items()}
+
+    @asks
     def distances(self, pairs: Sequence[tuple[Any, Any]], *, snap_limit: float | None = None) -> Flow[list[float]]:
         """Return the distances of many pairs, in their order; vertices and points are given as in :meth:`distance`."""
         found: list[float] = []

@@ -75,6 +75,7 @@ def get_rows(
 ) -> Response:
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
+    CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths.
     A whole row has the targets that were solved, in their order.  Points are told in JSON only.
     Either `sources` or `source_point` must be given.
 
@@ -179,7 +180,9 @@ class _Rectangle:
         if rows is None:
             rows = opened.matrix.sources
         selection = Selection(opened, rows, columns, self._told)
-        cells, limit = len(rows) * selection.width, service.settings.max_cells
+        tables = self._kind in ("csv", "parquet", "arrow")  # these have a further column for each quantity
+        each = 1 + (len(opened.matrix.also) if tables else 0)
+        cells, limit = len(rows) * selection.width * each, service.settings.max_cells
         if cells > limit:
             message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
             raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))

@@ -76,7 +76,7 @@ class Selection:
 
     def _few(self, targets: Indices) -> bool:
         """Return whether entries are read one by one, as that is faster than reading whole rows."""
-        return len(targets) * _ENTRY_COST < self.result.matrix.shape[1]
+        return bool(len(targets) * _ENTRY_COST < self.result.matrix.shape[1])
 
     def source_names(self, sources: Indices) -> pl.Series:
         """Return the labels of some sources."""

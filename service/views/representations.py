@@ -35,12 +35,14 @@ FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64
 @dataclass(frozen=True)
 class Selection:
     """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
-    that were solved.  ``told`` are further members of an answer in JSON."""
+    that were solved.  ``told`` are further members of an answer in JSON; ``also`` is the quantity whose sums npy has in
+    place of distances."""
 
     result: ResultReader
     sources: Indices
     targets: Indices | None
     told: Mapping[str, Any] = field(default_factory=dict)
+    also: str | None = None
 
     @property
     def width(self) -> int:
@@ -49,12 +51,16 @@ class Selection:
 
     def batches(self) -> Iterator[tuple[Indices, Array]]:
         """Yield sources and their entries, shape (len(sources), width), until all rows were read."""
+        for some in self.bands():
+            yield some, self.read(self.result.matrix, some)
+
+    def bands(self) -> Iterator[Indices]:
+        """Yield the sources, as many at once as are read together."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
         if self.targets is not None and self._few(self.targets):
             step = max(_BAND, BATCH // max(1, len(self.targets)) // _BAND * _BAND)
         for first in range(0, len(self.sources), step):
-            some = self.sources[first : first + step]
-            yield some, self.read(self.result.matrix, some)
+            yield self.sources[first : first + step]
 
     def read(self, array: Any, sources: Indices) -> Array:
         """Return the entries from some sources to the targets, shape (len(sources), width).
@@ -123,15 +129,17 @@ def as_csv(rows: Selection) -> Iterator[bytes]:
 
 
 def as_npy(rows: Selection) -> Iterator[bytes]:
-    """Yield a NumPy file, shape (sources, targets)."""
-    dtype = np.dtype(FLOAT_VIEW[rows.result.matrix.dtype.name])
+    """Yield a NumPy file, shape (sources, targets), of distances or of the sums of a quantity."""
+    matrix = rows.result.matrix
+    array = matrix if rows.also is None else matrix.also[rows.also]
+    dtype = np.dtype(FLOAT_VIEW[array.dtype.name])
     header = io.BytesIO()
     shape = (len(rows.sources), rows.width)
     np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
     yield header.getvalue()
-    for _, entries in rows.batches():
-        floats = np.where(rows.result.reached(entries), entries, np.inf).astype(dtype)
-        yield floats.tobytes()
+    for some in rows.bands():
+        entries = rows.read(array, some)
+        yield np.where(np.not_equal(entries, array.unreachable), entries, np.inf).astype(dtype).tobytes()
 
 
 def as_parquet(rows: Selection) -> Iterator[bytes]:

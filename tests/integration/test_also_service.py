@@ -92,6 +92,16 @@ def test_sums_are_bit_for_bit_those_of_the_command(result: Any, local: Any, tmp_
     assert (tmp_path / "t.csv").read_text().startswith("source,target,distance,toll,metres\n")
 
 
+def test_arrays_of_sums(result: Any, local: Any):
+    for name in ALSO:
+        sums = local.also[name].rows(local.sources).astype(float)
+        sums[sums == local.also[name].unreachable] = np.inf
+        np.testing.assert_array_equal(result.to_numpy(also=name), sums)
+        np.testing.assert_array_equal(result.to_numpy([7, 3], [5, 7], also=name), sums[np.ix_([7, 3], [5, 7])])
+    with pytest.raises(ServiceError, match="no sums of 'nope'; it has toll, metres"):
+        result.to_numpy(also="nope")
+
+
 def test_a_damaged_tile_of_sums_is_not_fetched(live: KeyedService, result: Any, tmp_path: Path):
     tile = live.data / "jobs" / result.job / "matrix.zarr" / "also" / "toll" / "c" / "0" / "0"
     whole = tile.read_bytes()
@@ -195,3 +205,19 @@ def test_zarr_clients_open_them_like_distances(live: KeyedService, client: Clien
     assert group["also/Maut 2.5"][0, 1] == 7
     assert group["also/é_+ 1.5"][0, 1] == 0.5
     assert odd.also(1, 2) == {"Maut 2.5": 7, "é_+ 1.5": 0.5}
+
+
+@pytest.mark.data
+def test_a_real_network_with_centroids(client: Client, data_dir: Path, tmp_path: Path):
+    how = {"weight": "free_flow_time", "also": ["length", "toll"]}
+    graph, _ = apsp.read_graph(data_dir / "Anaheim_net.tntp", **how)
+    assert graph.terminals
+    apsp.solve_to_store(graph, tmp_path / "l.zarr", apsp.Options(also=("toll", "length")))
+    fetched = client.solve(data_dir / "Anaheim_net.tntp", **how).fetch(tmp_path / "f.zarr")
+    assert verify_store(fetched, "all").searched == graph.n
+    with apsp.open(fetched) as found, apsp.open(tmp_path / "l.zarr") as wanted:
+        np.testing.assert_array_equal(found.rows(found.sources), wanted.rows(found.sources), strict=True)
+        for name in how["also"]:
+            sums = found.also[name].rows(found.sources)
+            np.testing.assert_array_equal(sums, wanted.also[name].rows(found.sources), strict=True)
+        assert np.isfinite(sums).any()

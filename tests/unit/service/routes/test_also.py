@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -158,6 +159,29 @@ def test_tables_have_a_column_for_each_quantity(service: TestClient, settings: S
     )
     assert "100 entries" in refused["detail"]
     assert len(service.post(f"/v1/jobs/{job}/submatrix", json=body).json()["distances"]) == 5
+
+
+def test_arrays_have_the_sums_of_one_quantity(service: TestClient, settings: Settings):
+    job = solved(service, settings, upload(service, also=ALL)["id"], also=["toll 2.5%", "metres"])
+    url, inf = f"/v1/jobs/{job}", np.inf
+    for path, asked, wanted in (
+        ("rows", {"sources": "e,a", "also": "metres"}, [[inf, inf, inf, inf, 0], [0, 3000, 4000, 6500, 6501]]),
+        ("rows", {"sources": "a", "targets": "e,c", "also": "toll 2.5%"}, [[0.125, 2.5]]),
+        ("columns", {"targets": "c", "also": "toll 2.5%"}, [[2.5], [inf], [0], [inf], [inf]]),
+        ("columns", {"targets": "c"}, [[3], [inf], [0], [inf], [inf]]),
+    ):
+        found = service.get(f"{url}/{path}", params={**asked, "format": "npy"})
+        assert np.load(io.BytesIO(found.content)).tolist() == wanted
+    body = {"sources": ["a"], "targets": ["d"]}
+    found = service.post(f"{url}/submatrix", json=body, params={"format": "npy", "also": "metres"})
+    assert np.load(io.BytesIO(found.content)).tolist() == [[6500]]
+    for kind, also, told in (
+        ("npy", "distance", "no sums of 'distance'; it has toll 2.5%, metres"),
+        ("json", "metres", "json has distances only"),
+        ("csv", "metres", "csv has every quantity anyway"),
+    ):
+        answer = service.get(f"{url}/rows", params={"sources": "a", "format": kind, "also": also})
+        assert told in problem(answer, 422, "invalid-request")["detail"]
 
 
 def test_the_pages_show_quantities_and_sums(service: TestClient, settings: Settings):

@@ -43,7 +43,7 @@ def solved(site: Site) -> str:
     """A job that was solved: the ring of ``graph_file``."""
     lines = "\n".join(f"v{k:03} v{(k + 1) % 300:03} {k % 7 + 1}" for k in range(300))
     graph = site.upload(f"{lines}\nw v000 1\n".encode(), directed=True, name="the ring")
-    job = site.wait(site.submit(graph["id"])["id"])
+    job = site.wait(site.submit(graph["id"], fresh=True)["id"])
     assert job["state"] == "successful", job
     return job["id"]
 

@@ -61,7 +61,7 @@ def metres(one: tuple[float, float], other: tuple[float, float]) -> float:
 def mapped(site: Site) -> str:
     """A job whose result has coordinates."""
     graph = site.upload(town(SIDE), name="the town", filename="town.graphml")
-    job = site.wait(site.submit(graph["id"])["id"])
+    job = site.wait(site.submit(graph["id"], fresh=True)["id"])
     assert job["state"] == "successful", job
     return job["id"]
 

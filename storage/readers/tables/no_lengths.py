@@ -59,9 +59,9 @@ def refuse_signs_of_nothing(arcs: ArcList) -> None:
 
 def _stands_for_nothing(value: float) -> bool:
     """Return whether programs use a number as infinity: nines, powers of ten, the largest number of a type."""
-    if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value > 1e30:
+    if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value >= 1e30:
         return True
-    digits = f"{value:.0f}"
+    digits = f"{value:.0f}" if value < 1e15 else f"{value:.14e}".partition("e")[0].replace(".", "")
     return value >= 999 and value % 1 == 0 and (set(digits) == {"9"} or (value >= 1e5 and set(digits[1:]) == {"0"}))
 
 

@@ -26,7 +26,7 @@ _BODY: Final = {
         "content": {
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary"},
-                "example": "from,to,km\n1,2,3.5\n2,17,1\n17,1,8\n",
+                "example": "from,to,km,toll\n1,2,3.5,0\n2,17,1,2.5\n17,1,8,0\n",
             }
         },
     }

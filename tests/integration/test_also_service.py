@@ -207,6 +207,14 @@ def test_zarr_clients_open_them_like_distances(live: KeyedService, client: Clien
     assert odd.also(1, 2) == {"Maut 2.5": 7, "é_+ 1.5": 0.5}
 
 
+def test_names_with_percent_signs_are_fetched(live: KeyedService, client: Client, tmp_path: Path):
+    found = client.solve(nx.DiGraph([(1, 2, {"w": 3, "5%41 of w": 2})]), weight="w", also="5%41 of w")
+    with apsp.open(found.fetch(tmp_path / "f.zarr")) as matrix:
+        assert matrix.also["5%41 of w"].entries([0], [1]).tolist() == [2]
+    path = f"/v1/jobs/{found.job}/zarr/also/5%2541%20of%20w/zarr.json"
+    assert live.http.get(path).json()["attributes"]["long_name"].startswith("5%41 of w, ")
+
+
 @pytest.mark.data
 def test_a_real_network_with_centroids(client: Client, data_dir: Path, tmp_path: Path):
     how = {"weight": "free_flow_time", "also": ["length", "toll"]}

@@ -32,7 +32,7 @@ class UploadQuery(_Options):
         None,
         description="Further columns, which jobs can sum along the paths (also): separated by commas or repeated.",
         max_length=MOST_QUANTITIES,
-        examples=[["metres,toll"], ["metres", "toll"]],
+        examples=[["toll"], ["metres,toll"]],
     )
 
     def reading(self) -> dict[str, Any]:

@@ -119,6 +119,18 @@ class ResultMethods(TableMethods):
         return Path(self._names.vertices(answer["vertices"]), answer["weights"], answer["length"])
 
     @asks
+    def path_feature(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[Document]:
+        """Return one shortest path as a feature of GeoJSON, for graphs with longitudes and latitudes.
+
+        Its properties name vertices as the service does; the geometry is None where there is no path.  Vertices and
+        points are given as in :meth:`distance`.
+        """
+        asked = {**self._names.asked(snap_limit, source=source, target=target), "format": "geojson"}
+        answer = yield from self._question("GET", "path", params=asked)
+        warn_of_far(answer["properties"])
+        return answer
+
+    @asks
     def row(self, source: Any, *, snap_limit: float | None = None) -> Flow[dict[Any, float]]:
         """Return the distances from one vertex, or point, to each target that was solved."""
         body: Document = {"sources": [self._names.place(source)]}

@@ -165,7 +165,7 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
         found = result.also(source, target) if result.matrix.also else result.distance(source, target)
         if not found["reachable"]:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
-        route = _route(result.path(source, target))
+        route = {**_route(result.path(source, target)), "lines": result.lines}
     except ApspError as error:
         instead = _instead(visitor, job_id, source, target) if isinstance(error, NotFound) else []
         return {"source": source, "target": target, "refused": str(error), "instead": instead}

@@ -61,6 +61,18 @@ class ResultReader:
         """The kind of the result, as the job's option ``result`` names it."""
         return "prepared" if self.prepared else "matrix"
 
+    @property
+    def unit(self) -> str | None:
+        """The unit of the distances, ``arcs`` where these are counted; None if it is not known."""
+        counted = "arcs" if self.matrix.attributes.get("unit") == "hops" else None
+        unit: str | None = self.matrix.unit or counted
+        return unit
+
+    @property
+    def lines(self) -> bool:
+        """Whether vertices have longitudes and latitudes, so that paths are lines on the Earth."""
+        return bool(self.matrix.placed and self.matrix.coordinates.geographic)
+
     def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody
         """Return a reader for the questions of one request by the caller ``who``."""
         return self

@@ -73,9 +73,8 @@ def _check_size(matrix: Any, limit: int) -> None:
 def _about(opened: ResultReader) -> dict[str, Any]:
     """Return what the answer says beside vertices and edges."""
     matrix = opened.matrix
-    unit = matrix.unit or ("arcs" if matrix.attributes.get("unit") == "hops" else None)
     selected = {
         name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)
         for name in ("sources", "targets")
     }
-    return {"directed": matrix.directed, "unit": unit, **selected}
+    return {"directed": matrix.directed, "unit": opened.unit, **selected}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, Field
 
 from service.api.problems import documented
@@ -31,6 +31,7 @@ from service.http.etags import TAGGED, Tagged
 from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, OpenedAny, Shared
+from service.views.media_types import choose_format
 from storage.errors import Conflict, LimitExceeded
 
 router = APIRouter(
@@ -52,6 +53,14 @@ PointText = Annotated[
 _KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
 #: 413 and 507 where computing an answer from a prepared result takes more than it may
 _NONE = {**_KNOWN, **documented(413, 507)}
+_PATH = {
+    **_NONE,
+    **documented(406),
+    200: {
+        "description": "The path",
+        "content": {"application/json": {}, "application/geo+json": {"schema": {"type": "object"}}},
+    },
+}
 
 
 class SourceQuery(BaseModel):
@@ -67,6 +76,12 @@ class PairQuery(SourceQuery):
 
     target: VertexName = None
     target_point: PointText = None
+
+
+class PathQuery(PairQuery):
+    """A source and a target, and as what the path between them is wanted."""
+
+    format: Annotated[Literal["json", "geojson"] | None, Field(description="Goes before Accept.")] = None
 
 
 class NearestQuery(SourceQuery):
@@ -196,17 +211,36 @@ def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Dis
     return Distances(distances=opened.distances(pairs), **told)
 
 
-@router.get(
-    "/path", response_model=PathDocument, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED
-)
-def get_path(opened: Opened, asked: Annotated[PairQuery, Query()]) -> PathDocument:
-    """One shortest path, between vertices or points.
+@router.get("/path", response_model=PathDocument, response_model_exclude_unset=True, responses=_PATH)
+def get_path(
+    *,
+    opened: Opened,
+    asked: Annotated[PathQuery, Query()],
+    accept: Annotated[str | None, Header()] = None,
+    tagged: Tagged,
+    response: Response,
+) -> Any:
+    """One shortest path, between vertices or points; as JSON, or as a line of GeoJSON.
+
+    The feature of GeoJSON has the coordinates of the vertices, in degrees. Its properties are `source`, `target`,
+    `distance`, `unit` and `vertices`, and `without_coordinates` with the vertices that the line leaves out, if
+    there are any. Where there is no path the geometry is null.
 
     Args:
         opened: the open result of the job in the path.
-        asked: source and target.
+        asked: source and target, and the format, which goes before ``accept``.
+        accept: the Accept header.
+        tagged: headers of the answer: its entity tag and how it may be cached.
+        response: what is answered.
     """
+    from service.views.path_feature import PATH_TYPES, path_feature
+
+    kind = choose_format(asked.format, accept, PATH_TYPES)
     (source, target), told = _ends(opened, asked, "source", "target")
+    if kind == "geojson":
+        feature = json.dumps(path_feature(opened, source, target, told), allow_nan=False)
+        return Response(feature, headers={**tagged, "Vary": "Accept"}, media_type=PATH_TYPES[kind])
+    response.headers["Vary"] = "Accept"
     return PathDocument(**opened.path(source, target), **told)
 
 

@@ -17,8 +17,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from service.auth.keys import is_loopback
 from service.http.listening import address_of, listen
 from service.routing.network import RoutingNetwork
+from service.routing.osrm import SERVICES as OSRM_SERVICES
 from service.routing.osrm import Osrm
 from service.routing.valhalla import NO_PATH, Valhalla, refused
+from service.routing.valhalla import SERVICES as VALHALLA_SERVICES
 from service.version import software_version
 
 #: Bytes of the longest address, which holds the places of OSRM's requests, and of the largest body.
@@ -50,18 +52,22 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
         return answer
 
-    for name in ("table", "route", "nearest"):
+    for name in OSRM_SERVICES:
         app.add_api_route(f"/{name}/v1/{{mode}}/{{places:path}}", service(name), methods=["GET"], name=name)
 
-    async def matrix(request: Request) -> Response:
-        body = bytearray(request.query_params.get("json", "").encode())
-        async for piece in request.stream():
-            body += piece
-            if len(body) > _BODY_BYTES:
-                return _json(413, {"error": f"the body is larger than {_BODY_BYTES:,} bytes", "status_code": 413})
-        return _json(*await run_in_threadpool(valhalla.answer, bytes(body)))
+    def json_service(name: str) -> Callable[..., Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            body = bytearray(request.query_params.get("json", "").encode())
+            async for piece in request.stream():
+                body += piece
+                if len(body) > _BODY_BYTES:
+                    return _json(413, {"error": f"the body is larger than {_BODY_BYTES:,} bytes", "status_code": 413})
+            return _json(*await run_in_threadpool(valhalla.answer, name, bytes(body)))
 
-    app.add_api_route("/sources_to_targets", matrix, methods=["GET", "POST"], name="sources_to_targets")
+        return answer
+
+    for name in VALHALLA_SERVICES:
+        app.add_api_route(f"/{name}", json_service(name), methods=["GET", "POST"], name=f"valhalla_{name}")
     app.add_exception_handler(404, _no_service)
     return app
 
@@ -83,9 +89,9 @@ async def _no_service(request: Request, _error: Exception) -> Response:
     """Answer for other services as OSRM or Valhalla does."""
     parts = request.url.path.split("/")
     if len(parts) > 3 and parts[2] == "v1":
-        message = f"Service {parts[1][:40]} not found! There are table, route and nearest"
+        message = f"Service {parts[1][:40]} not found! There are {', '.join(OSRM_SERVICES)}"
         return _json(400, {"code": "InvalidService", "message": message})
-    return _json(404, refused(404, NO_PATH, "Try any of: /sources_to_targets")[1])
+    return _json(404, refused(404, NO_PATH, f"Try any of: {', '.join(f'/{name}' for name in VALHALLA_SERVICES)}")[1])
 
 
 def _json(status: int, content: dict[str, Any]) -> Response:
@@ -103,7 +109,8 @@ class _Announcing(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            print(f"routes are served at {self._address} (OSRM: table, route, nearest; Valhalla: sources_to_targets)")
+            served = f"OSRM: {', '.join(OSRM_SERVICES)}; Valhalla: {', '.join(VALHALLA_SERVICES)}"
+            print(f"routes are served at {self._address} ({served})")
 
 
 def serve(network: RoutingNetwork, host: str, port: int) -> None:

@@ -56,11 +56,13 @@ class Leg:
     Attributes:
         seconds: how long it takes; None if the result has no times.
         metres: its length; if the distances of the result are times, the sum of straight lines between its vertices.
-        lon, lat: degrees of its vertices, in order, shape (k,).
+        vertices: indices of its vertices, in order.
+        lon, lat: degrees of those vertices that have coordinates, in order, shape (k,).
     """
 
     seconds: float | None
     metres: float
+    vertices: list[int]
     lon: Floats
     lat: Floats
 
@@ -200,6 +202,7 @@ class RoutingNetwork:
         return Leg(
             None if self._seconds is None else float(route.length) * self._seconds,
             straight if self._metres is None else float(route.length) * self._metres,
+            route.vertices,
             lon,
             lat,
         )

@@ -1,4 +1,4 @@
-"""The services *table*, *route* and *nearest* of OSRM's HTTP protocol, version 1.
+"""The services *table*, *route*, *trip* and *nearest* of OSRM's HTTP protocol, version 1.
 
 Source: the documentation of OSRM, project-osrm.org/docs/v5.24.0/api.  Parameters that ask for what this network cannot
 know (bearings, kerbs, turns) are refused by name.
@@ -7,23 +7,24 @@ know (bearings, kerbs, turns) are refused by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from service.routing.network import Floats, Indices, Leg, RoutingNetwork, Stops
-from service.routing.polyline import decode, encode
+from service.routing.osrm_objects import Answer, RouteForm, flag, waypoints
+from service.routing.polyline import decode
+from service.routing.visiting_order import visiting_order
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import crow_distances, wrong_degrees
 
-Answer = dict[str, Any]
-
 _PLACE: Final = re.compile(r"(-?\d{1,3}(?:\.\d{1,20})?),(-?\d{1,2}(?:\.\d{1,20})?)")
 _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
-#: Most places of one request, and most vertices of *nearest*.
+#: Most places of one request, of one trip, and most vertices of *nearest*.
 MOST_PLACES: Final = 20_000
+MOST_VISITED_PLACES: Final = 500
 MOST_NEAREST: Final = 1000
 #: Parameters of every service, each with the values that ask for nothing special; any other value is refused.
 _COMMON: Final[Mapping[str, frozenset[str]]] = {
@@ -41,6 +42,7 @@ _SILENT: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "waypoints": frozenset({""}),
     },
     "nearest": {},
+    "trip": {"annotations": frozenset({"false"})},
 }
 #: Parameters that are understood; hints only save OSRM a search, so they may be anything.
 _PLACED: Final = frozenset({"radiuses", "approaches", "hints"})
@@ -49,7 +51,10 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     | {"sources", "destinations", "annotations", "scale_factor", "fallback_speed", "fallback_coordinate"},
     "route": _PLACED | {"overview", "geometries", "steps", "alternatives"},
     "nearest": _PLACED | {"number"},
+    "trip": _PLACED | {"overview", "geometries", "steps", "source", "destination", "roundtrip"},
 }
+#: What is answered.
+SERVICES: Final = tuple(_OWN)
 #: Codes of OSRM for what is wrong, by the field that an error names.
 _CODES: Final = {"coordinates": "InvalidValue", "radiuses": "NoSegment", "options": "InvalidOptions"}
 
@@ -59,19 +64,22 @@ class Osrm:
 
     def __init__(self, network: RoutingNetwork) -> None:
         self._network = network
+        self._services: dict[str, Callable[[Floats, Floats, Mapping[str, str]], Answer]] = {
+            "table": self._table, "route": self._route, "nearest": self._nearest, "trip": self._trip,
+        }  # fmt: skip
 
     def answer(self, service: str, places: str, query: Mapping[str, str]) -> tuple[int, Answer]:
         """Answer one request; tables are arrays, with +inf where there is no way.
 
         Args:
-            service: ``table``, ``route`` or ``nearest``.
+            service: one of ``SERVICES``.
             places: the part of the address that holds the coordinates.
             query: the parameters.
         """
         try:
             _check(service, query)
             lon, lat = parse_places(places)
-            made = {"table": self._table, "route": self._route, "nearest": self._nearest}[service](lon, lat, query)
+            made = self._services[service](lon, lat, query)
         except LimitExceeded as error:
             return 400, {"code": "TooBig", "message": str(error)}
         except InvalidRequest as error:
@@ -128,47 +136,62 @@ class Osrm:
         if "distance" in asked:
             made["distances"] = self._network.metres(rows, columns, found)
         if "fallback_speed" in query:
-            places = (stops.lon, stops.lat) if _snapped(query) else (lon, lat)
+            snapped = _one_of(query, "fallback_coordinate", ("input", "snapped")) == "snapped"
+            places = (stops.lon, stops.lat) if snapped else (lon, lat)
             _estimate(made, np.argwhere(np.isinf(found)), at, places, query["fallback_speed"])
         if "durations" in made:
             made["durations"] = np.round(made["durations"] * scale, 1)
         if "distances" in made:
             made["distances"] = np.round(made["distances"], 1)
         if query.get("skip_waypoints") != "true":
-            made["sources"], made["destinations"] = _waypoints(rows), _waypoints(columns)
+            made["sources"], made["destinations"] = waypoints(rows), waypoints(columns)
         return made
 
     def _route(self, lon: Floats, lat: Floats, query: Mapping[str, str]) -> Answer:
         if len(lon) < 2:
             raise InvalidRequest("a route needs two coordinates or more", field="options")
-        form = query.get("geometries", "polyline")
-        if form not in ("polyline", "polyline6", "geojson"):
-            raise InvalidRequest("geometries are polyline, polyline6 or geojson", field="options")
-        overview = query.get("overview", "simplified")
-        if overview not in ("simplified", "full", "false"):
-            raise InvalidRequest("overview is simplified, full or false", field="options")
+        form = RouteForm.of(query)
         if not re.fullmatch(r"true|false|\d{1,3}", query.get("alternatives", "false")):
             raise InvalidRequest("alternatives is true, false or a number", field="options")
         stops = self._stops(lon, lat, query)
-        vertices = stops.vertices.tolist()
-        legs = [self._network.leg(a, b) for a, b in pairwise(vertices)]
+        legs = self._legs(stops.vertices.tolist())
         if None in legs:
             missing = legs.index(None)
             return {"code": "NoRoute", "message": f"there is no way from coordinate {missing} to {missing + 1}"}
-        known = [leg for leg in legs if leg is not None]
-        steps = query.get("steps", "false") == "true"
-        route: Answer = {
-            **_lengths(known),
-            "legs": [{**_lengths([leg]), "summary": "", "steps": _steps(leg, form) if steps else []} for leg in known],
-            "weight_name": "duration" if self._network.tells_time else "distance",
-        }
-        if overview != "false":
-            parts = [(leg.lon[bool(i) :], leg.lat[bool(i) :]) for i, leg in enumerate(known)]
-            lons, lats = (np.concatenate(side) for side in zip(*parts, strict=True))
-            route["geometry"] = _line(lons, lats, form)
-        made: Answer = {"code": "Ok", "routes": [route]}
+        made: Answer = {"code": "Ok", "routes": [form.route([leg for leg in legs if leg is not None])]}
         if query.get("skip_waypoints") != "true":
-            made["waypoints"] = _waypoints(stops)
+            made["waypoints"] = waypoints(stops)
+        return made
+
+    def _legs(self, vertices: Sequence[int]) -> list[Leg | None]:
+        return [self._network.leg(a, b) for a, b in pairwise(vertices)]
+
+    def _trip(self, lon: Floats, lat: Floats, query: Mapping[str, str]) -> Answer:
+        if not len(lon) >= 2:
+            raise InvalidRequest("a trip needs two coordinates or more", field="options")
+        form, back = RouteForm.of(query), flag(query, "roundtrip", default=True)
+        first = _one_of(query, "source", ("any", "first")) == "first"
+        last = _one_of(query, "destination", ("any", "last")) == "last"
+        if not back and not (first and last):
+            message = "roundtrip=false is supported with source=first and destination=last only"
+            return {"code": "NotImplemented", "message": message}
+        if len(lon) > MOST_VISITED_PLACES:
+            message = f"a trip through {len(lon):,} coordinates, more than the {MOST_VISITED_PLACES:,} of a request"
+            raise LimitExceeded(message, limit=MOST_VISITED_PLACES, requested=len(lon), setting="coordinates")
+        stops = self._stops(lon, lat, query)
+        found = self._network.table(stops, stops)
+        for a, b in np.argwhere(np.isinf(found))[:1].tolist():
+            message = f"no trip visits all places: there is no way from coordinate {a} to {b}"
+            return {"code": "NoTrips", "message": message}
+        end = len(stops) - 1 if last else 0
+        order = visiting_order(found, 0 if first or not last else end, end)
+        legs = self._legs(stops.vertices[order + order[:1] if back else order].tolist())
+        made: Answer = {"code": "Ok", "trips": [form.route([leg for leg in legs if leg is not None])]}
+        if query.get("skip_waypoints") != "true":
+            at = {place: number for number, place in enumerate(order)}
+            made["waypoints"] = [
+                {**about, "trips_index": 0, "waypoint_index": at[place]} for place, about in enumerate(waypoints(stops))
+            ]
         return made
 
     def _nearest(self, lon: Floats, lat: Floats, query: Mapping[str, str]) -> Answer:
@@ -179,7 +202,7 @@ class Osrm:
             raise InvalidRequest(f"number is from 1 to {MOST_NEAREST}, found {number[:20]!r}", field="options")
         self._stops(lon, lat, query)
         found = self._network.nearest(float(lon[0]), float(lat[0]), int(number))
-        return {"code": "Ok", "waypoints": _waypoints(found)}
+        return {"code": "Ok", "waypoints": waypoints(found)}
 
 
 def parse_places(text: str) -> tuple[Floats, Floats]:
@@ -240,12 +263,12 @@ def _picked(count: int, text: str, side: str) -> Indices:
     return np.array([int(number) for number in numbers], np.int64)
 
 
-def _snapped(query: Mapping[str, str]) -> bool:
-    """Return whether estimates are between vertices, not between the places that were asked for."""
-    found = query.get("fallback_coordinate", "input")
-    if found not in ("input", "snapped"):
-        raise InvalidRequest("fallback_coordinate is input or snapped", field="options")
-    return found == "snapped"
+def _one_of(query: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
+    """Return a parameter that has one of two values, the first of which is meant if it is left out."""
+    found = query.get(name, values[0])
+    if found not in values:
+        raise InvalidRequest(f"{name} is {' or '.join(values)}", field="options")
+    return found
 
 
 def _estimate(made: Answer, cells: Indices, at: Sequence[Indices], places: tuple[Floats, Floats], speed: str) -> None:
@@ -269,46 +292,6 @@ def _estimate(made: Answer, cells: Indices, at: Sequence[Indices], places: tuple
     if "distances" in made:
         made["distances"][rows, columns] = metres
     made["fallback_speed_cells"] = np.ascontiguousarray(cells)
-
-
-def _waypoints(stops: Stops) -> list[Answer]:
-    places = zip(stops.lon.tolist(), stops.lat.tolist(), stops.metres.tolist(), stops.names, strict=True)
-    return [{"location": [lon, lat], "distance": metres, "name": name} for lon, lat, metres, name in places]
-
-
-def _lengths(legs: Sequence[Leg]) -> Answer:
-    """Return distance, duration and weight of legs together; no duration where times are not told."""
-    metres = round(sum(leg.metres for leg in legs), 1)
-    times = [leg.seconds for leg in legs if leg.seconds is not None]
-    if len(times) < len(legs):
-        return {"distance": metres, "duration": None, "weight": metres}
-    seconds = round(sum(times), 1)
-    return {"distance": metres, "duration": seconds, "weight": seconds}
-
-
-def _steps(leg: Leg, form: str) -> list[Answer]:
-    """Return a leg as OSRM's steps: from its departure to its arrival, as the network knows no turns."""
-    ends = (
-        ("depart", leg, slice(None)),
-        ("arrive", Leg(None if leg.seconds is None else 0.0, 0.0, leg.lon, leg.lat), slice(-1, None)),
-    )
-    found = []
-    for kind, part, which in ends:
-        lon, lat = leg.lon[which], leg.lat[which]
-        if kind == "arrive":
-            lon, lat = np.repeat(lon, 2), np.repeat(lat, 2)
-        place = [float(lon[0]), float(lat[0])]
-        maneuver = {"type": kind, "modifier": "straight", "location": place, "bearing_before": 0, "bearing_after": 0}
-        cross = {"location": place, "bearings": [0], "entry": [True], ("out" if kind == "depart" else "in"): 0}
-        about = {"name": "", "mode": "driving", "driving_side": "right", "maneuver": maneuver, "intersections": [cross]}
-        found.append({**_lengths([part]), **about, "geometry": _line(lon, lat, form)})
-    return found
-
-
-def _line(lon: Floats, lat: Floats, form: str) -> str | Answer:
-    if form == "geojson":
-        return {"type": "LineString", "coordinates": np.stack([lon, lat], axis=-1).tolist()}
-    return encode(lat.tolist(), lon.tolist(), 6 if form == "polyline6" else 5)
 
 
 def _number(text: str, name: str) -> float:

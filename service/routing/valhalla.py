@@ -1,4 +1,4 @@
-"""Valhalla's matrix service, ``/sources_to_targets``.
+"""Valhalla's services: the matrix, ``/sources_to_targets``, and the route, ``/route``.
 
 Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/matrix/api-reference.
 """
@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from service.routing.network import Floats, RoutingNetwork, Stops
-from service.routing.osrm import MOST_PLACES, Answer
+from service.routing.osrm_objects import Answer
+from service.routing.valhalla_request import as_text, places, refuse_unknown, unit_of
+from service.routing.valhalla_route import route
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
-from storage.geography.coordinates import wrong_degrees
 
-#: Metres in the units of a request.
-_UNITS: Final = {"km": 1000.0, "kilometers": 1000.0, "mi": 1609.344, "miles": 1609.344}
-#: Parameters that close parts of the network, which an answer may not pass over.
-_AROUND: Final = (
-    "exclude_locations", "exclude_polygons", "exclude_levels", "avoid_locations", "avoid_polygons",
-)  # fmt: skip
-#: Valhalla's numbers of errors: no such path, no JSON, no sources or targets, too many places, anything else.
+#: Those of Valhalla's services that are answered.
+SERVICES: Final = ("sources_to_targets", "route")
+#: Valhalla's numbers of errors: no such path, no JSON, too many places, anything else.
 NO_PATH: Final = 106
-_NO_JSON, _NO_PLACES, _TOO_MANY, _OTHER = 100, 112, 150, 199
+_NO_JSON, _TOO_MANY, _OTHER = 100, 150, 199
+#: Valhalla's numbers for what is wrong, by the field that an error names.
+_NUMBERS: Final = {"locations": 110, "sources": 112, "targets": 112, "far": 171, "path": 442}
 
 
 class Valhalla:
@@ -33,8 +32,13 @@ class Valhalla:
     def __init__(self, network: RoutingNetwork) -> None:
         self._network = network
 
-    def answer(self, body: bytes) -> tuple[int, Answer]:
-        """Answer one request, given as a JSON object; what is not known is +inf."""
+    def answer(self, service: str, body: bytes) -> tuple[int, Answer]:
+        """Answer one request; what is not known is +inf or None.
+
+        Args:
+            service: ``route`` or ``sources_to_targets``.
+            body: the request, a JSON object.
+        """
         try:
             asked = json.loads(body)
             if not isinstance(asked, dict):
@@ -42,27 +46,23 @@ class Valhalla:
         except (ValueError, TypeError, RecursionError):
             return refused(400, _NO_JSON, "the request is no JSON object")
         try:
-            return 200, self._matrix(asked)
+            return 200, route(self._network, asked) if service == "route" else self._matrix(asked)
         except LimitExceeded as error:
             return refused(400, _TOO_MANY, str(error))
         except InvalidRequest as error:
-            return refused(400, _NO_PLACES if error.field in ("sources", "targets") else _OTHER, str(error))
+            return refused(400, _NUMBERS.get(error.field or "", _OTHER), str(error))
         except ApspError as error:
             return refused(500, _OTHER, str(error))
 
     def _matrix(self, asked: Answer) -> Answer:
-        unit = asked.get("units", "kilometers")
-        if not isinstance(unit, str) or unit not in _UNITS:
-            raise InvalidRequest(f"units are {', '.join(_UNITS)}", field="units")
-        sources, targets = (self._places(asked.get(side), side) for side in ("sources", "targets"))
-        for name in _AROUND:
-            if asked.get(name):
-                raise InvalidRequest(f"{name} is not supported: what is closed is part of the network", field=name)
+        unit, named = unit_of(asked)
+        sources, targets = (places(self._network, asked.get(side), side) for side in ("sources", "targets"))
+        refuse_unknown(asked)
         found = self._network.table(sources, targets)
         times = self._network.seconds(found) if self._network.tells_time else np.full(found.shape, np.inf)
         seconds = _whole(times)
-        lengths = np.round(self._network.metres(sources, targets, found) / _UNITS[unit], 3)
-        made: Answer = {"units": "miles" if unit in ("mi", "miles") else "kilometers"}
+        lengths = np.round(self._network.metres(sources, targets, found) / unit, 3)
+        made: Answer = {"units": named}
         made["sources"], made["targets"] = [_listed(sources)], [_listed(targets)]
         if asked.get("verbose", True):
             made["sources_to_targets"] = [
@@ -75,25 +75,8 @@ class Valhalla:
         else:
             made["sources_to_targets"] = {"distances": lengths, "durations": seconds}
         if isinstance(asked.get("id"), str):
-            made["id"] = asked["id"][:200]
+            made["id"] = as_text(asked["id"])
         return made
-
-    def _places(self, given: Any, side: str) -> Stops:
-        if not isinstance(given, list) or not given:
-            raise InvalidRequest(f"{side} must be a list of places with lat and lon", field=side)
-        if len(given) > MOST_PLACES:
-            message = f"{len(given):,} {side}, more than the {MOST_PLACES:,} of a request"
-            raise LimitExceeded(message, limit=MOST_PLACES, requested=len(given), setting=side)
-        lon, lat = np.empty(len(given)), np.empty(len(given))
-        for number, place in enumerate(given):
-            values = [place.get("lon"), place.get("lat")] if isinstance(place, dict) else [None]
-            if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-                raise InvalidRequest(f"{side} {number} has no numbers lat and lon", field=side)
-            lon[number], lat[number] = values
-            wrong = wrong_degrees(float(lon[number]), float(lat[number]))
-            if wrong:
-                raise InvalidRequest(f"{side} {number}: {wrong}", field=side)
-        return self._network.stops(lon, lat)
 
 
 def _whole(times: Floats) -> list[list[int | None]]:

@@ -3,6 +3,7 @@ back the view; in the light and the dark, on a desk and on a phone."""
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
@@ -214,3 +215,15 @@ def test_a_result_without_coordinates_has_no_map(site: Site, visit: Visit):
     page.goto(f"/jobs/{job['id']}")
     expect(page.get_by_role("heading", name="The matrix")).to_be_visible()
     assert page.locator("#map").count() == 0
+
+
+def test_the_path_is_saved_as_a_line(site: Site, visit: Visit, mapped: str):
+    page = visit()
+    page.goto(f"/jobs/{mapped}?source=0&target=143")
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="GeoJSON").click()
+    assert waiting.value.suggested_filename == "path.geojson"
+    line = json.loads(waiting.value.path().read_text())
+    truth = site.http.get(f"/v1/jobs/{mapped}/path", params={"source": 0, "target": 143}).json()
+    assert line["properties"]["vertices"] == truth["vertices"]
+    assert len(line["geometry"]["coordinates"]) == len(truth["vertices"])

@@ -80,6 +80,11 @@ def test_questions_have_the_answers_of_the_command_line(client: Client, live: Ke
     pairs = [(home, shops[1]) for home in homes[1:]]
     assert result.distances(pairs) == [result.distance(*pair) for pair in pairs]
     assert result.row(homes[1]) == result.row(vertices[1])
+    line = result.path_feature(homes[1], shops[1])
+    assert line["properties"]["vertices"] == list(result.path(homes[1], shops[1]).vertices)
+    assert line["properties"]["source_point"]["vertex"] == vertices[1]
+    assert line["properties"]["distance"] == result.distance(homes[1], shops[1])
+    assert len(line["geometry"]["coordinates"]) == max(2, len(line["properties"]["vertices"]))
     assert result.nearest(homes[1], 3) == result.nearest(vertices[1], 3)
     assert result.path(homes[1], shops[1]).vertices[0] == vertices[1]
     with pytest.raises(ServiceError, match="farther than 100"):

@@ -198,3 +198,71 @@ def test_points_are_taken_to_vertices(client: TestClient, url: str):
     assert answer == {"points": [{"id": 7, "name": "home", **told(NEAR_20)}, told(FAR)]}
     assert client.post(f"{url}/points", json={"points": asked, "snap_limit": 100}).status_code == 422
     assert client.post(f"{url}/points", json={"points": [asked[0]] * 11}).status_code == 413
+
+
+def test_a_path_as_a_line(client: TestClient, url: str):
+    asked = {"source": "10", "target": "30"}
+    plain = client.get(f"{url}/path", params=asked)
+    answer = client.get(f"{url}/path", params={**asked, "format": "geojson"})
+    assert answer.headers["content-type"] == "application/geo+json"
+    assert (answer.headers["vary"], plain.headers["vary"]) == ("Accept", "Accept")
+    path = plain.json()
+    assert answer.json() == {
+        "type": "Feature",
+        "geometry": {"type": "LineString", "coordinates": [[24.94, 60.16], [24.95, 60.17], [24.96, 60.165]]},
+        "properties": {
+            "source": 10, "target": 30, "distance": path["length"], "unit": None, "vertices": path["vertices"],
+        },
+    }  # fmt: skip
+    by_header = client.get(f"{url}/path", params=asked, headers={"accept": "application/geo+json"})
+    assert by_header.content == answer.content
+    assert len({found.headers["etag"] for found in (plain, answer, by_header)}) == 3
+    tag = by_header.headers["etag"]
+    again = client.get(f"{url}/path", params=asked, headers={"accept": "application/geo+json", "if-none-match": tag})
+    assert again.status_code == 304
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    assert client.get(f"{url}/path", params=asked, headers=browser).json() == path
+    assert client.get(f"{url}/path", params=asked, headers={"accept": "text/csv"}).status_code == 406
+    assert client.get(f"{url}/path", params={**asked, "format": "kml"}).status_code == 422
+
+
+def test_lines_between_points_and_where_there_is_no_way(client: TestClient, url: str):
+    points = {"source_point": NEAR_10, "target_point": NEAR_20, "format": "geojson"}
+    properties = client.get(f"{url}/path", params=points).json()["properties"]
+    assert (properties["source_point"], properties["target_point"]) == (told(NEAR_10), told(NEAR_20))
+    none = client.get(f"{url}/path", params={"source": "10", "target": "40", "format": "geojson"}).json()
+    assert (none["geometry"], none["properties"]["distance"], none["properties"]["vertices"]) == (None, None, [])
+    same = client.get(f"{url}/path", params={"source": "20", "target": "20", "format": "geojson"}).json()
+    assert same["geometry"]["coordinates"] == [[24.95, 60.17], [24.95, 60.17]]
+    assert same["properties"]["distance"] == 0
+
+
+def test_a_line_leaves_out_vertices_without_coordinates(client: TestClient, bench: Bench):
+    asked = {"source": "10", "target": "30", "format": "geojson"}
+    for gone, corners in (([20], [[24.94, 60.16], [24.96, 60.165]]), ([10, 20], None)):
+        lon = np.where(np.isin([10, 20, 30, 40], gone), np.nan, LON)
+        graph = replace(small_graph(), coordinates=Coordinates(lon, np.where(np.isnan(lon), np.nan, LAT), True))
+        job, _ = bench.solved(graph, "int32")
+        line = client.get(f"/v1/jobs/{job}/path", params=asked).json()
+        assert line["properties"]["without_coordinates"] == gone
+        assert line["properties"]["vertices"] == [10, 20, 30]
+        assert (line["geometry"] or {}).get("coordinates") == corners
+
+
+@pytest.mark.parametrize(("graph", "said"), [(placed(False), "those of a plane"), (small_graph(), "no coordinates")])
+def test_graphs_without_longitudes_have_no_lines(client: TestClient, bench: Bench, graph: Graph, said: str):
+    job, _ = bench.solved(graph, "int32")
+    asked = {"source": "10", "target": "30"}
+    refused = client.get(f"/v1/jobs/{job}/path", params={**asked, "format": "geojson"})
+    assert refused.status_code == 409
+    assert said in refused.json()["detail"]
+    assert client.get(f"/v1/jobs/{job}/path", params=asked).json()["reachable"]
+    page = client.get(f"/jobs/{job}", params=asked).text
+    assert "Copy as a table" in page
+    assert "GeoJSON" not in page
+
+
+def test_the_page_links_to_the_line(client: TestClient, url: str):
+    page = client.get(url.removeprefix("/v1"), params={"source": "10", "target": "30"}).text
+    [link] = [part.split('"')[0] for part in page.split('href="') if "format=geojson" in part.split('"')[0]]
+    assert client.get(link.replace("&amp;", "&")).json()["properties"]["vertices"] == [10, 20, 30]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-import random
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,6 @@ import routingpy
 import uvicorn
 from fastapi.testclient import TestClient
 
-from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
@@ -29,79 +24,20 @@ from service.routing.app import create_app
 from service.routing.network import RoutingNetwork
 from service.routing.polyline import decode, encode
 from storage.errors import InvalidRequest, StorageFailed
-from storage.geography.coordinates import Coordinates, crow_distances
-from storage.graph.graph import Graph, build_graph
-
-N = 30
-#: Vertices without any way to the others; the last one has no coordinates.
-LONELY, NOWHERE = N - 2, N - 1
-
-
-def city(unit: str | None = "s") -> Graph:
-    draw = np.random.default_rng(3)
-    tails, heads = draw.integers(0, N - 2, (2, 90))
-    ring = np.arange(N - 2)
-    tails, heads = np.append(tails, ring), np.append(heads, np.roll(ring, -1))
-    graph, _ = build_graph(tails, heads, draw.integers(1, 600, len(tails)), n=N, directed=True)
-    x, y = 25 + draw.random(N) / 10, 60 + draw.random(N) / 10
-    x[NOWHERE] = y[NOWHERE] = np.nan
-    names = np.array([f"corner {i}" if i % 2 else "" for i in range(N)], np.dtypes.StringDType())
-    return replace(graph, coordinates=Coordinates(x, y, True, {"name": names}), unit=unit)
-
-
-def expected(graph: Graph) -> nx.DiGraph:
-    made = nx.DiGraph()
-    made.add_nodes_from(range(N))
-    tails = np.repeat(np.arange(N), np.diff(graph.indptr))
-    made.add_weighted_edges_from(zip(tails.tolist(), graph.heads.tolist(), graph.weights.tolist(), strict=True))
-    return made
-
-
-@pytest.fixture(scope="module", params=["solved", "prepared"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("routing") / "city.zarr"
-    if request.param == "solved":
-        solve_to_store(city(), Options(device="cpu"), path)
-    else:
-        prepare(city(), path, Options(device="cpu"))
-    return path
-
-
-@pytest.fixture(scope="module")
-def client(store: Path) -> Iterator[TestClient]:
-    with open_result(store) as matrix:
-        yield TestClient(create_app(RoutingNetwork(matrix, unit=None, speed=None, most=1000)))
-
-
-def nearest(graph: Graph, lon: float, lat: float) -> int:
-    assert graph.coordinates is not None
-    far = [
-        math.inf if math.isnan(x) else crow_distances(*(np.array([v]) for v in (lon, lat, x, y)), geographic=True)[0]
-        for x, y in zip(graph.coordinates.x, graph.coordinates.y, strict=True)
-    ]
-    return int(np.argmin(far))
-
-
-def places(count: int, seed: int) -> list[tuple[float, float]]:
-    draw = random.Random(seed)
-    return [(round(25 + draw.random() / 10, 6), round(60 + draw.random() / 10, 6)) for _ in range(count)]
-
-
-def text(some: list[tuple[float, float]]) -> str:
-    return ";".join(f"{lon},{lat}" for lon, lat in some)
-
-
-def lengths(some: list[tuple[float, float]]) -> list[list[float | None]]:
-    graph = city()
-    found = dict(nx.all_pairs_dijkstra_path_length(expected(graph)))
-    vertices = [nearest(graph, *place) for place in some]
-    return [[found[u].get(v) for v in vertices] for u in vertices]
-
-
-def lonely() -> tuple[float, float]:
-    where = city().coordinates
-    assert where is not None
-    return float(where.x[LONELY]), float(where.y[LONELY])
+from storage.geography.coordinates import crow_distances
+from storage.graph.graph import build_graph
+from tests.unit.service.routing.support import (
+    LONELY,
+    N,
+    city,
+    expected,
+    lengths,
+    lonely,
+    nearest,
+    places,
+    straight_lines,
+    text,
+)
 
 
 def test_tables_are_those_of_networkx_however_they_are_split(client: TestClient) -> None:
@@ -119,12 +55,6 @@ def test_tables_are_those_of_networkx_however_they_are_split(client: TestClient)
         assert part["sources"] == [whole["sources"][i]]
     rows = client.get(f"/table/v1/x/{text(some)}?sources=3;1&destinations=2&skip_waypoints=true&scale_factor=2").json()
     assert rows == {"code": "Ok", "durations": [[whole["durations"][3][2] * 2], [whole["durations"][1][2] * 2]]}
-
-
-def straight_lines(graph: Graph, path: list[int]) -> float:
-    assert graph.coordinates is not None
-    x, y = graph.coordinates.x[path], graph.coordinates.y[path]
-    return float(crow_distances(x[:-1], y[:-1], x[1:], y[1:], geographic=True).sum())
 
 
 def test_tables_over_times_have_the_metres_of_a_fastest_way(client: TestClient) -> None:
@@ -229,7 +159,7 @@ def test_what_a_client_may_send_for_other_servers_changes_nothing(client: TestCl
 
 
 def test_other_services_are_refused_as_their_servers_do(client: TestClient) -> None:
-    answer = client.get("/route", params={"json": "{}"})
+    answer = client.get("/isochrone", params={"json": "{}"})
     assert (answer.status_code, answer.json()["error_code"], answer.json()["status_code"]) == (404, 106, 404)
 
 
@@ -325,7 +255,8 @@ def test_nearest_vertices_in_order(client: TestClient) -> None:
         ("/table/v1/driving/{a};{lonely}?fallback_speed=0", "InvalidOptions", "fallback_speed must be positive"),
         ("/table/v1/driving/{a};{lonely}?fallback_speed=-1", "InvalidOptions", "fallback_speed are numbers"),
         ("/table/v1/driving/{a};{lonely}?fallback_speed=1&fallback_coordinate=x", "InvalidOptions", "input or snapped"),
-        ("/trip/v1/driving/{a};{b}?steps=false", "InvalidService", "Service trip not found"),
+        ("/match/v1/driving/{a};{b}?steps=false", "InvalidService", "Service match not found"),
+        ("/route/v1/driving/{a};{b}?steps=yes", "InvalidOptions", "steps is true or false"),
         ("/table/v1/driving/{a};25", "InvalidValue", "coordinate 1"),
         ("/table/v1/driving/{a};25,99", "InvalidValue", "latitude 99"),
         ("/table/v1/driving/polyline(~)", "InvalidValue", "cut off"),

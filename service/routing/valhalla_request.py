@@ -1,0 +1,111 @@
+"""What requests of Valhalla have in common: places, units, and parameters that this network cannot follow.
+
+Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  What is passed over
+says how Valhalla searches for the street of a place, or is named by nobody but the client; what would change the answer
+is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from service.routing.network import RoutingNetwork, Stops
+from service.routing.osrm import MOST_PLACES
+from storage.errors import InvalidRequest, LimitExceeded
+from storage.geography.coordinates import wrong_degrees
+
+#: Metres in the units of a request.
+UNITS: Final = {"km": 1000.0, "kilometers": 1000.0, "mi": 1609.344, "miles": 1609.344}
+#: Characters of a text that a client gets back.
+_LONGEST_TEXT: Final = 200
+#: Parameters of every request that the network cannot follow, and why.
+_REFUSED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("exclude_locations", "exclude_polygons", "exclude_levels", "avoid_locations", "avoid_polygons"),
+        "what is closed is part of the network",
+    ),
+    "date_time": "ways take the same time all day",
+}
+#: Parameters of a place that the network cannot follow: those for which the test is true.
+_REFUSED_AT_PLACES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "heading": lambda value: value is not None,
+    "search_filter": bool,
+    "preferred_side": lambda value: value not in (None, "either"),
+    "radius": bool,
+    "waiting": bool,
+}
+
+
+def refuse_unknown(asked: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest for a parameter that asks for more than the network knows."""
+    for name, reason in _REFUSED.items():
+        if asked.get(name):
+            raise InvalidRequest(f"{name} is not supported: {reason}", field=name)
+
+
+def unit_of(asked: Mapping[str, Any]) -> tuple[float, str]:
+    """Return the metres in the unit of a request, and the name of the unit in its answer."""
+    unit = asked.get("units", "kilometers")
+    if not isinstance(unit, str) or unit not in UNITS:
+        raise InvalidRequest(f"units are {', '.join(UNITS)}", field="units")
+    return UNITS[unit], "miles" if unit in ("mi", "miles") else "kilometers"
+
+
+def as_text(given: str) -> str:
+    """Return a text of a client as it goes back: not too long, and without halves of characters."""
+    return given[:_LONGEST_TEXT].encode(errors="replace").decode()
+
+
+def places(network: RoutingNetwork, given: Any, side: str) -> Stops:
+    """Return the vertices of places.
+
+    Args:
+        network: what is asked.
+        given: what the request says, a list of objects with ``lat`` and ``lon``.
+        side: the parameter's name.
+
+    Raises:
+        InvalidRequest: they are no places, or one of them cannot be taken as the request wants.
+        LimitExceeded: there are more than ``MOST_PLACES``.
+    """
+    if not isinstance(given, list) or not given:
+        raise InvalidRequest(f"{side} must be a list of places with lat and lon", field=side)
+    if len(given) > MOST_PLACES:
+        message = f"{len(given):,} {side}, more than the {MOST_PLACES:,} of a request"
+        raise LimitExceeded(message, limit=MOST_PLACES, requested=len(given), setting=side)
+    lon, lat = np.empty(len(given)), np.empty(len(given))
+    for number, place in enumerate(given):
+        values = [place.get("lon"), place.get("lat")] if isinstance(place, dict) else [None]
+        if not all(_is_number(value) for value in values):
+            raise InvalidRequest(f"{side} {number} has no numbers lat and lon", field=side)
+        lon[number], lat[number] = values
+        wrong = wrong_degrees(float(lon[number]), float(lat[number]))
+        if wrong:
+            raise InvalidRequest(f"{side} {number}: {wrong}", field=side)
+        for name, refused in _REFUSED_AT_PLACES.items():
+            if refused(place.get(name)):
+                message = f"{side} {number}: {name} is not supported: a place is the vertex nearest to it"
+                raise InvalidRequest(message, field=name)
+    stops = network.stops(lon, lat)
+    _refuse_far(stops, given, side)
+    return stops
+
+
+def _refuse_far(stops: Stops, given: list[Any], side: str) -> None:
+    for number, (place, metres) in enumerate(zip(given, stops.metres.tolist(), strict=True)):
+        cutoff = place.get("search_cutoff")
+        if cutoff is None:
+            continue
+        if not _is_number(cutoff):
+            raise InvalidRequest(f"{side} {number}: search_cutoff is a number of metres", field="search_cutoff")
+        if metres > cutoff:
+            message = f"{side} {number}: the nearest vertex is {metres:,.0f} m away, its search_cutoff is {cutoff:g} m"
+            raise InvalidRequest(message, field="far")
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value of JSON is a number; no place and no radius needs one beyond a billion."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9

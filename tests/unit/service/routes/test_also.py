@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from engine.algorithms import dijkstra
 from engine.streaming import checkpoint
+from service.http.file_response import proxy_headers
 from service.jobs.checkpoints import has_checkpoint
 from service.runner.runner import Runner
 from service.settings import Settings
@@ -53,7 +54,8 @@ class _Pool:
 
 
 def upload(client: TestClient, text: str = ROADS, **more: Any) -> dict[str, Any]:
-    answer = client.post("/v1/graphs", params={**READ, **more}, content=text)
+    asked = {name: value for name, value in {**READ, **more}.items() if value is not None}
+    answer = client.post("/v1/graphs", params=asked, content=text)
     assert answer.status_code in (200, 201), answer.text
     return answer.json()
 
@@ -200,6 +202,18 @@ def test_the_pages_show_quantities_and_sums(service: TestClient, settings: Setti
     assert "Sums along" not in service.get(f"/jobs/{plain}", params={"source": "a", "target": "e"}).text
 
 
+@pytest.mark.parametrize("options", [{"result": "prepared"}, {"result": "measures"}, {"result": "near", "nearest": 1}])
+def test_other_results_of_a_graph_with_quantities_are_those_without(
+    service: TestClient, settings: Settings, options: dict[str, Any]
+):
+    digests = set()
+    for also in (None, ALL):
+        job = solved(service, settings, upload(service, also=also)["id"], **options)
+        service.app.state.service.answering.pool = InlinePool()
+        digests.add(service.get(f"/v1/jobs/{job}/results").json()["graph"])
+    assert len(digests) == 1
+
+
 def test_the_same_job_again_is_the_same_result_and_another_order_is_another(service: TestClient, settings: Settings):
     graph = upload(service, also="metres,distance")["id"]
     job = solved(service, settings, graph, also=["metres"])
@@ -260,6 +274,13 @@ def test_workers_and_object_stores_are_refused(bench: Bench):
         with_asked(graph, asked, far)
     assert refused.value.field == "also"
     assert with_asked(graph, {}, far).quantities == {}
+
+
+def test_the_proxy_is_told_names_that_it_decodes(settings: Settings):
+    behind = settings.model_copy(update={"accel_prefix": "/files"})
+    target = proxy_headers(behind, "0" * 8, "also/toll 2.5%/c/0/0")["X-Accel-Redirect"]
+    assert target.endswith("/also/toll%202.5%25/c/0/0")
+    target.encode("ascii")
 
 
 def test_the_plan_counts_the_sums(service: TestClient):

@@ -217,6 +217,12 @@ class JobOptions(SolveOptions, TableOptions, total=False):
                        "near": "near pairs", "betweenness": "betweenness", "flows": "flows of demands"}),
     ]  # fmt: skip
 
+    also: Annotated[
+        Words,
+        Option("Sum these columns of GRAPH along the shortest paths, too: names with commas.", metavar="COLUMNS",
+               in_api="Sum these quantities of the graph along the shortest paths; its upload named their columns.",
+               label="Sum along the paths", in_form="Quantities of this graph, with commas.", hint="none"),
+    ]  # fmt: skip
     snap_limit: Annotated[
         float | None,
         Option("Refuse points of --sources and --targets that are farther than this from a vertex: metres, or units of "
@@ -234,6 +240,12 @@ class JobOptions(SolveOptions, TableOptions, total=False):
         Option("Solve again even if there is a result.", default=False,
                in_api="Solve again even if there is a result of the same graph and options."),
     ]  # fmt: skip
+
+
+class UploadOptions(ReadingOptions, total=False):
+    """How a graph that a client uploads is to be read."""
+
+    also: Annotated[Words, Option("Further columns, which jobs can sum along the paths.")]
 
 
 class ClientOptions(ReadingOptions, JobOptions, total=False):
@@ -339,12 +351,12 @@ class NearOptions(TypedDict, total=False):
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 
 
-def split_names(texts: Iterable[str], field: str) -> list[str]:
+def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[str]:
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
     comma.
 
-    Blanks around names and empty names are dropped.  Raises InvalidRequest, naming ``field``, if no name is left or the
-    quotes do not match.
+    Blanks around names and empty names are dropped.  Raises InvalidRequest, naming ``field``, if no name of a ``kind``
+    is left or the quotes do not match.
     """
     try:
         rows = list(csv.reader(texts, strict=True, skipinitialspace=True))
@@ -352,5 +364,5 @@ def split_names(texts: Iterable[str], field: str) -> list[str]:
         raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
     names = [name.strip() for row in rows for name in row if name.strip()]
     if not names:
-        raise InvalidRequest(f"{field} names no vertex", field=field)
+        raise InvalidRequest(f"{field} names no {kind}", field=field)
     return names

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from service.cli.arguments import GraphFile, Json, with_options
-from service.options import JobOptions
+from service.options import JobOptions, split_names
 from storage.options import ReadingOptions
 
 Server = Annotated[
@@ -58,6 +58,8 @@ def submit(
     for field, kind in (("within", float), ("quantiles", float), ("measures", str), ("columns", str)):
         if given[field] is not None:
             given[field] = values_of(given[field], field, kind)
+    if given["also"] is not None:
+        given["also"] = split_names([given["also"]], "--also", "column")
     remote.submit(graph, {**reading, **given}, remote.Remote(server, as_json), wait=wait)
 
 

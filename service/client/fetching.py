@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import quote
 
 from service.client.asking import Patience, ask
 from service.client.steps import Flow, Request, Together, Work
@@ -117,7 +118,7 @@ class _Tally:
 
 
 def _piece(place: str, download: Download, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
-    path = f"{place}/{piece.name}"
+    path = f"{place}/{quote(piece.name)}"
     for _ in range(2):
         sink = yield Work(lambda: FileSink(download.draft(piece), piece.size))
         yield from ask(Request("GET", path, headers=_PLAIN, sink=sink), patience)

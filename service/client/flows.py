@@ -16,10 +16,10 @@ from service.client.errors import JobFailed, StillOpen
 from service.client.graphs import Upload, prepared
 from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
-from service.options import JobOptions, Numbers, Size, Vertices, Words
+from service.options import JobOptions, Numbers, Size, UploadOptions, Vertices, Words
 from service.units import parse_size
 from storage.errors import InvalidRequest, NotFound
-from storage.options import ReadingOptions, declared
+from storage.options import declared
 
 Document = dict[str, Any]
 Watcher = Callable[[Document], None]
@@ -58,7 +58,7 @@ def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Do
 
 
 def upload(
-    graph: Any, reading: ReadingOptions, patience: Patience, *, name: str | None = None
+    graph: Any, reading: UploadOptions, patience: Patience, *, name: str | None = None
 ) -> Flow[tuple[Document, Names]]:
     """Encode a graph and upload it; repeating is safe, because the same content is the same graph.
 
@@ -108,11 +108,11 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
         if kind == Vertices and value is not None:
             wired[name] = names.places(value)
         if kind in (Numbers, Words) and value is not None:
-            wired[name] = _listed_values(name, value, float if kind == Numbers else str)
+            wired[name] = listed_values(name, value, float if kind == Numbers else str)
     return wired
 
 
-def _listed_values(name: str, value: Any, kind: Callable[[Any], Any]) -> list[Any]:
+def listed_values(name: str, value: Any, kind: Callable[[Any], Any]) -> list[Any]:
     """Return numbers or names as a list; a single one is a list of one."""
     try:
         return [kind(one) for one in ([value] if isinstance(value, str | int | float) else value)]

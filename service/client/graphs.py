@@ -10,22 +10,26 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from service.client.edge_table import column_query, end_names, float_array, write_table
 from service.client.names import Names
+from service.options import UploadOptions
 from storage.errors import InvalidRequest, NotFound
-from storage.options import ReadingOptions, declared
+from storage.options import declared
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 _KINDS = (
     "the path of a file, a NetworkX graph, a SciPy sparse matrix, a pandas or polars edge table, a square NumPy "
     "array, or arrays (sources, targets) or (sources, targets, weights)"
 )
+
+_QUOTE = '"'
 
 #: Rows of a table that are read to find out what its columns mean.
 _SAMPLE = 1000
@@ -41,7 +45,7 @@ class Upload:
 
 
 @contextmanager
-def prepared(graph: Any, reading: ReadingOptions, name: str | None = None) -> Iterator[Upload]:
+def prepared(graph: Any, reading: UploadOptions, name: str | None = None) -> Iterator[Upload]:
     """Context manager: provide the upload of a graph of any kind, and remove its temporary file at the end.
 
     Args:
@@ -69,17 +73,26 @@ def prepared(graph: Any, reading: ReadingOptions, name: str | None = None) -> It
         path.unlink(missing_ok=True)
 
 
-def _file(path: Path, reading: ReadingOptions, name: str | None) -> Upload:
+def _file(path: Path, reading: UploadOptions, name: str | None) -> Upload:
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
-    known = declared(ReadingOptions)
+    known = declared(UploadOptions)
     query = {option: value for option, value in reading.items() if value != known[option][1].default}
-    return Upload(path, {**query, "name": name, "filename": path.name}, Names())
+    return Upload(path, {**query, **_further(reading), "name": name, "filename": path.name}, Names())
 
 
-def _encoded(graph: Any, reading: ReadingOptions, path: Path) -> Upload:
+def _further(reading: UploadOptions) -> dict[str, Any]:
+    """Return the part of the query that names further columns; a name that holds a comma is quoted."""
+    names = reading.get("also")
+    if not names:
+        return {}
+    quoted = (f'"{name.replace(_QUOTE, 2 * _QUOTE)}"' for name in names)
+    return {"also": [text if set(name) & {",", _QUOTE} else name for name, text in zip(names, quoted, strict=True)]}
+
+
+def _encoded(graph: Any, reading: UploadOptions, path: Path) -> Upload:
     query: dict[str, Any] = {"directed": reading.get("directed"), "unweighted": reading.get("unweighted") or None}
-    query["unit"] = reading.get("unit")
+    query |= {"unit": reading.get("unit"), **_further(reading)}
     for module, kind, encode in (
         ("networkx", "Graph", _networkx),
         ("pandas", "DataFrame", _pandas),
@@ -90,7 +103,7 @@ def _encoded(graph: Any, reading: ReadingOptions, path: Path) -> Upload:
         if loaded is not None and isinstance(graph, getattr(loaded, kind)):
             names, more = encode(graph, reading, path)
             return Upload(path, {**query, **more}, names)
-    for field in ("weight", "length_of", "source", "target"):
+    for field in ("weight", "length_of", "source", "target", "also"):
         if reading.get(field) is not None:
             message = f"{field} names a column or an attribute; what is given here has none"
             raise InvalidRequest(message, field=field)
@@ -100,7 +113,7 @@ def _encoded(graph: Any, reading: ReadingOptions, path: Path) -> Upload:
             sparse.save_npz(file, graph.tocsr(), compressed=False)
         return Upload(path, {**query, "format": "npz"}, Names())
     if isinstance(graph, tuple | list) and len(graph) in (2, 3) and all(map(_is_column, graph)):
-        names = _table(path, *graph)
+        names = write_table(path, *graph)
         return Upload(path, {**query, "format": "parquet"}, names)
     if hasattr(graph, "__array__"):
         _dense(graph, path)
@@ -128,7 +141,7 @@ def _dense(graph: Any, path: Path) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def _networkx(graph: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
+def _networkx(graph: Any, reading: UploadOptions, path: Path) -> tuple[Names, dict[str, Any]]:
     """Encode a NetworkX graph.
 
     The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
@@ -147,15 +160,25 @@ def _networkx(graph: Any, reading: ReadingOptions, path: Path) -> tuple[Names, d
     tails, heads = (names.labels([*(edge[k] for edge in edges), *lone]) for k in (0, 1))
     directed = reading.get("directed")
     query: dict[str, Any] = {"directed": graph.is_directed() if directed is None else directed}
+    further = {name: [*_every_edge(graph, name), *([0] * len(lone))] for name in reading.get("also") or ()}
     if weights is None or asked is None:
-        _table(path, tails, heads)
-        return names, {**query, "format": "parquet"}
+        write_table(path, tails, heads, further=further)
+        return names, {**query, **column_query(None, None, further)}
     loops = [_harmless(weights, reading.get("length_of"))] * len(lone)
-    _table(path, tails, heads, [*weights, *loops], name=asked)
-    return names, {**query, **_columns(asked, reading.get("length_of"))}
+    write_table(path, tails, heads, [*weights, *loops], name=asked, further=further)
+    return names, {**query, **column_query(asked, reading.get("length_of"), further)}
 
 
-def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: ReadingOptions) -> list[Any]:
+def _every_edge(graph: Any, attribute: str) -> list[Any]:
+    """Return an attribute of all edges.  Raises InvalidRequest if one lacks it."""
+    found = list(graph.edges(data=attribute))
+    missing = next((edge for edge in found if edge[2] is None), None)
+    if missing is not None:
+        raise InvalidRequest(f"also: edge {missing[0]!r} - {missing[1]!r} lacks {attribute!r}", field="also")
+    return [value for *_, value in found]
+
+
+def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: UploadOptions) -> list[Any]:
     """Return the weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
     missing = next((edge for edge in edges if edge[2] is None), None)
     if missing is None:
@@ -177,10 +200,10 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
 
     if length_of is None:
         return 0
-    return weights[int(parse_formula(length_of)(_floats(weights)).argmax())]
+    return weights[int(parse_formula(length_of)(float_array(weights)).argmax())]
 
 
-def _attribute(graph: Any, reading: ReadingOptions) -> str | None:
+def _attribute(graph: Any, reading: UploadOptions) -> str | None:
     """Return the attribute of edges that is the weight, or from which lengths are computed; None to count arcs."""
     from storage.readers.formula import parse_formula
     from storage.readers.lengths import length_among
@@ -212,19 +235,7 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _columns(weight: str, length_of: str | None) -> dict[str, Any]:
-    """Return the part of the query that names the columns of the Parquet file."""
-    source, target = _ends(weight)
-    made = {"weight": weight} if length_of is None else {"length_of": length_of}
-    return {"format": "parquet", "source": source, "target": target, **made}
-
-
-def _ends(weight: str) -> tuple[str, str]:
-    """Return names for the columns of vertices that differ from that of the weight."""
-    return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
-
-
-def _pandas(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
+def _pandas(table: Any, reading: UploadOptions, path: Path) -> tuple[Names, dict[str, Any]]:
     import numpy as np
 
     names = [str(name) for name in table.columns]
@@ -234,19 +245,21 @@ def _pandas(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dic
         return _texts(column.astype(object).where(column.notna(), None).tolist())
 
     kept, query = _select_columns(names, [_is_numeric(kind) for kind in table.dtypes], reading, cells)
-    columns = []
-    for position in kept:
+
+    def values(position: int) -> Any:
         column = table.iloc[:, position]
         plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-        columns.append(column.to_numpy() if plain else column.astype(object).where(column.notna(), None).tolist())
-    return _table(path, *columns, name=names[kept[-1]]), query
+        return column.to_numpy() if plain else column.astype(object).where(column.notna(), None).tolist()
+
+    further = {name: values(names.index(name)) for name in reading.get("also") or ()}
+    return write_table(path, *map(values, kept), name=names[kept[-1]], further=further), query
 
 
 def _is_numeric(kind: Any) -> bool:
     return getattr(kind, "kind", "O") in "iufb"
 
 
-def _polars(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
+def _polars(table: Any, reading: UploadOptions, path: Path) -> tuple[Names, dict[str, Any]]:
     import polars as pl
 
     schema = table.collect_schema()
@@ -258,8 +271,10 @@ def _polars(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dic
         return _texts(found.to_series(position if rows is not None else 0).to_list())
 
     kept, query = _select_columns(names, [kind.is_numeric() for kind in schema.dtypes()], reading, cells)
-    called = (*_ends(names[kept[-1]]), names[kept[-1]])
-    selected = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
+    weight, further = names[kept[2]] if len(kept) > 2 else None, reading.get("also") or []
+    called = (*end_names(weight, further), weight)
+    selected = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False) if name is not None]
+    selected += [pl.nth(names.index(name)).alias(name) for name in further if name != weight]
     table.lazy().select(selected).sink_parquet(path)
     return Names(), query
 
@@ -272,7 +287,7 @@ def _texts(cells: Sequence[Any]) -> list[str]:
 def _select_columns(
     names: Sequence[str],
     numeric: Sequence[bool],
-    reading: ReadingOptions,
+    reading: UploadOptions,
     cells: Callable[[int, int | None], list[str]],
 ) -> tuple[list[int], dict[str, Any]]:
     """Return the positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask
@@ -287,6 +302,9 @@ def _select_columns(
     for field in ("source", "target", "weight"):
         if (name := reading.get(field)) is not None and name not in names:
             raise InvalidRequest(f"there is no column {name!r}; there are {', '.join(names)}", field=field)
+    for name in reading.get("also") or ():
+        if name not in names:
+            raise InvalidRequest(f"also: there is no column {name!r}; there are {', '.join(names)}", field="also")
     if len(names) < 2:
         raise InvalidRequest(f"an edge needs two columns, the table has {len(names)}", field="graph")
     length_of = reading.get("length_of")
@@ -304,74 +322,9 @@ def _select_columns(
     said: dict[str, Any] = {}
     if selected.kind is not None and reading.get("directed") is None:
         said["directed"] = direction_of(names[selected.kind], cells(selected.kind, None))
+    further = reading.get("also") or ()
     if selected.weight is None:
-        return ends, {"format": "parquet", **said}
+        return ends, {**column_query(None, None, further), **said}
     weight = names[selected.weight]
     text = None if formula is None else formula.text.replace(f"${formula.column}", f'"{weight}"')
-    return [*ends, selected.weight], {**_columns(weight, text), **said}
-
-
-def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str = "weight") -> Names:
-    """Write an edge table of arrays or lists, and return the names of its vertices; ``name`` is the column of the
-    weights.
-    """
-    import polars as pl
-
-    tails, heads = _vertices(tails), _vertices(heads)
-    if isinstance(tails, list) != isinstance(heads, list):
-        # A vertex has the same name in both columns: 2 in an array is the same vertex as 2.0 in a list.
-        tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
-    names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
-    ends = (pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads))
-    sides = ("source", "target") if weights is None else _ends(name)
-    columns = dict(zip(sides, ends, strict=True))
-    if weights is not None:
-        columns[name] = _weights(weights)
-    sizes = {name: len(column) for name, column in columns.items()}
-    if len(set(sizes.values())) > 1:
-        raise InvalidRequest(f"columns must be of one length; there are {sizes}", field="graph")
-    for side in sides:
-        if columns[side].dtype == pl.Null():  # the graph has no edges
-            columns[side] = columns[side].cast(pl.Int64())
-    pl.DataFrame(columns).write_parquet(path)
-    return names
-
-
-def _weights(weights: Any) -> pl.Series:
-    import numpy as np
-    import polars as pl
-
-    values = np.asarray(weights)
-    if values.dtype.kind == "O":
-        values = _floats(weights)
-    if values.dtype.kind == "U":
-        with suppress(ValueError):
-            values = values.astype(np.float64)
-    if values.dtype.kind not in "biuf":
-        raise InvalidRequest(f"weights of {values.dtype} are no numbers", field="weight")
-    return pl.Series(values.astype(np.int64) if values.dtype.kind == "b" else values)
-
-
-def _floats(weights: Sequence[Any]) -> Any:
-    import numpy as np
-
-    if None in weights:
-        raise InvalidRequest(f"edge {weights.index(None) + 1} has no weight", field="weight")
-    try:
-        return np.asarray(weights, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidRequest("the weights are not all numbers", field="weight") from None
-
-
-def _vertices(values: Any) -> Any:
-    """Return a column of vertices: an array of whole numbers as it is, anything else as a list."""
-    import numpy as np
-
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return values
-    if isinstance(values, np.ndarray) and values.dtype.kind not in "OUST":
-        raise InvalidRequest(f"vertices are whole numbers or text, not {values.dtype}", field="vertex")
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    if None in listed:
-        raise InvalidRequest(f"edge {listed.index(None) + 1} lacks a vertex", field="vertex")
-    return listed
+    return [*ends, selected.weight], {**column_query(weight, text, further), **said}

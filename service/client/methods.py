@@ -19,7 +19,7 @@ from service.client.asking import Patience
 from service.client.displays import JobView
 from service.client.names import Names
 from service.client.steps import Flow
-from service.options import ClientOptions
+from service.options import ClientOptions, UploadOptions
 from storage.options import ReadingOptions, declared, lists_options
 
 T = TypeVar("T")
@@ -143,7 +143,8 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``unit`` of the weights, such as ``min``, which is kept with the result;
                 ``coordinates`` of a file, ``lonlat`` or ``plane``, if they are called x and y;
                 ``centroids_through`` of a TNTP file, whether paths may pass through zone centroids;
-                ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``.
+                ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``;
+                ``also``, further columns or attributes, which the job sums along the shortest paths, too.
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
                 vertices, or ``{column: {vertex: number}}``; it is uploaded.  So may ``demands``, whose first two
@@ -161,8 +162,10 @@ class ClientMethods(Generic[JobT, ResultT]):
 
     def _submitted(self, graph: Any, options: ClientOptions) -> Flow[JobT]:
         known, name = declared(ReadingOptions), options.get("name")
-        reads = cast(ReadingOptions, {option: value for option, value in options.items() if option in known})
+        reads = cast(UploadOptions, {option: value for option, value in options.items() if option in known})
         asked = {option: value for option, value in options.items() if option not in known and option != "name"}
+        if asked.get("also") is not None:
+            reads["also"] = asked["also"] = flows.listed_values("also", asked["also"], str)
         found, names = yield from flows.upload(graph, reads, self.patience, name=name)
         for field in ("opportunities", "demands"):
             if asked.get(field) is not None:

@@ -79,6 +79,20 @@ class ResultMethods(TableMethods):
         return number(answer["distance"])
 
     @asks
+    def also(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[dict[str, float]]:
+        """Return the sums along the path of a pair by the names of quantities; +inf where there is no path.
+
+        Raises ServiceError if the job has summed nothing.
+
+        Args:
+            source, target, snap_limit: as in :meth:`distance`.
+        """
+        asked = self._names.asked(snap_limit, source=source, target=target)
+        answer = yield from self._question("GET", "also", params=asked)
+        warn_of_far(answer)
+        return {name: number(value) for name, value in answer["also"].items()}
+
+    @asks
     def distances(self, pairs: Sequence[tuple[Any, Any]], *, snap_limit: float | None = None) -> Flow[list[float]]:
         """Return the distances of many pairs, in their order; vertices and points are given as in :meth:`distance`."""
         found: list[float] = []
@@ -186,7 +200,12 @@ class ResultMethods(TableMethods):
 
     @asks
     def to_numpy(
-        self, sources: Sequence[Any] | None = None, targets: Sequence[Any] | None = None, *, most: int | str = "1GiB"
+        self,
+        sources: Sequence[Any] | None = None,
+        targets: Sequence[Any] | None = None,
+        *,
+        most: int | str = "1GiB",
+        also: str | None = None,
     ) -> Flow[Any]:
         """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
 
@@ -196,18 +215,23 @@ class ResultMethods(TableMethods):
         Args:
             sources, targets: the rows and columns; None for all.
             most: the most bytes that the array may have, a number or text such as ``1GiB``.
+            also: the quantity whose sums along the paths are wanted in place of distances.
         """
         rows, columns = (None if some is None else self._names.labels(some) for some in (sources, targets))
-        return (yield from self._submatrix(rows, columns, most))
+        return (yield from self._submatrix(rows, columns, most, also))
 
-    def _submatrix(self, rows: list[Label] | None, columns: list[Label] | None, most: int | str) -> Flow[Any]:
-        """Return the distances from rows to columns, None meaning all, as floats with +inf."""
+    def _submatrix(
+        self, rows: list[Label] | None, columns: list[Label] | None, most: int | str, also: str | None = None
+    ) -> Flow[Any]:
+        """Return the distances, or the sums of a quantity, from rows to columns, None meaning all, as floats with
+        +inf.
+        """
         import numpy as np
 
         self._need_distances()
         facts = yield from self._question("GET", "results")
         kind: np.dtype[np.floating[Any]] = np.dtype(
-            np.float64 if facts["dtype"] in ("int32", "float64") else np.float32
+            np.float64 if also is not None or facts["dtype"] in ("int32", "float64") else np.float32
         )
         down, across = facts["shape"]
         shape = (down if rows is None else len(rows), across if columns is None else len(columns))
@@ -223,7 +247,7 @@ class ResultMethods(TableMethods):
             if whole and len(body["targets"]) == across:
                 del body["targets"]  # for whole rows, targets need not be named
             address = job_path(self.job, "submatrix")
-            request = Request("POST", address, {"format": "npy"}, json=body, seconds=300.0)
+            request = Request("POST", address, {"format": "npy", "also": also}, json=body, seconds=300.0)
             answer = yield from ask(request, self._patience)
             found[part] = np.load(io.BytesIO(answer.content), allow_pickle=False)
         return found

@@ -49,7 +49,7 @@ _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
     "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
-    "last_vertex": None,
+    "last_vertex": None, "quantities": (),
 }  # fmt: skip
 _NO_WEIGHTS: Final = {
     "weighted": True, "column": None, "length_of": None, "integral": True, "smallest": None, "largest": None, "zero": 0,
@@ -162,14 +162,14 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
     """
     try:
         result = visitor.service.result(job_id, visitor.caller)
-        found = result.distance(source, target)
+        found = result.also(source, target) if result.matrix.also else result.distance(source, target)
         if not found["reachable"]:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
         route = {**_route(result.path(source, target)), "lines": result.lines}
     except ApspError as error:
         instead = _instead(visitor, job_id, source, target) if isinstance(error, NotFound) else []
         return {"source": source, "target": target, "refused": str(error), "instead": instead}
-    return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
+    return {"also": None, **found, "source": source, "target": target, "route": route, "refused": None}
 
 
 def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:

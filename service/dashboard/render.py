@@ -38,9 +38,10 @@ HEADERS: Final = {
 _FIELDS: Final = {
     "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
     "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
+    "--also": "Further columns to sum along paths",
     "--labels": "Attribute that names vertices",
 }  # fmt: skip
-_OPTION: Final = re.compile(r"(?<![\w-])--(?:undirected|directed|weight|unweighted|length-of|labels)(?![\w-])")
+_OPTION: Final = re.compile(r"(?<![\w-])--(?:undirected|directed|weight|unweighted|length-of|also|labels)(?![\w-])")
 #: what to install or to type, which is nothing that a reader of the page can do
 _INSTALLING: Final = re.compile(r": install apsp\[cuda\].*?--device cpu")
 

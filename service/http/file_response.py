@@ -6,6 +6,7 @@ import os
 import secrets
 import weakref
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import anyio.to_thread
 from fastapi import Request
@@ -148,5 +149,6 @@ def proxy_headers(settings: Settings, job_id: str, key: str) -> dict[str, str]:
         key: path of the file in the job's store.
     """
     folder = settings.store(job_id).relative_to(settings.data_dir).as_posix()
-    target = f"{settings.accel_prefix.rstrip('/')}/{folder}/{key}"
+    # the proxy decodes the path; names of quantities may have blanks and percent signs
+    target = f"{settings.accel_prefix.rstrip('/')}/{folder}/{quote(key)}"
     return {"X-Accel-Redirect": target, "Cache-Control": CACHE, "Content-Type": media_type(key)}

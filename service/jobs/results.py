@@ -110,7 +110,10 @@ class ResultReader:
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
     def also(self, source: Label, target: Label) -> dict[str, Any]:
-        """Return one distance, and the sums of quantities along its path.  Raises InvalidRequest if there are none."""
+        """Return one distance, and the sums of quantities along its path; None where there is no path.
+
+        Raises InvalidRequest if nothing was summed.
+        """
         matrix = self.matrix
         if not matrix.also:
             message = "the store has distances only; apsp solve --also NAMES sums other columns along the paths"
@@ -225,6 +228,7 @@ class ResultReader:
             "software",
         )
         facts = {name: matrix.attributes.get(name) for name in keys}
+        facts["also"] = {name: summed.dtype.name for name, summed in matrix.also.items()}
         tiles = {"shape": list(matrix.grid.tile), "count": list(matrix.grid.counts)}
         facts["compression"] = facts["compression"] or "none"
         about = {"result": self.kind, "shape": list(matrix.shape), "dtype": matrix.dtype.name}

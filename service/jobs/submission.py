@@ -29,7 +29,7 @@ RESULT_FORMAT: Final = 1
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
 #: options that came later
-_LATER: Final = frozenset({*declared(TableOptions), "snap_limit"})
+_LATER: Final = frozenset({*declared(TableOptions), "also", "snap_limit"})
 #: options that do not change the result
 _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})
 

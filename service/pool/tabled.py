@@ -67,6 +67,8 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
         if request.get(name) is not None and name not in takes:
             kinds = " or ".join(kind for kind, names in _TAKES.items() if name in names)
             raise InvalidRequest(f"{name} belongs to result {kinds}, and result {result} was asked for", field=name)
+    if request.get("also") is not None and result != "matrix":
+        raise InvalidRequest(f"also belongs to result matrix, and result {result} was asked for", field="also")
     if wants_table(request) and settings.store_url is not None:
         raise InvalidRequest(
             f"result {result}: the table lies in a folder, and this service keeps results in an object store "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,7 +110,8 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     from storage.graph.graph_store import GraphStore
 
     check_request(request, settings)
-    graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
+    kept, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
+    graph = with_asked(kept, request, settings)
     options, out = job_options(graph, request, settings), settings.store("new")
     if wants_table(request):
         return TableTask(GraphProfile(graph), request, options, settings).plan(out).to_dict()
@@ -121,6 +122,38 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
         return make_plan(graph, options, out=out).to_dict()
     except DoesNotFit as refusal:
         raise _said_here(refusal, offered=settings.store_url is None) from None
+
+
+def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Graph:
+    """Return the graph with the quantities that a job sums along its paths, in the order of the request.
+
+    The others are left out, so that a job is that of the graph as a file with fewer columns would give it.
+
+    Args:
+        graph: the graph, with all quantities of its upload.
+        request: options of the job, as stored with it.
+        settings: the service's settings.
+
+    Raises:
+        InvalidRequest: the graph has no such quantity, one is named twice, or results lie where there is no place for
+            further arrays.
+    """
+    names = request.get("also") or []
+    if not names and not graph.quantities:
+        return graph
+    for name in names:
+        if name not in graph.quantities:
+            there = ", ".join(graph.quantities) or "none, as its upload named no columns (also)"
+            raise InvalidRequest(f"also: the graph has no quantity {name!r}; it has {there}", field="also")
+        if names.count(name) > 1:
+            raise InvalidRequest(f"also: quantity {name!r} is named twice", field="also")
+    if names and settings.store_url is not None:
+        raise InvalidRequest(
+            f"further arrays ({', '.join(names)}) are written into folders only, and this service keeps results in an "
+            "object store (APSP_STORE_URL); leave out also",
+            field="also",
+        )
+    return replace(graph, quantities={name: graph.quantities[name] for name in names})
 
 
 def wants_prepared(request: Mapping[str, Any]) -> bool:
@@ -184,6 +217,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
 
     values = {
         **{name: value for name, value in request.items() if name not in _NOT_OF_ENGINE},
+        "also": tuple(request.get("also") or ()),
         "sources": _indices(graph, request, "sources"),
         "targets": _indices(graph, request, "targets"),
         "memory": _least(request.get("memory"), settings.memory),

@@ -26,7 +26,7 @@ _BODY: Final = {
         "content": {
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary"},
-                "example": "from,to,km\n1,2,3.5\n2,17,1\n17,1,8\n",
+                "example": "from,to,km,toll\n1,2,3.5,0\n2,17,1,2.5\n17,1,8,0\n",
             }
         },
     }
@@ -60,14 +60,15 @@ async def upload_graph(
         asker: who asks, and the service.
         asked: how the file is read, and what it is called.
     """
-    announced = check_headers(request, asker.service.settings.max_upload_bytes)
+    announced, reading = check_headers(request, asker.service.settings.max_upload_bytes), asked.reading()
     with asker.service.uploading.hold(asker.caller.owner, asker.service.settings.max_uploads):
         path = await anyio.to_thread.run_sync(asker.service.uploads.create, asked.filename, announced)
         try:
             digest = await receive(request, path, announced)
-            seconds = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
+            once = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
+            seconds = once * (1 + len(reading["also"]))  # the file is read once more for each column
             found = await asker.service.worker.run(
-                read_upload, asker.service.settings, path, asked.reading(), owner=asker.caller.owner, seconds=seconds
+                read_upload, asker.service.settings, path, reading, owner=asker.caller.owner, seconds=seconds
             )
         finally:
             with anyio.CancelScope(shield=True):

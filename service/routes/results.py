@@ -22,6 +22,7 @@ from service.api.schemas.results import (
     PointsRequest,
     PointsTaken,
     SummaryDocument,
+    SumsDocument,
     TableManifest,
 )
 from service.api.schemas.wire import SnapLimit, plain
@@ -31,7 +32,7 @@ from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, OpenedAny, Shared
 from service.views.media_types import choose_format
-from storage.errors import LimitExceeded
+from storage.errors import Conflict, LimitExceeded
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
@@ -101,10 +102,11 @@ class HistogramQuery(BaseModel):
 @router.get("/results", response_model=Manifest | TableManifest, responses=_KNOWN, dependencies=TAGGED)
 def get_manifest(job_id: str, opened: OpenedAny) -> Manifest | TableManifest:
     """What the result is: shape, type, tiles or columns, bytes, digest, and where to read it."""
-    links = Manifest.links_of(job_id, opened.kind)
     if opened.table:
-        return TableManifest(job=job_id, **opened.facts(), links=links)
-    return Manifest(job=job_id, **opened.facts(), links=links)
+        return TableManifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id, opened.kind))
+    facts = opened.facts()
+    links = Manifest.links_of(job_id, opened.kind, also=bool(facts["also"]))
+    return Manifest(job=job_id, **facts, links=links)
 
 
 @router.get("/summary", response_model=SummaryDocument, responses=_NONE, dependencies=TAGGED)
@@ -168,6 +170,26 @@ async def get_distance(opened: Opened, asked: Annotated[PairQuery, Query()], tag
 
     answer = await anyio.to_thread.run_sync(found)
     return Response(json.dumps(answer, separators=(",", ":")), headers=tagged, media_type="application/json")
+
+
+@router.get(
+    "/also", response_model=SumsDocument, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED
+)
+def get_also(job_id: str, opened: Opened, asked: Annotated[PairQuery, Query()]) -> SumsDocument:
+    """The distance between two vertices or points, and the sums along the path; 409 where the job asked for no sums.
+
+    Args:
+        job_id: id of the job.
+        opened: the open result of the job in the path.
+        asked: source and target.
+    """
+    if not opened.matrix.also:
+        raise Conflict(
+            f"job {job_id} has summed nothing along its paths; upload the graph with also=COLUMNS, and ask for a job "
+            'with "also": [NAMES]'
+        )
+    (source, target), told = _ends(opened, asked, "source", "target")
+    return SumsDocument(**opened.also(source, target), **told)
 
 
 @router.post(

@@ -40,6 +40,9 @@ PointTexts = Annotated[
     Field(description="In place of vertices points, lon,lat (or x,y) each; repeat it for several."),
 ]
 Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Field(description="Goes before Accept.")]
+Also = Annotated[
+    str | None, Field(max_length=200, description="Of npy: the sums of this quantity in place of distances.")
+]
 Accept = Annotated[str | None, Header()]
 _PARTS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The entries", "content": {media_type: {} for media_type in MEDIA_TYPES.values()}},
@@ -55,6 +58,7 @@ class ColumnsQuery(BaseModel):
     target_point: PointTexts = None
     snap_limit: SnapLimit = None
     format: Format = None
+    also: Also = None
 
 
 class RowsQuery(ColumnsQuery):
@@ -75,6 +79,7 @@ def get_rows(
 ) -> Response:
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
+    CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths.
     A whole row has the targets that were solved, in their order.  Points are told in JSON only.
     Either `sources` or `source_point` must be given.
 
@@ -89,7 +94,7 @@ def get_rows(
     rows = _places(asked.sources, asked.source_point, "source")
     if rows is None:
         raise InvalidRequest("sources names no vertex; name some, or give points as source_point", field="sources")
-    part = _Rectangle(opened, kind, asked.snap_limit)
+    part = _Rectangle(opened, kind, asked.snap_limit, asked.also)
     part.sources, part.targets = rows, _places(asked.targets, asked.target_point, "target")
     return part.answer(service, tagged)
 
@@ -117,7 +122,7 @@ def get_columns(
     kind, columns = choose_format(asked.format, accept), _places(asked.targets, asked.target_point, "target")
     if columns is None:
         raise InvalidRequest("targets names no vertex; name some, or give points as target_point", field="targets")
-    part = _Rectangle(opened, kind, asked.snap_limit)
+    part = _Rectangle(opened, kind, asked.snap_limit, asked.also)
     part.targets = columns
     return part.answer(service, tagged)
 
@@ -129,6 +134,7 @@ def get_submatrix(
     opened: Opened,
     body: SubmatrixRequest,
     format: Format = None,  # noqa: A002
+    also: Also = None,
     accept: Accept = None,
 ) -> Response:
     """The distances from some sources to some targets; for lists that are too long for an address.
@@ -138,9 +144,10 @@ def get_submatrix(
         opened: the open result of the job in the path.
         body: sources and targets.
         format: name of the format; chosen by ``accept`` if None.
+        also: the quantity whose sums are wanted in place of distances.
         accept: the Accept header.
     """
-    part = _Rectangle(opened, choose_format(format, accept), body.snap_limit)
+    part = _Rectangle(opened, choose_format(format, accept), body.snap_limit, also)
     part.sources = None if body.sources is None else plain(body.sources)
     part.targets = None if body.targets is None else plain(body.targets)
     return part.answer(service, {})
@@ -164,9 +171,17 @@ class _Rectangle:
     sources: list[Any] | None = None
     targets: list[Any] | None = None
 
-    def __init__(self, opened: ResultReader, kind: str, limit: float | None) -> None:
-        self._opened, self._kind, self._limit = opened, kind, limit
+    def __init__(self, opened: ResultReader, kind: str, limit: float | None, also: str | None) -> None:
+        self._opened, self._kind, self._limit, self._also = opened, kind, limit, also
         self._told: dict[str, Any] = {}
+        if also is None:
+            return
+        if kind != "npy":
+            has = "has distances only" if kind == "json" else "has every quantity anyway"
+            raise InvalidRequest(f"also: {kind} {has}; npy has the sums of one in place of distances", field="also")
+        if also not in opened.matrix.also:
+            there = ", ".join(opened.matrix.also) or "none"
+            raise InvalidRequest(f"also: the result has no sums of {also!r}; it has {there}", field="also")
 
     def answer(self, service: Service, headers: dict[str, str]) -> Response:
         """Return the entries."""
@@ -178,8 +193,10 @@ class _Rectangle:
         check_limit_is_used(self._limit, bool(self._told))
         if rows is None:
             rows = opened.matrix.sources
-        selection = Selection(opened, rows, columns, self._told)
-        cells, limit = len(rows) * selection.width, service.settings.max_cells
+        selection = Selection(opened, rows, columns, self._told, self._also)
+        tables = self._kind in ("csv", "parquet", "arrow")  # these have a further column for each quantity
+        each = 1 + (len(opened.matrix.also) if tables else 0)
+        cells, limit = len(rows) * selection.width * each, service.settings.max_cells
         if cells > limit:
             message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
             raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))

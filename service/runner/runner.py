@@ -159,7 +159,7 @@ class Runner:
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve and seal; return the summary, the seconds of each phase, and the bytes of the store."""
         from engine.graph.profile import GraphProfile
-        from service.pool.tasks import job_options
+        from service.pool.tasks import job_options, with_asked
         from storage.graph.graph_store import GraphStore
 
         store, address = self._settings.store(job.id), self._settings.address(job.id)
@@ -172,7 +172,8 @@ class Runner:
             log.info("job %s: %s", job.id, "goes on from its checkpoint" if kept else _ANEW)
         place = claims.place(store, job.fence)
         began = time.perf_counter()
-        graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
+        uploaded, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
+        graph = with_asked(uploaded, job.options, self._settings)
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
         profile = GraphProfile(graph)

@@ -29,7 +29,7 @@ from service.views.features import (
     write_geojson,
     write_geopackage,
 )
-from service.views.representations import FLOAT_VIEW, Selection
+from service.views.representations import FLOAT_VIEW, Selection, column_name
 from storage.errors import InvalidRequest
 from storage.geography.geopackage import GEOPACKAGE
 
@@ -100,9 +100,7 @@ class ExportedPart:
 
     def _sums(self, name: str, sources: Array) -> Array:
         """Return the sums of a quantity from some sources, shape (len(sources), width)."""
-        matrix, targets = self.rows.result.matrix, self.rows.targets
-        sums: Array = matrix.also[name].rows(sources)
-        return sums if targets is None else sums[:, matrix.target_positions(targets)]
+        return self.rows.read(self.rows.result.matrix.also[name], sources)
 
     def _shown(self, sources: Array, entries: Array) -> Array:
         """Return what wide tables and arrays have: ``entries``, the distances, or the sums of a quantity."""
@@ -181,11 +179,6 @@ class ExportedPart:
         if kind in FEATURE_FILES and not self.filtered:
             return cells * LEAST_FEATURE
         return cells * LEAST_LINE if kind == ".csv" and not self.filtered else 0
-
-
-def column_name(quantity: str) -> str:
-    """Return the name of the column of a quantity in a long table, whose other columns have names of their own."""
-    return f"also {quantity}" if quantity in ("source", "target", "distance") else quantity
 
 
 def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:

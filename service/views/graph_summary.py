@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from storage.graph.cleaning import AnyArray
 from storage.graph.graph import Graph, Receipt
 
 
@@ -29,6 +30,7 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
         "strong_components": strong,
         "terminals": graph.terminals,
         "weights": _weights(graph, receipt),
+        "quantities": [_quantity(name, values) for name, values in graph.quantities.items()],
         "unit": graph.unit,
         "coordinates": _coordinates(graph),
         "entries": receipt.entries,
@@ -63,6 +65,11 @@ def _weights(graph: Graph, receipt: Receipt) -> dict[str, object]:
         "zero": int(np.count_nonzero(weights == 0)),
         "negative": int(np.count_nonzero(weights < 0)),
     }
+
+
+def _quantity(name: str, values: AnyArray) -> dict[str, object]:
+    least, most = (values.min().item(), values.max().item()) if len(values) else (None, None)
+    return {"name": name, "integral": values.dtype.kind == "i", "smallest": least, "largest": most}
 
 
 def _label(graph: Graph, index: int) -> int | str | None:

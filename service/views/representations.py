@@ -1,6 +1,7 @@
 """Encodes rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
 
-Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry.  *Unreachable* is null in
+Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry, with a further column for
+each quantity that is summed along the paths; JSON and npy have distances only.  *Unreachable* is null in
 JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.
 """
 
@@ -34,12 +35,14 @@ FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64
 @dataclass(frozen=True)
 class Selection:
     """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
-    that were solved.  ``told`` are further members of an answer in JSON."""
+    that were solved.  ``told`` are further members of an answer in JSON; ``also`` is the quantity whose sums npy has in
+    place of distances."""
 
     result: ResultReader
     sources: Indices
     targets: Indices | None
     told: Mapping[str, Any] = field(default_factory=dict)
+    also: str | None = None
 
     @property
     def width(self) -> int:
@@ -48,20 +51,38 @@ class Selection:
 
     def batches(self) -> Iterator[tuple[Indices, Array]]:
         """Yield sources and their entries, shape (len(sources), width), until all rows were read."""
+        for some in self.bands():
+            yield some, self.read(self.result.matrix, some)
+
+    def bands(self) -> Iterator[Indices]:
+        """Yield the sources, as many at once as are read together."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
-        matrix, targets = self.result.matrix, self.targets
-        columns = None if targets is None else matrix.target_positions(targets)
-        if targets is not None and len(targets) * _ENTRY_COST < matrix.shape[1]:
-            step = max(_BAND, BATCH // max(1, len(targets)) // _BAND * _BAND)
+        if self.targets is not None and self._few(self.targets):
+            step = max(_BAND, BATCH // max(1, len(self.targets)) // _BAND * _BAND)
         for first in range(0, len(self.sources), step):
-            some = self.sources[first : first + step]
-            if targets is None:
-                yield some, matrix.rows(some)
-            elif len(targets) * _ENTRY_COST < matrix.shape[1]:
-                entries = matrix.entries(np.repeat(some, len(targets)), np.tile(targets, len(some)))
-                yield some, entries.reshape(len(some), len(targets))
-            else:
-                yield some, matrix.rows(some)[:, columns]
+            yield self.sources[first : first + step]
+
+    def read(self, array: Any, sources: Indices) -> Array:
+        """Return the entries from some sources to the targets, shape (len(sources), width).
+
+        Args:
+            array: the matrix of the result, or the sums of a quantity along its paths.
+            sources: vertex indices; as few as :meth:`batches` yields.
+        """
+        targets = self.targets
+        found: Array
+        if targets is None:
+            found = array.rows(sources)
+        elif self._few(targets):
+            found = array.entries(np.repeat(sources, len(targets)), np.tile(targets, len(sources)))
+            found = found.reshape(len(sources), len(targets))
+        else:
+            found = array.rows(sources)[:, self.result.matrix.target_positions(targets)]
+        return found
+
+    def _few(self, targets: Indices) -> bool:
+        """Return whether entries are read one by one, as that is faster than reading whole rows."""
+        return bool(len(targets) * _ENTRY_COST < self.result.matrix.shape[1])
 
     def source_names(self, sources: Indices) -> pl.Series:
         """Return the labels of some sources."""
@@ -77,6 +98,11 @@ class Selection:
         flat = entries.reshape(-1)
         series = pl.Series("distance", flat)
         return series.set(pl.Series(~self.result.reached(flat)), None)
+
+
+def column_name(quantity: str) -> str:
+    """Return the name of the column of a quantity in a long table, whose other columns have names of their own."""
+    return f"also {quantity}" if quantity in ("source", "target", "distance") else quantity
 
 
 def as_json(rows: Selection) -> Iterator[bytes]:
@@ -95,22 +121,25 @@ def as_json(rows: Selection) -> Iterator[bytes]:
 
 
 def as_csv(rows: Selection) -> Iterator[bytes]:
-    """Yield lines ``source,target,distance`` under a header."""
-    yield b"source,target,distance\n"
+    """Yield lines ``source,target,distance``, and the sums of quantities behind them, under a header."""
+    header = ("source", "target", "distance", *map(column_name, rows.result.matrix.also))
+    yield pl.DataFrame(schema=header).write_csv().encode()
     for table in _tables(rows):
         yield table.write_csv(include_header=False).encode()
 
 
 def as_npy(rows: Selection) -> Iterator[bytes]:
-    """Yield a NumPy file, shape (sources, targets)."""
-    dtype = np.dtype(FLOAT_VIEW[rows.result.matrix.dtype.name])
+    """Yield a NumPy file, shape (sources, targets), of distances or of the sums of a quantity."""
+    matrix = rows.result.matrix
+    array = matrix if rows.also is None else matrix.also[rows.also]
+    dtype = np.dtype(FLOAT_VIEW[array.dtype.name])
     header = io.BytesIO()
     shape = (len(rows.sources), rows.width)
     np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
     yield header.getvalue()
-    for _, entries in rows.batches():
-        floats = np.where(rows.result.reached(entries), entries, np.inf).astype(dtype)
-        yield floats.tobytes()
+    for some in rows.bands():
+        entries = rows.read(array, some)
+        yield np.where(np.not_equal(entries, array.unreachable), entries, np.inf).astype(dtype).tobytes()
 
 
 def as_parquet(rows: Selection) -> Iterator[bytes]:
@@ -142,7 +171,11 @@ def _tables(rows: Selection) -> Iterator[pl.DataFrame]:
     for some, entries in rows.batches():
         sources = rows.source_names(some).rename("source")
         repeated = sources.gather(np.repeat(np.arange(len(some)), width))
-        columns: list[Any] = [repeated, targets.gather(np.tile(np.arange(width), len(some))), rows.values(entries)]
+        values = rows.values(entries)
+        columns: list[Any] = [repeated, targets.gather(np.tile(np.arange(width), len(some))), values]
+        for name, quantity in rows.result.matrix.also.items():
+            sums = pl.Series(column_name(name), rows.read(quantity, some).reshape(-1))
+            columns.append(sums.set(values.is_null(), None))
         yield pl.DataFrame(columns)
 
 

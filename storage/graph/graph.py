@@ -17,7 +17,7 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import ApspError, Conflict, InvalidGraph, InvalidRequest, NotFound, StorageFailed
+from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
 from storage.files.atomic import Staging, failure, sync_tree
 from storage.geography.coordinates import Coordinates, add_to_digest, load_arrays, save_arrays
 from storage.graph.cleaning import (
@@ -36,14 +36,16 @@ from storage.graph.cleaning import (
     smallest_type,
 )
 from storage.graph.inputs import ArcOptions, label_array, search_text, whole_array
+from storage.graph.kept_quantities import load_quantities, save_quantities
 from storage.options import lists_options
 
 #: an unknown name is compared with at most this many known names
 _COMPARED = 2_000
 
-#: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
-#: version 1 would let paths pass through them; all other graphs have version 1.
-FORM = 2
+#: Newest version of the folder written by ``save_graph``.  A graph with quantities has version 3, because earlier
+#: readers would drop them; one with terminals has version 2, because a reader of version 1 would let paths pass through
+#: them; all other graphs have version 1.
+FORM = 3
 
 IntArray = npt.NDArray[np.int64]
 
@@ -296,12 +298,9 @@ def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
 
     Raises:
         Conflict: the folder exists.
-        InvalidRequest: the graph has quantities, which these files have no place for.
         StorageFailed: it cannot be written.
     """
     target = Path(folder)
-    if graph.quantities:
-        raise InvalidRequest("a graph with quantities cannot be kept for a service; leave them out", field="also")
     if target.exists():
         raise Conflict(f"{target} exists already")
     try:
@@ -331,7 +330,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
     about: dict[str, object] = {
-        "form": FORM if graph.terminals else 1,
+        "form": FORM if graph.quantities else 2 if graph.terminals else 1,
         "n": graph.n,
         "arcs": graph.arcs,
         "directed": graph.directed,
@@ -346,6 +345,8 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         about["unit"] = graph.unit
     if graph.coordinates is not None:
         about["coordinates"] = save_arrays(graph.coordinates, folder)
+    if graph.quantities:
+        about["quantities"] = save_quantities(graph.quantities, folder)
     (folder / "graph.json").write_text(json.dumps(about, indent=1))
 
 
@@ -371,10 +372,11 @@ def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
         placed = load_arrays(about["coordinates"], source) if "coordinates" in about else None
         if placed is not None and len(placed.x) != len(labels):
             raise StorageFailed(f"{source} is damaged: {len(placed.x)} coordinates of {len(labels)} vertices")
-        graph = Graph(indptr, heads, weights, labels, *kind, placed, about.get("unit"))  # type: ignore[arg-type]
+        further = load_quantities(about["quantities"], source, about["arcs"]) if about["form"] > 2 else {}
+        graph = Graph(indptr, heads, weights, labels, *kind, placed, about.get("unit"), further)  # type: ignore[arg-type]
     except ApspError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
         raise StorageFailed(f"{source} is damaged: {error}") from error
     return graph, receipt
 

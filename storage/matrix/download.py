@@ -17,15 +17,31 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from storage.errors import StorageFailed
+from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, is_prepared, is_table, read_seal
+from storage.graph.cleaning import check_quantity_name
+from storage.matrix.format import (
+    ALSO,
+    DISTANCES,
+    ROOT_DOCUMENT,
+    crc32c,
+    file_checksum,
+    is_prepared,
+    is_table,
+    read_seal,
+)
 from storage.matrix.frame import check_target
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import WorkingDir
 
 #: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?|table\.parquet", re.ASCII)
+#: The form of the names of files of a quantity, whose own name, the group, may have further characters.
+_OF_QUANTITY: Final = re.compile(
+    rf"(?:(?:{ALSO}|graph/quantities)/([^/]+)|manifest/{ALSO}\.([^/]+)\.(?:crc32c|bytes))"
+    r"(?:/zarr\.json|/c(?:/[0-9]+)+)",
+    re.ASCII,
+)
 #: The names of the chunks of a prepared graph's tables.
 _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
@@ -79,6 +95,7 @@ class Download:
         self._tables = [piece for piece in pieces if prepared and _TABLE.match(piece.name)]
         self._sides = [piece for piece in pieces if piece not in self._tables]
         self._grid = None if prepared or is_table(document) else _grid(sealed, self._target)
+        self._also = [] if self._grid is None else _further(sealed, self._target)
         self.total: int | None = None
         atomic.clear_stale(self._target)
         check_target(self._target, overwrite)
@@ -86,7 +103,8 @@ class Download:
         self._place = WorkingDir(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
         try:
             if self._grid is not None:
-                (self._place.folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
+                for array in (DISTANCES, *(f"{ALSO}/{name}" for name in self._also)):
+                    (self._place.folder / array / "c").mkdir(parents=True, exist_ok=True)
             if self._place.record is None:
                 self._place.save({"fetched": digest})
         except OSError as error:
@@ -106,12 +124,17 @@ class Download:
         if self._grid is None:
             self.total = sum(piece.size for piece in (*self._sides, *self._tables))
             return self._checked(self._tables)
-        checksums, sizes = (self._manifest(name) for name in ("crc32c", "bytes"))
-        self.total = sum(piece.size for piece in self._sides) + int(sizes.sum())
+        manifests = {DISTANCES: (self._manifest("crc32c"), self._manifest("bytes"))}
+        for name in self._also:
+            marks = self._manifest(f"{ALSO}.{name}.crc32c"), self._manifest(f"{ALSO}.{name}.bytes")
+            manifests[f"{ALSO}/{name}"] = marks
+        self.total = sum(piece.size for piece in self._sides) + sum(int(sizes.sum()) for _, sizes in manifests.values())
         down, across = self._grid.counts
-        places = ((i, j) for i in range(down) for j in range(across))
         return self._checked(
-            Piece(f"{DISTANCES}/c/{i}/{j}", int(sizes[i, j]), int(checksums[i, j]), tile=True) for i, j in places
+            Piece(f"{array}/c/{i}/{j}", int(sizes[i, j]), int(checksums[i, j]), tile=True)
+            for array, (checksums, sizes) in manifests.items()
+            for i in range(down)
+            for j in range(across)
         )
 
     def draft(self, piece: Piece) -> Path:
@@ -223,9 +246,30 @@ def _side_pieces(sealed: Mapping[str, Any], where: Path) -> list[Piece]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageFailed(f"{where}: the seal is not understood ({error!r})") from None
     for piece in pieces:
-        if not _NAME.fullmatch(piece.name) or piece.size < 0:
+        if not (_NAME.fullmatch(piece.name) or _is_of_quantity(piece.name)) or piece.size < 0:
             raise StorageFailed(f"{where}: the seal names a file {piece.name[:200]!r}, which no store has")
     return pieces
+
+
+def _is_of_quantity(name: str) -> bool:
+    """Return whether this is the name of a file of a quantity, whose own name leads nowhere else."""
+    found = _OF_QUANTITY.fullmatch(name)
+    try:
+        check_quantity_name("" if found is None else found[1] or found[2])
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _further(sealed: Mapping[str, Any], where: Path) -> list[str]:
+    """Return the names of the further arrays."""
+    found = sealed["attributes"].get(ALSO) or {}
+    try:
+        for name in found:
+            check_quantity_name(name)
+    except (InvalidRequest, TypeError) as error:
+        raise StorageFailed(f"{where}: its further arrays cannot be understood ({error})") from None
+    return list(found)
 
 
 def _grid(sealed: Mapping[str, Any], where: Path) -> TileGrid:

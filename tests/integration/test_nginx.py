@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2 as httpx
 import numpy as np
@@ -71,6 +72,18 @@ def test_nginx_sends_the_file_and_not_the_service(live: KeyedService, solved: So
     for name in ("x-content-type-options", "cross-origin-resource-policy", "content-security-policy"):
         assert answer.headers[name] == behind.headers[name], name
     assert http.get(f"{solved.zarr}/zarr.json").headers["content-type"] == "application/json"
+
+
+def test_nginx_sends_files_of_quantities_with_odd_names(live: KeyedService, http: httpx.Client, nginx: Nginx):
+    name = "5%41 é+"
+    rows = f"a,b,km,{name}\n1,2,3,7\n".encode()
+    graph = live.upload(rows, filename="g.csv", source="a", target="b", weight="km", also=name)
+    job = live.wait(live.submit(graph["id"], also=[name])["id"])
+    assert job["state"] == "successful", job
+    key = f"also/{name}/c/0/0"
+    answer = http.get(f"/v1/jobs/{job['id']}/zarr/{quote(key)}")
+    whole = (live.data / "jobs" / job["id"] / "matrix.zarr" / key).read_bytes()
+    assert (answer.status_code, answer.content, answer.headers["server"]) == (200, whole, "nginx")
 
 
 def test_ranges_and_conditions(live: KeyedService, solved: Solved, http: httpx.Client):

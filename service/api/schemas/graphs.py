@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, create_model
 
-from service.api.schemas.wire import Wire, members_of, moment
+from service.api.schemas.wire import LONGEST_NAME, MOST_QUANTITIES, Wire, members_of, moment
+from service.options import split_names
+from storage.errors import InvalidRequest
 from storage.jobs.store import GraphRecord
 from storage.options import ReadingOptions
 
@@ -17,26 +19,40 @@ else:
     _Options = create_model("_Options", **members_of(ReadingOptions))
 
 
+#: names of columns, with commas
+QuantityNames = Annotated[str, Field(max_length=LONGEST_NAME)]
+
+
 class UploadQuery(_Options):
     """How an uploaded file is read, and what it is called."""
 
     name: str | None = Field(None, max_length=200, description="A name of your own.")
     filename: str | None = Field(None, max_length=255, description="Its ending hints at the format.")
+    also: list[QuantityNames] | None = Field(
+        None,
+        description="Further columns, which jobs can sum along the paths (also): separated by commas or repeated.",
+        max_length=MOST_QUANTITIES,
+        examples=[["toll"], ["metres,toll"]],
+    )
 
     def reading(self) -> dict[str, Any]:
-        """Return how the file is read, as arguments of ``read_graph``."""
-        return self.model_dump(exclude={"name", "filename"})
+        """Return how the file is read, as arguments of ``read_graph``.  Raises InvalidRequest for wrong lists."""
+        also = [] if self.also is None else split_names(self.also, "also", "column")
+        if len(also) > MOST_QUANTITIES:
+            message = f"also names {len(also)} columns, at most {MOST_QUANTITIES} are kept"
+            raise InvalidRequest(message, field="also")
+        return {**self.model_dump(exclude={"name", "filename", "also"}), "also": also}
 
 
 class GraphDocument(Wire):
     """An uploaded graph."""
 
     id: str = Field(examples=["2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"])
-    digest: str = Field(description="SHA-256 of the content: vertices, arcs, weights, direction.")
+    digest: str = Field(description="SHA-256 of the content: vertices, arcs, weights, direction, quantities.")
     name: str | None = None
     n: int = Field(description="Vertices.", examples=[3353])
     m: int = Field(description="Arcs of a directed graph, edges of an undirected one.", examples=[8859])
-    facts: dict[str, Any] = Field(description="Direction, weights, components, degrees.")
+    facts: dict[str, Any] = Field(description="Direction, weights, quantities, components, degrees.")
     receipt: dict[str, Any] = Field(description="What the reader understood and what cleaning changed.")
     created: datetime
     links: dict[str, str]

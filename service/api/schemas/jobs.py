@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from service.api.fault import Fault
 from service.api.problems import document
@@ -40,7 +39,7 @@ else:
 
 
 #: options that are stored only where they are given
-_OF_SOME = frozenset({*declared(TableOptions), "snap_limit"})
+_OF_SOME = frozenset({*declared(TableOptions), "also", "snap_limit"})
 
 
 class JobRequest(_Options):
@@ -56,6 +55,7 @@ class JobRequest(_Options):
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "also": ["metres", "toll"]},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "result": "measures", "within": [15, 30]},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "result": "betweenness", "of": "arcs"},
                 {
@@ -73,17 +73,6 @@ class JobRequest(_Options):
             ]
         },
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_sums(cls, members: Any) -> Any:
-        if isinstance(members, dict) and "also" in members:
-            message = (
-                "also: a job sums no quantities along its paths, as the service keeps no further columns of a graph; "
-                "the command line does that: apsp solve GRAPH --also COLUMNS -o STORE.zarr"
-            )
-            raise PydanticCustomError("no_sums", message)
-        return members
 
     def options(self) -> dict[str, Any]:
         """Return the members that are options, as stored with the job; some only where they are given."""
@@ -219,7 +208,9 @@ def _job_members(record: JobRecord) -> dict[str, Any]:
         links["cancel"] = f"{base}/cancel"
     if record.state == "successful" and record.removed is None:
         links |= {
-            name: f"{base}/{name}" for name in links_of(record.options.get("result", "matrix")) if name != "prepared"
+            name: f"{base}/{name}"
+            for name in links_of(record.options.get("result", "matrix"), also="also" in record.options)
+            if name != "prepared"
         }
     progress = record.progress
     error = None

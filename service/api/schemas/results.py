@@ -135,6 +135,24 @@ class PathDocument(BetweenPoints):
     )
 
 
+class SumsDocument(BetweenPoints):
+    """A distance, and the sums of quantities along its path, by their names; null where there is no path."""
+
+    source: Label
+    target: Label
+    reachable: bool
+    distance: int | float | None
+    also: dict[str, int | float | None]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"source": 1, "target": 3, "reachable": True, "distance": 8, "also": {"metres": 6500, "toll": 2.5}}
+            ]
+        }
+    )
+
+
 class Paths(ListedPoints):
     """Paths in the order of the pairs."""
 
@@ -248,16 +266,23 @@ class Manifest(Wire):
     targets: str | None = Field(description="all or subset.")
     compression: str | None
     software: str | None
+    also: dict[str, str] = Field(description="Quantities summed along the paths, arrays also/NAME, and their types.")
     tiles: dict[str, list[int]] = Field(description="Shape of a tile, tiles down and across.")
     bytes: int
     digest: str = Field(description="Of the seal, which names size and checksum of every file.")
     links: dict[str, str]
 
     @staticmethod
-    def links_of(job_id: str, result: str = "matrix") -> dict[str, str]:
-        """Return all that can be read of a result of this kind; of a prepared one its own files, too."""
+    def links_of(job_id: str, result: str = "matrix", *, also: bool = False) -> dict[str, str]:
+        """Return all that can be read of a result of this kind; of a prepared one its own files, too.
+
+        Args:
+            job_id: id of the job.
+            result: kind of the result.
+            also: whether quantities are summed along its paths.
+        """
         base = f"/v1/jobs/{job_id}"
-        return {"job": base, **{name: f"{base}/{name}" for name in links_of(result)}}
+        return {"job": base, **{name: f"{base}/{name}" for name in links_of(result, also=also)}}
 
 
 class ColumnDocument(Wire):

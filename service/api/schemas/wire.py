@@ -22,6 +22,8 @@ _MOST_UNKNOWN: Final = 10
 MOST_NUMBERS: Final = 1000
 MOST_COLUMNS: Final = 100
 _LONGEST_COLUMN: Final = 200
+#: the most further columns of a graph; a file is read once more for each
+MOST_QUANTITIES: Final = 32
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
 #: a vertex in a request
@@ -63,11 +65,16 @@ ResultKind = Literal["matrix", "prepared", TableKind]
 TABLE_LINKS = ("results", "summary", "table", "table/histogram", "zarr")
 
 
-def links_of(result: str) -> tuple[str, ...]:
-    """Return the paths that exist below a job once it has its result, which is of this kind."""
+def links_of(result: str, *, also: bool = False) -> tuple[str, ...]:
+    """Return the paths that exist below a job once it has its result.
+
+    Args:
+        result: the kind of the result.
+        also: whether quantities are summed along its paths.
+    """
     if result in TABLE_RESULTS:
         return TABLE_LINKS
-    return (*RESULT_LINKS, "prepared") if result == "prepared" else RESULT_LINKS
+    return (*RESULT_LINKS, *(["prepared"] if result == "prepared" else []), *(["also"] if also else []))
 
 
 class Wire(BaseModel):

@@ -14,9 +14,7 @@ from service.cli.commands.showing import (
     check_question,
     count_of,
     limit_of,
-    show_also,
-    show_distance,
-    show_path,
+    show_pair,
     show_row,
     show_summary,
 )
@@ -52,12 +50,8 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
         if points:
             count_of_names = 2 if question in ("distance", "path", "also") else 1
             vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
-        if question == "distance":
-            show_distance(result.distance(*vertices), as_json, unit)
-        elif question == "also":
-            show_also(result.also(*vertices), as_json)
-        elif question == "path":
-            show_path(result.path(*vertices), as_json, unit)
+        if question in ("distance", "path", "also"):
+            show_pair(question, getattr(result, question)(*vertices), as_json, unit)
         elif question == "nearest":
             show_row(result.nearest(vertices[0], count), as_json, unit)
         elif question == "within":

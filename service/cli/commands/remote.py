@@ -17,8 +17,7 @@ from service.cli.commands.showing import (
     check_question,
     count_of,
     limit_of,
-    show_distance,
-    show_path,
+    show_pair,
     show_row,
     show_summary,
     summary_lines,
@@ -280,13 +279,13 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
 
     Args:
         job: id of the job.
-        question: distance, path, row, nearest, within or summary.
+        question: distance, path, row, nearest, within, also or summary.
         vertices: names of the vertices that the question takes, and its number.
         at: the service, and how the answer is printed.
         points: tables of points, which may stand for vertices.
     """
     check_question(question, vertices)
-    ends = points_or_names(points, vertices[: 2 if question in ("distance", "path") else 1])
+    ends = points_or_names(points, vertices[: 2 if question in ("distance", "path", "also") else 1])
     with at.asker() as client:
         patience, job = client.patience, _id(client, job)
         if question == "summary":
@@ -307,7 +306,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
             pair = Names().asked(None, **dict(zip(("source", "target"), ends, strict=True)))
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
             _tell(found, ends, vertices)
-            (show_distance if question == "distance" else show_path)(found, at.as_json, unit)
+            show_pair(question, found, at.as_json, unit)
 
 
 def _tell(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:

@@ -65,6 +65,16 @@ def show_also(answer: dict[str, Any], as_json: bool) -> None:
         emit([f"{name}\t{_text(value)}" for name, value in rows])
 
 
+def show_pair(question: str, answer: dict[str, Any], as_json: bool, unit: str | None) -> None:
+    """Print the answer to a question about a pair: ``distance``, ``path`` or ``also``."""
+    if question == "also":
+        show_also(answer, as_json)
+    elif question == "path":
+        show_path(answer, as_json, unit)
+    else:
+        show_distance(answer, as_json, unit)
+
+
 def _unit(unit: str | None) -> dict[str, str]:
     return {"unit": unit} if unit else {}
 

@@ -54,7 +54,7 @@ class GraphArgs:
         """
         reading: Any = {name: value for name, value in given.items() if name != "snap_limit"}
         text = None if options is None else options.get("also")
-        also = () if text is None else tuple(split_names([text], "--also"))
+        also = () if text is None else tuple(split_names([text], "--also", "column"))
         return cls(graph, reading, given.get("snap_limit"), also)
 
 

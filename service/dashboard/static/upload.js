@@ -6,6 +6,7 @@ import { say } from "./apsp.js";
 const FIELDS = {
   "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
   "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
+  "--also": "Further columns to sum along paths",
   "--labels": "Attribute that names vertices",
 };
 const spoken = (text) => text.replace(/(?<![\w-])--[a-z-]+/g, (option) => (option in FIELDS ? `“${FIELDS[option]}”` : option));

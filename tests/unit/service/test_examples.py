@@ -31,7 +31,10 @@ Document = dict[str, Any]
 def streets() -> Graph:
     """Vertices 1 to 40 in a ring, as the examples name them, around the points of the examples."""
     vertices = np.arange(40)
-    graph, _ = build_graph(vertices, np.roll(vertices, -1), np.ones(40, np.int64), labels=vertices + 1, directed=True)
+    further = {"metres": 100 + vertices, "toll": vertices / 4}
+    graph, _ = build_graph(
+        vertices, np.roll(vertices, -1), np.ones(40), labels=vertices + 1, directed=True, quantities=further
+    )
     angles = vertices * (2 * np.pi / len(vertices))
     placed = Coordinates(24.945 + 0.01 * np.cos(angles), 60.169 + 0.005 * np.sin(angles), geographic=True)
     return replace(graph, coordinates=placed)
@@ -89,6 +92,8 @@ def test_asking_as_the_document_says(client: TestClient, bench: Bench, document:
     job_id, _ = bench.solved(graph, "int32", sources=[0, 16])
     if path.endswith("/prepared/{key}"):
         job_id, _ = bench.prepared(graph, "int32")
+    if path.endswith("/also"):
+        job_id = bench.summed(graph, "metres", "toll")
     if "{job_id}/table" in path:
         job_id = bench.tabled(graph, result="measures", within=[15])
     if path.endswith("/network"):
@@ -135,7 +140,7 @@ def test_points_stand_for_vertices_as_the_document_says(client: TestClient, benc
     service = client.app.state.service
     service.planner.run = service.worker.run = service.checker.run = here
     graph_id, asked = bench.add_graph(streets()), 0
-    job_id, _ = bench.solved(streets(), "int32")
+    job_id = bench.summed(streets(), "metres", "toll")
     for path, operations in document["paths"].items():
         parameters = {one["name"] for one in operations.get("get", {}).get("parameters", ())}
         url = path.format(job_id=job_id, graph_id=graph_id) if parameters & {"source", "sources", "targets"} else ""
@@ -147,7 +152,7 @@ def test_points_stand_for_vertices_as_the_document_says(client: TestClient, benc
         assert answer.status_code == 200, answer.text
         assert any(name.startswith("source_point") or name.startswith("target_point") for name in answer.json()), path
         asked += 1
-    assert asked == 6
+    assert asked == 7
     for path, schema in (("", "JobRequest"), ("distances", "PairsRequest"), ("submatrix", "SubmatrixRequest")):
         for example in document["components"]["schemas"][schema]["examples"]:
             body = {**example, "graph": graph_id} if "graph" in example else example

@@ -39,11 +39,12 @@ def test_the_engine_takes_what_is_declared_with_the_same_defaults() -> None:
     ],
 )
 def test_a_command_offers_its_options_and_no_others(command: Any, options: type) -> None:
-    known = set(declared(LocalOptions)) | set(declared(JobOptions))
+    known = set(declared(LocalOptions)) | set(declared(JobOptions)) - {"also"}
     parameters = inspect.signature(command).parameters
     # commands of this machine have the limit of points among the options of how a graph is read
     own = set(declared(PointOptions)) - set(declared(options))
-    assert parameters.keys() & known - own == set(declared(options))
+    assert parameters.keys() & known - own == set(declared(options)) - {"also"}
+    assert ("also" in parameters) == (command is not main.solve_many)
     for name, (kind, option) in declared(options).items():
         assert parameters[name].default == option.default
         shown = parameters[name].annotation.__metadata__[0]
@@ -74,7 +75,7 @@ def test_the_api_takes_the_options_of_a_job() -> None:
         {"algorithm": "astar"}, {"dtype": "int8"}, {"memory": "4GiB"}, {"memory": 0}, {"max_hops": 0}, {"threads": 1.0},
         {"max_hops": 2**63}, {"cutoff": -1}, {"cutoff": float("inf")}, {"cutoff": "1"}, {"priority": 101},
         {"priority": True}, {"sources": []}, {"sources": "1,2"}, {"targets": [1.5]}, {"scheduler": "tcp://elsewhere"},
-        {"also": ["toll"]},
+        {"also": "toll"}, {"also": []}, {"also": [1]},
     ],
 )  # fmt: skip
 def test_the_api_refuses(wrong: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from service.cli.commands import remote
 from service.client import AsyncClient, Client
 from service.client.graphs import prepared
 from service.dashboard.render import environment
+from service.options import UploadOptions
 from service.state import Service
 from storage.errors import InvalidRequest
 from storage.graph.graph_store import GraphStore
@@ -74,8 +75,8 @@ def test_no_other_command_takes_a_graph_file() -> None:
 
 
 def test_the_upload_has_every_option() -> None:
-    assert set(UploadQuery.model_fields) - {"name", "filename"} == OPTIONS
-    assert set(UploadQuery().reading()) == OPTIONS
+    assert set(UploadQuery.model_fields) - {"name", "filename"} == set(declared(UploadOptions)) == OPTIONS | {"also"}
+    assert set(UploadQuery().reading()) == OPTIONS | {"also"}
 
 
 @pytest.mark.parametrize("method", [Client.solve, Client.submit, AsyncClient.solve, AsyncClient.submit])
@@ -116,7 +117,7 @@ def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_page_asks_for_every_option() -> None:
     form = (ROOT / "service" / "dashboard" / "templates" / "drop.html").read_text()
-    assert set(re.findall(r'name="(\w+)"', form)) - {"file"} == OPTIONS
+    assert set(re.findall(r'name="(\w+)"', form)) - {"file"} == OPTIONS | {"also"}
     page = environment().get_template("drop.html").render()
     assert set(re.findall(r"<option>([\w-]+)</option>", page)) == set(FORMATS)
 

@@ -56,14 +56,6 @@ def finish(bench: Bench, *, sealed: bool = True) -> JobRecord:
     return bench.jobs.job(claimed.id)
 
 
-def test_sums_along_paths_are_refused_with_the_command_that_makes_them(client: TestClient, graph: str):
-    for path in ("jobs", "estimates"):
-        asked = {"graph": graph, "also": ["toll"]}
-        answer = problem(client.post(f"/v1/{path}", json=asked), 422, "invalid-request")
-        assert "a job sums no quantities along its paths" in answer["detail"]
-        assert "apsp solve GRAPH --also COLUMNS" in answer["detail"]
-
-
 def test_a_submission_says_where_it_is_and_wakes_the_runners(client: TestClient, graph: str):
     woken: list[bool] = []
     client.app.state.service.wake = lambda: woken.append(True)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.api.solve import solve_to_store
+from engine.model.problem import Options
 from storage.errors import Conflict, NotFound, StorageFailed
-from storage.matrix.download import Download, Piece, labels_of, side_files
+from storage.graph.graph import build_graph
+from storage.matrix.download import Download, Piece, _is_of_quantity, labels_of, side_files
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.stores import line_graph, make_store
 
@@ -141,6 +144,49 @@ def test_names_that_lead_elsewhere_are_refused(origin, tmp_path, name, monkeypat
     document["attributes"]["seal"] |= {"files": {name: [1, 1]}, "digest": "sha256:any"}
     with pytest.raises(StorageFailed, match="which no store has"):
         Download(tmp_path / "target.zarr", json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "also/../zarr.json", "also/./c/0/0", "also/a/b/zarr.json", "also/.a/zarr.json", "also/a\n/zarr.json",
+        "also/a/zarr.json\n", "also/a/x", "also/a/c/../0", "also/a/c/0/٠", "graph/quantities/../zarr.json",
+        "manifest/also.../c/0", "manifest/also.a.crc32c/../x", "manifest/also.a.other/c/0/0", "manifest/also.a/c/0",
+        "also/a./zarr.json", "also//zarr.json", "ALSO/a b/zarr.json",
+    ],
+)  # fmt: skip
+def test_names_of_quantities_lead_nowhere_else(name):
+    assert not _is_of_quantity(name)
+
+
+def test_a_seal_whose_quantities_lead_elsewhere_is_refused(origin, tmp_path, monkeypatch):
+    monkeypatch.setattr("storage.matrix.format._digest", lambda document: "sha256:any")
+    document = json.loads((origin / "zarr.json").read_bytes())
+    document["attributes"]["seal"]["digest"] = "sha256:any"
+    for also in ({"../x": {}}, {"a": {}, "b/c": {}}, ["."], 3):
+        document["attributes"]["also"] = also
+        with pytest.raises(StorageFailed, match="further arrays cannot be understood"):
+            Download(tmp_path / "target.zarr", json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_sums_come_with_the_distances(tmp_path, compression):
+    names = ("toll 2.5%", "a-c-0", "crc32c", "größe")
+    graph, _ = build_graph([0, 1], [1, 2], [1, 2], n=3, directed=True, quantities={key: [1, 2] for key in names})
+    solve_to_store(graph, Options(also=names), tmp_path / "origin.zarr", compression=compression)
+    with begin(tmp_path / "origin.zarr", tmp_path / "target.zarr") as download:
+        bring(download, tmp_path / "origin.zarr", download.sides())
+        lacking = tiles(download)
+        assert [piece.name for piece in lacking] == ["distances/c/0/0", *(f"also/{name}/c/0/0" for name in names)]
+        assert download.total == open_matrix(tmp_path / "origin.zarr").bytes
+        assert len({download.draft(piece) for piece in (*download.sides(), *lacking)}) == len(
+            [*download.sides(), *lacking]
+        )
+        bring(download, tmp_path / "origin.zarr", lacking)
+        download.publish()
+    verify_matrix(tmp_path / "target.zarr")
+    with open_matrix(tmp_path / "target.zarr") as matrix:
+        assert {name: int(sums.entries([0], [2])[0]) for name, sums in matrix.also.items()} == dict.fromkeys(names, 3)
 
 
 @pytest.mark.parametrize("text", [False, True])

@@ -1,0 +1,129 @@
+"""Writes edges as a Parquet table for upload, and says how the service is to read its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from service.client.names import Names
+from storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def column_query(weight: str | None, length_of: str | None, further: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the part of the query that names the columns of the Parquet file.
+
+    Args:
+        weight: the column of the weights; None for edges that count 1.
+        length_of: a formula over it.
+        further: names of further columns.
+    """
+    further = list(further)
+    if weight is None and not further:
+        return {"format": "parquet"}
+    source, target = end_names(weight, further)
+    found: dict[str, Any] = {"format": "parquet", "source": source, "target": target}
+    if weight is None:  # a further column must not become that of the weights
+        return {**found, "unweighted": True}
+    return {**found, "weight": weight} if length_of is None else {**found, "length_of": length_of}
+
+
+def end_names(weight: str | None, further: Iterable[str] = ()) -> tuple[str, str]:
+    """Return names for the columns of vertices that differ from those of the weight and of further columns."""
+    taken = {name.lower() for name in (weight or "", *further)}
+    pairs = (("source", "target"), ("tail", "head"), *((f"tail {k}", f"head {k}") for k in range(len(taken))))
+    return next(pair for pair in pairs if taken.isdisjoint(pair))
+
+
+def write_table(
+    path: Path,
+    tails: Any,
+    heads: Any,
+    weights: Any = None,
+    *,
+    name: str = "weight",
+    further: Mapping[str, Any] = MappingProxyType({}),
+) -> Names:
+    """Write an edge table of arrays or lists, and return the names of its vertices.
+
+    Args:
+        path: the file.
+        tails, heads: the vertices of each edge.
+        weights: numbers, one for each edge; None for edges that count 1.
+        name: the column of the weights.
+        further: numbers of each edge by the names of their columns.
+    """
+    import polars as pl
+
+    tails, heads = _vertices(tails), _vertices(heads)
+    if isinstance(tails, list) != isinstance(heads, list):
+        # A vertex has the same name in both columns: 2 in an array is the same vertex as 2.0 in a list.
+        tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
+    names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
+    ends = (pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads))
+    sides = end_names(None if weights is None else name, further)
+    columns = dict(zip(sides, ends, strict=True))
+    if weights is not None:
+        columns[name] = _weights(weights)
+    columns |= {column: _quantity(column, values) for column, values in further.items() if column not in columns}
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise InvalidRequest(f"columns must be of one length; there are {sizes}", field="graph")
+    for side in sides:
+        if columns[side].dtype == pl.Null():  # the graph has no edges
+            columns[side] = columns[side].cast(pl.Int64())
+    pl.DataFrame(columns).write_parquet(path)
+    return names
+
+
+def _quantity(name: str, values: Any) -> pl.Series:
+    try:
+        return _weights(values)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"also {name}: {error}".replace("weight", "value"), field="also") from None
+
+
+def _weights(weights: Any) -> pl.Series:
+    import numpy as np
+    import polars as pl
+
+    values = np.asarray(weights)
+    if values.dtype.kind == "O":
+        values = float_array(weights)
+    if values.dtype.kind == "U":
+        with suppress(ValueError):
+            values = values.astype(np.float64)
+    if values.dtype.kind not in "biuf":
+        raise InvalidRequest(f"weights of {values.dtype} are no numbers", field="weight")
+    return pl.Series(values.astype(np.int64) if values.dtype.kind == "b" else values)
+
+
+def float_array(weights: Sequence[Any]) -> Any:
+    """Return numbers as float64.  Raises InvalidRequest if one is missing or no number."""
+    import numpy as np
+
+    if None in weights:
+        raise InvalidRequest(f"edge {weights.index(None) + 1} has no weight", field="weight")
+    try:
+        return np.asarray(weights, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidRequest("the weights are not all numbers", field="weight") from None
+
+
+def _vertices(values: Any) -> Any:
+    """Return a column of vertices: an array of whole numbers as it is, anything else as a list."""
+    import numpy as np
+
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return values
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "OUST":
+        raise InvalidRequest(f"vertices are whole numbers or text, not {values.dtype}", field="vertex")
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    if None in listed:
+        raise InvalidRequest(f"edge {listed.index(None) + 1} lacks a vertex", field="vertex")
+    return listed

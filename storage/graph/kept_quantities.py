@@ -1,0 +1,70 @@
+"""Keeps the quantities of a graph in the folder of ``save_graph``: one array for each, with a checksum."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.errors import InvalidRequest, StorageFailed
+from storage.graph.cleaning import AnyArray, check_quantity_name, chunks
+
+
+def save_quantities(quantities: Mapping[str, AnyArray], folder: Path) -> list[dict[str, Any]]:
+    """Write each quantity into a file of its own, and return what :func:`load_quantities` needs, as JSON types.
+
+    Files have numbers for names, so that no name of a column becomes one of a file.
+
+    Args:
+        quantities: numbers of every arc by name, shape (arcs,) each.
+        folder: an existing folder.
+    """
+    kept = []
+    for number, (name, values) in enumerate(quantities.items()):
+        whole = np.ascontiguousarray(values)
+        np.save(folder / _file(number), whole, allow_pickle=False)
+        kept.append({"name": name, "type": whole.dtype.str, "crc32": _checksum(whole)})
+    return kept
+
+
+def load_quantities(kept: Sequence[Mapping[str, Any]], folder: Path, arcs: int) -> dict[str, AnyArray]:
+    """Return the quantities by name in their order, memory-mapped; every byte of them is read once and compared.
+
+    Args:
+        kept: from :func:`save_quantities`.
+        folder: where they are.
+        arcs: how many numbers each has.
+
+    Raises:
+        StorageFailed: a file is damaged, cut off, or not that of this graph.
+        Others: OSError, ValueError, KeyError and TypeError where a file is missing, or ``kept`` is damaged.
+    """
+    found: dict[str, AnyArray] = {}
+    for number, about in enumerate(kept):
+        path, name = folder / _file(number), str(about["name"])
+        try:
+            check_quantity_name(name)
+        except InvalidRequest as error:
+            raise StorageFailed(f"{folder} is damaged: {error}") from None
+        values: AnyArray = np.load(path, mmap_mode="r" if arcs else None, allow_pickle=False)
+        if values.shape != (arcs,) or values.dtype.str != about["type"] or values.dtype.kind not in "if":
+            shown = f"{values.dtype} of shape {values.shape}"
+            raise StorageFailed(f"{path} is damaged: {shown} where quantity {name!r} has {arcs} of {about['type']}")
+        if _checksum(values) != about["crc32"] or name in found:
+            raise StorageFailed(f"{path} is damaged: quantity {name!r} does not agree with its checksum")
+        found[name] = values
+    return found
+
+
+def _file(number: int) -> str:
+    return f"quantity-{number}.npy"
+
+
+def _checksum(values: AnyArray) -> int:
+    found = 0
+    for part in chunks(len(values)):
+        found = zlib.crc32(np.ascontiguousarray(values[part]).data, found)
+    return found

@@ -18,7 +18,7 @@ from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from engine.streaming import checkpoint
 from storage.errors import Cancelled, InvalidRequest, StorageFailed
-from storage.graph.graph import Graph, build_graph, graph_digest, load_graph, save_graph
+from storage.graph.graph import FORM, Graph, build_graph, graph_digest, load_graph, save_graph
 from storage.matrix.format import read_seal
 from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
 from storage.readers import read_graph
@@ -200,8 +200,8 @@ def test_graph_folders_and_digests(tmp_path: Path) -> None:
     save_graph(plain, receipt, tmp_path / "p")
     assert '"form": 1' in (tmp_path / "p" / "graph.json").read_text()
     about = tmp_path / "g" / "graph.json"
-    about.write_text(about.read_text().replace('"form": 2', '"form": 3'))
-    with pytest.raises(StorageFailed, match="forms 1 to 2"):
+    about.write_text(about.read_text().replace('"form": 2', f'"form": {FORM + 1}'))
+    with pytest.raises(StorageFailed, match=f"forms 1 to {FORM}"):
         load_graph(tmp_path / "g")
 
 

@@ -24,13 +24,17 @@ GEOPACKAGE: Final = ".gpkg"
 _DEGREES: Final = "EPSG:4326"
 _LONLAT: Final = (_DEGREES, "OGC:CRS84", "EPSG:4979")
 _DRIVER: Final = "GPKG"
-#: Text types of pyogrio that stand for a point.
+#: The version that is written: nothing of a later one is needed, and older programs warn of those.
+_VERSION: Final = {"VERSION": "1.2"}
+#: Types of geometry, as pyogrio names them, of layers that may hold points.
 _POINTS: Final = ("Point", "Point Z", "Point M", "Point ZM", "2.5D Point", "Unknown")
 #: What the tables of a GeoPackage say of the system of coordinates of a layer.
 _SYSTEM: Final = (
     "SELECT g.table_name, g.column_name, s.organization, s.organization_coordsys_id, s.definition "
     "FROM gpkg_geometry_columns g JOIN gpkg_spatial_ref_sys s USING (srs_id)"
 )
+#: From this number on, floats do not hold all whole numbers.
+_EXACT: Final = 2.0**53
 #: Columns of every GeoPackage that pyogrio writes.
 _KEY, _SHAPE = "fid", "geom"
 
@@ -76,8 +80,8 @@ def read_layer(path: Path) -> Layer:
     try:
         with path.open("rb"):
             pass
-        name = _layer(path, pyogrio.list_layers(path))
         with _silently():
+            name = _layer(path, pyogrio.list_layers(path))
             about, _, geometry, fields = pyogrio.raw.read(path, layer=name, datetime_as_string=True)
             column, system = _system(path, name)
             query = f"SELECT count({_quoted(column)}) FROM {_quoted(name)}"  # noqa: S608 - both are quoted
@@ -92,10 +96,28 @@ def read_layer(path: Path) -> Layer:
         message = f"{path}: {there - points.count():,} of {there:,} geometries in layer {name} are damaged"
         raise InvalidRequest(message, field="nodes")
     columns = [
-        pl.Series(field, list(values) if values.dtype == object else values, strict=False)
-        for field, values in zip(about["fields"], fields, strict=True)
+        _column(path, field, values, whole=kind.startswith("OFTInteger"))
+        for field, values, kind in zip(about["fields"], fields, about["ogr_types"], strict=True)
     ]
     return Layer(pl.DataFrame(columns), points, system)
+
+
+def _column(path: Path, name: str, values: np.ndarray[Any, Any], *, whole: bool) -> pl.Series:
+    """Return a column; whole numbers of which some are missing, which pyogrio makes floats, are whole numbers again."""
+    import polars as pl
+
+    if values.dtype == object:
+        return pl.Series(name, list(values), strict=False)
+    column = pl.Series(name, values)
+    if not (whole and values.dtype.kind == "f"):
+        return column
+    if np.nanmax(np.abs(values), initial=0) >= _EXACT:
+        raise InvalidRequest(
+            f"{path}: column {name!r} has missing values and numbers of 2^53 or more, which are then not read exactly; "
+            "fill in the missing ones, or make it text",
+            field="nodes",
+        )
+    return column.fill_nan(None).cast(pl.Int64)
 
 
 def _layer(path: Path, layers: Any) -> str:
@@ -187,6 +209,7 @@ def _write(table: pl.DataFrame, file: Path | io.BytesIO, form: LayerForm, *, app
         crs=_DEGREES if form.geographic else None,
         append=append,
         layer_options={} if append else _free_names(columns.columns),
+        dataset_options={} if append else _VERSION,
     )
 
 

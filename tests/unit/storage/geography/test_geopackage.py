@@ -59,6 +59,30 @@ def test_columns_of_other_types(tmp_path):
     np.testing.assert_array_equal(table.columns["beds"], [1.5, np.nan, 2])
 
 
+def with_gaps(path: Path, name: str, numbers: list[int]) -> Path:
+    """A layer with a column of whole numbers, the second of which is missing."""
+    mask = np.array([False, True, False])
+    pyogrio.raw.write(
+        path, np.array(FLAT, object), [np.array(numbers)], [name], field_mask=[mask], geometry_type="Point",
+        crs="EPSG:4326", layer="stops", driver="GPKG",
+    )  # fmt: skip
+    return path
+
+
+def test_whole_numbers_stay_whole_where_some_are_missing(tmp_path):
+    assert list(read_points(with_gaps(tmp_path / "ids.gpkg", "osmid", [7, 8, 2**53 - 1])).ids) == [
+        "7",
+        "",
+        str(2**53 - 1),
+    ]
+    read = read_layer(with_gaps(tmp_path / "beds.gpkg", "beds", [1, 2, -3])).table
+    assert (read["beds"].to_list(), read["beds"].dtype) == ([1, None, -3], pl.Int64)
+    with pytest.raises(InvalidRequest, match=r"column 'osmid' has missing values and numbers of 2\^53 or more"):
+        read_points(with_gaps(tmp_path / "long.gpkg", "osmid", [7, 8, 2**53 + 1]))
+    whole = made(tmp_path / "whole.gpkg", osmid=np.array([2**53 + 1, 2**62 + 1, -(2**53) - 1]))
+    assert list(read_points(whole).ids) == [str(2**53 + 1), str(2**62 + 1), str(-(2**53) - 1)]
+
+
 def test_the_layer_of_points_is_chosen(tmp_path):
     """OSMnx saves ``nodes`` and ``edges``."""
     file = made(made(tmp_path / "x.gpkg", "edges", "LineString"), "nodes")
@@ -137,6 +161,7 @@ def test_pieces_become_one_layer(tmp_path):
     assert [None if np.isnan(value) else value for value in fields[2]] == wanted["distance"].to_list()
     with closing(sqlite3.connect(tmp_path / "x.gpkg")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert database.execute("PRAGMA user_version").fetchall() == [(10200,)], "older programs warn of later ones"
 
 
 def test_columns_called_as_those_of_every_geopackage(tmp_path):

@@ -62,7 +62,9 @@ def points(city: Path, name: str) -> list[dict]:
     return pl.read_csv(city / f"{name}.csv").to_dicts()
 
 
-def test_questions_have_the_answers_of_the_command_line(client: Client, live: KeyedService, city: Path, capsys):
+def test_questions_have_the_answers_of_the_command_line(
+    client: Client, live: KeyedService, city: Path, capsys, monkeypatch
+):
     result = client.solve(city / "city.graphml")
     homes, shops = points(city, "homes"), points(city, "shops")
     with pytest.warns(UserWarning, match=r"2 of 2 points are far from the network"):
@@ -85,6 +87,25 @@ def test_questions_have_the_answers_of_the_command_line(client: Client, live: Ke
     assert line["properties"]["source_point"]["vertex"] == vertices[1]
     assert line["properties"]["distance"] == result.distance(homes[1], shops[1])
     assert len(line["geometry"]["coordinates"]) == max(2, len(line["properties"]["vertices"]))
+    files = [city / name for name in ("here.geojson", "there.geojson")]
+    run("query", city / "city.zarr", "path", *vertices[1:3], "-o", files[0])
+    monkeypatch.setenv("APSP_KEY", live.key)
+    run("query", result.job, "path", *vertices[1:3], "-o", files[1], "--server", live.url)
+    run(
+        "query",
+        result.job,
+        "path",
+        homes[1]["id"],
+        shops[1]["id"],
+        *both,
+        "-o",
+        city / "p.geojson",
+        "--server",
+        live.url,
+    )
+    assert json.loads((city / "p.geojson").read_text()) == line
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert json.loads(files[0].read_bytes()) == result.path_feature(*vertices[1:3])
     assert result.nearest(homes[1], 3) == result.nearest(vertices[1], 3)
     assert result.path(homes[1], shops[1]).vertices[0] == vertices[1]
     with pytest.raises(ServiceError, match="farther than 100"):

@@ -286,7 +286,7 @@ def test_a_solve_from_points(city, tmp_path, capsys):
         (["export", "solved", "-o", "x.geojson", "--wide"], "--wide is for tables"),
         (["query", "plain", "path", "100", "101", "-o", "x.geojson"], "-o: the graph has no coordinates"),
         (["query", "solved", "path", "100", "101", "-o", "x.json"], "-o: x.json should end in .geojson"),
-        (["query", "solved", "distance", "100", "101", "-o", "x.geojson"], "-o writes a path as a line of GeoJSON; for"),
+        (["query", "solved", "distance", "100", "101", "-o", "x.geojson"], "-o writes a path as a line"),
         (["export", "solved", "-o", "x.csv", "--features", "lines"], "--features is for .geojson, .gpkg and .parquet"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "x.npz", "--sources", "homes.csv"], "points have names of"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "x.csv", "--features", "lines"], "--features is for .geojson"),

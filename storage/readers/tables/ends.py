@@ -203,8 +203,8 @@ def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: 
         InvalidRequest: there is such a column; the message names the options that decide.
     """
     short = [plain(name) for name in names]
-    if "osmid" in short:
-        return  # OSMnx lists both arcs of a street that is not one-way
+    if "osmid" in short and not {"u", "v", "from", "to"} <= set(short):
+        return  # OSMnx lists both arcs of a street that is not one-way; undirected it lists one, with from and to, too
     for i, name in enumerate(short):
         values = {row[i].strip().lower() for row in body} if i not in used else set()
         both = (name in ONE_WAY and values & _NO) or (name in _TWO_WAY and values & _YES)

@@ -276,15 +276,13 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     work, saved = _work(plan), saved_by_parts(problem, plan, machine)
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
-        why = f"a trial partition takes about {seconds_text(took)}, and all of {plan.algorithm} {seconds_text(work)}"
-        return replace(problem, no_parts=why)
+        times = f"{seconds_text(took)}, and all of {plan.algorithm} {seconds_text(work)}"
+        return replace(problem, no_parts=f"a trial partition takes about {times}")
     try:
         with _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
-        why = (
-            f"the kernels that find parts are not compiled here, and all of {plan.algorithm} takes {seconds_text(work)}"
-        )
+        why = f"kernels that find parts are not compiled here, and all of {plan.algorithm} takes {seconds_text(work)}"
         return replace(problem, no_parts=why)
 
 

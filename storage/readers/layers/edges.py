@@ -112,9 +112,18 @@ def read_edges(layer: EdgeLayer, options: ReadOptions) -> Parsed:
         directed=directed,
         weight_column=METRES if choice.measured else choice.weight,
         length_of=None if options.length_of is None else options.length_of.text,
+        alone=_alone(layer, choice),
         unit=_UNIT if choice.measured and options.length_of is None else None,
         notes=[*notes, *more, *about, *choice.notes],
     )
+
+
+def _alone(layer: EdgeLayer, choice: _Choice) -> str | None:
+    """Return why arcs of the layer cannot be matched with those of another file by the names of their vertices."""
+    if choice.ends is None:
+        return "its vertices are the ends of its lines, whose numbers mean nothing in another file"
+    name = one_way_column(layer.names)
+    return None if name is None else f"its column {name!r} makes rows arcs both ways, which new weights do not follow"
 
 
 def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
@@ -227,7 +236,7 @@ def _of_ends(
     codes, at = rank[number.ravel()], points[occurs[order]]
     options.limits.check_vertices(len(at))
     ends = [pl.Series("first point", codes[0::2]), pl.Series("last point", codes[1::2])]
-    frame = pl.DataFrame(ends + ([] if weights is None else [weights.alias("weight")]))
+    frame = pl.DataFrame(ends + ([] if weights is None else [weights]))
     tails, heads, values = arcs_of(frame, 0, False, TextLabels(), options.length_of)
     geographic = layer.system is not None and (layer.system.kind or options.coordinates) == LONLAT
     notes = [
@@ -272,7 +281,7 @@ def _of_columns(
             raise InvalidGraph(message, field=column.name)
     text = not all(column.dtype.is_integer() for column in ends)
     names = TextLabels()
-    frame = pl.DataFrame([*ends.get_columns(), *([] if weights is None else [weights.alias("weight of an edge")])])
+    frame = pl.DataFrame([*ends.get_columns(), *([] if weights is None else [weights])])
     arcs = ArcList(*arcs_of(frame, 0, text, names, options.length_of))
     if text:
         arcs = ArcList(arcs.tails.astype(np.int64), arcs.heads.astype(np.int64), arcs.weights)

@@ -11,6 +11,7 @@ import pytest
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.geography.coordinates import EARTH_RADIUS
+from storage.graph.new_weights import read_weights
 from storage.readers import read_graph
 from tests.layers import line, multi, write_geoparquet, write_gpkg
 
@@ -133,6 +134,27 @@ def test_columns_of_other_directions_are_refused(write):
         read_graph(write(SQUARE, cost=[1, 2, 3, 4, 9], reverse_cost=[1, 2, 3, 4, 5]))
 
 
+def test_new_weights_are_not_matched_by_numbers_of_lines(write):
+    """Lines in another order have other numbers, and ``--changed`` would give their weights to other streets."""
+    path = write(SQUARE, cost=[1, 2, 3, 4, 9])
+    with pytest.raises(
+        InvalidRequest, match=r"its vertices are the ends of its lines.*a table with a row for each arc"
+    ):
+        read_weights(path, {}, directed=False)
+
+
+def test_new_weights_do_not_follow_one_way_streets(write):
+    path = named(write, length=[1, 2, 3, 4, 9], oneway=[False] * 5)
+    with pytest.raises(InvalidRequest, match="its column 'oneway' makes rows arcs both ways"):
+        read_weights(path, {}, directed=True)
+
+
+def test_new_weights_of_named_rows(write):
+    found = read_weights(named(write, length=[1, 2, 3, 4, 9]), {}, directed=True)
+    assert list(zip(found.tails.tolist(), found.heads.tolist(), strict=True)) == PAIRS
+    assert found.weights.tolist() == [1, 2, 3, 4, 9]
+
+
 PAIRS = [(7, 9), (9, 12), (12, 40), (40, 7), (7, 12)]
 
 
@@ -211,7 +233,7 @@ def test_lines_that_are_no_edges_are_refused_with_their_row(write, geometry, why
         ({"u": [1, None, 3, 4, 5], "v": [2, 3, 4, 5, 1]}, "row 2.* column 'u' is empty"),
         ({"u": ["a", "b", None, "d", "e"], "v": ["b", "c", "d", "e", "a"]}, "row 3.* column 'u' is empty"),
         ({"u": [1.5, 2, 3, 4, 5], "v": [2, 3, 4, 5, 1]}, "column 'u' holds Float64; vertices are whole numbers"),
-        ({"cost": [1.5, None, 3, 4, 5]}, "row 2"),
+        ({"cost": [1.5, None, 3, 4, 5]}, "row 2 of column 'cost' is empty"),
         ({"cost": ["a", "b", "c", "d", "e"]}, "column 'cost' holds no numbers"),
     ],
 )

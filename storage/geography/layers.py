@@ -35,6 +35,10 @@ _LAYERS: Final = (
 _ROWS: Final = 256
 #: Longest statement that defines a table: each row without a value has the default that may stand there.
 _LONGEST: Final = 1 << 18
+#: Most layers of a file.
+_MOST: Final = 1000
+#: Most layers that a message names.
+_NAMED: Final = 12
 #: Bytes of flags and envelope before the well-known binary, by what the flags say of the envelope.
 _ENVELOPES: Final = {0: 0, 1: 32, 2: 48, 3: 48, 4: 64}
 _WHOLE: Final = ("INT",)
@@ -90,7 +94,12 @@ class GeoPackage:
         for needed in ("gpkg_contents", "gpkg_geometry_columns", "gpkg_spatial_ref_sys"):
             if not self._is_plain(needed):
                 raise InvalidGraph(f"this is a database of SQLite, but no whole GeoPackage: it has no table {needed}")
-        return [self._facts(*row) for row in self._database.execute(_LAYERS)]
+        rows = self._database.execute(_LAYERS).fetchmany(_MOST + 1)
+        if len(rows) > _MOST:
+            raise InvalidGraph(
+                f"the GeoPackage has more than {_MOST:,} layers; save the one as a GeoPackage of its own"
+            )
+        return [self._facts(*row) for row in rows]
 
     def _is_plain(self, name: str) -> bool | None:
         """Return whether there is a plain table of this name; None if there is nothing of this name."""
@@ -244,7 +253,7 @@ def read_points_of(path: Path) -> PointLayer:
             points = [layer for layer in layers if layer.shape in POINTS | ANY]
             nodes = [layer for layer in points if layer.name == "nodes"]
             if len(points) != 1 and not nodes:
-                there = ", ".join(map(str, layers)) or "none"
+                there = named_layers(layers)
                 wanted = "one layer of points, or one of them called nodes"
                 raise InvalidGraph(f"the file should have {wanted}; its layers are: {there}")
             return point_layer(package, (nodes or points)[0])
@@ -259,6 +268,12 @@ def point_layer(package: GeoPackage, layer: LayerFacts) -> PointLayer:
     package.check(layer)
     table, geometry = package.read(layer, layer.fields, geometry=True)
     return PointLayer(table, pl.Series("geometry", geometry, pl.Binary()), layer.system.kind)
+
+
+def named_layers(layers: Sequence[LayerFacts]) -> str:
+    """Return the names of layers and what they hold, for messages; of many, the first."""
+    more = f" and {len(layers) - _NAMED:,} more" if len(layers) > _NAMED else ""
+    return (", ".join(map(str, layers[:_NAMED])) or "none") + more
 
 
 def _quoted(name: str) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidGraph, NotFound
 from storage.geography.coordinates import Coordinates
-from storage.geography.layers import ANY, LINES, POINTS, GeoPackage, LayerFacts, opened, point_layer
+from storage.geography.layers import ANY, LINES, POINTS, GeoPackage, LayerFacts, named_layers, opened, point_layer
 from storage.geography.nodes import join_nodes
 from storage.geography.systems import ReferenceSystem
 from storage.geography.tables import layer_points
@@ -40,9 +40,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
         options.limits.check_bytes(_EDGE * rows, path.stat().st_size)
         nodes = [layer for layer in layers if layer.name.lower() == _NODES and layer.shape in POINTS | ANY]
         parsed = read_edges(_PackageLayer(package, edges, nodes), options)
-    others = [str(layer) for layer in layers if layer not in (edges, *nodes)]
+    others = [layer for layer in layers if layer not in (edges, *nodes)]
     if others:
-        parsed.notes.append(f"layers that are not read: {', '.join(others[:8])}{' …' if len(others) > 8 else ''}")
+        parsed.notes.append(f"layers that are not read: {named_layers(others)}")
     return parsed
 
 
@@ -57,7 +57,7 @@ def _edges(layers: list[LayerFacts]) -> LayerFacts:
             return (named or found)[0]
         if found:
             break
-    there = ", ".join(map(str, layers)) or "none"
+    there = named_layers(layers)
     why = "several may be the edges" if lines or mixed or tables else "none has lines"
     raise InvalidGraph(
         f"which layer holds the edges? The GeoPackage has: {there}, and {why}: save it as a GeoPackage of its own, or "

@@ -171,6 +171,18 @@ def test_databases_that_are_no_geopackages_are_refused(tmp_path, statements, why
         read_points_of(file)
 
 
+def test_many_layers_are_not_all_named(tmp_path):
+    columns = "SELECT 'layer' || i, data_type, 'layer' || i, srs_id FROM gpkg_contents, n"
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {})"
+    into = "INSERT INTO gpkg_contents (table_name, data_type, identifier, srs_id)"
+    file = changed(made(tmp_path / "x.gpkg", kind="LineString"), f"{numbers.format(20)} {into} {columns}")
+    with pytest.raises(InvalidRequest, match=r"layer11 \(no geometry\) and 9 more"):
+        read_points_of(file)
+    changed(file, "DELETE FROM gpkg_contents WHERE table_name <> 'stops'", f"{numbers.format(1000)} {into} {columns}")
+    with pytest.raises(InvalidRequest, match="more than 1,000 layers"):
+        read_points_of(file)
+
+
 def test_changes_that_are_not_in_the_file_yet_are_told(tmp_path):
     file = made(tmp_path / "x.gpkg")
     with closing(sqlite3.connect(file)) as database:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvalidGraph
+from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
 
@@ -18,6 +18,14 @@ class ArcOptions(TypedDict, total=False):
 
     mirrored: Annotated[bool, Option("Both arcs of each edge are there.", default=False)]
     quantities: Annotated[Mapping[str, npt.ArrayLike] | None, Option("Further numbers of the arcs.")]
+    parallel: Annotated[Literal["least", "greatest"] | None, Option("Which of parallel arcs stays; else the least.")]
+
+
+def keeps_greatest(parallel: str | None) -> bool:
+    """Return whether of parallel arcs the greatest is kept.  Raises InvalidRequest for an unknown word."""
+    if parallel not in (None, "least", "greatest"):
+        raise InvalidRequest(f"parallel {parallel!r} is unknown; use least, greatest", field="parallel")
+    return parallel == "greatest"
 
 
 def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:

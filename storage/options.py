@@ -90,8 +90,8 @@ class ReadingOptions(TypedDict, total=False):
     parallel: Annotated[
         Literal["least", "greatest"] | None,
         Option("Which of parallel arcs stays; else the least, and the greatest for widest and most reliable paths.",
-               in_api="Which of parallel arcs stays; the least if left out. Jobs of semirings max-min and max-times need "
-                      "the greatest."),
+               in_api="Which of parallel arcs stays; the least if left out. Jobs of semirings max-min and max-times "
+                      "need the greatest."),
     ]  # fmt: skip
     centroids_through: Annotated[bool, Option("TNTP: let paths pass through zone centroids.", default=False)]
     mode: Annotated[

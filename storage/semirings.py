@@ -58,9 +58,18 @@ SEMIRINGS: Final = {
 #: All names, for operations that understand every semiring.
 EVERY: Final = frozenset(SEMIRINGS)
 #: The questions that are answered for every semiring, for messages.
-ANSWERED: Final = "distance, path, row, nearest, summary, verify and export"
+ANSWERED: Final = (
+    "the queries distance, path, row, nearest and summary, apsp verify, and apsp export as .csv, .parquet and .npy; in "
+    "Python: apsp.open(PATH, semiring='NAME')"
+)
 #: The names that operations understand which take values for lengths.
 LENGTHS: Final = frozenset({MIN_PLUS})
+
+
+def needed_parallel(name: str | None) -> Literal["greatest"] | None:
+    """Return ``greatest`` if that one of parallel arcs has to be kept for a semiring; None where the usual one is."""
+    found = SEMIRINGS.get(name or MIN_PLUS)
+    return "greatest" if found is not None and found.parallel == "greatest" else None
 
 
 def semiring_of(attributes: Any) -> str:
@@ -68,13 +77,16 @@ def semiring_of(attributes: Any) -> str:
     return str(attributes.get("semiring", MIN_PLUS))
 
 
-def check_understood(where: object, attributes: Any, understood: str | Collection[str]) -> None:
+def check_understood(
+    where: object, attributes: Any, understood: str | Collection[str], answered: str = ANSWERED
+) -> None:
     """Refuse a store whose values mean something else than an operation understands.
 
     Args:
         where: path of the store, or the name of a result, for the message.
         attributes: those of the store.
         understood: name of a semiring, or names of several.
+        answered: what is answered of the semiring, for the message, in which NAME stands for it.
 
     Raises:
         Conflict: the store is of another semiring.
@@ -86,7 +98,7 @@ def check_understood(where: object, attributes: Any, understood: str | Collectio
     where = f"{where} holds {held} of semiring {name}"
     if name != MIN_PLUS and known == LENGTHS:
         raise Conflict(
-            f"{where}, and this takes distances (min-plus) only; of {name} there are {ANSWERED} (in Python: "
-            f"apsp.open(PATH, semiring={name!r})); solve again without --semiring for distances"
+            f"{where}, and this takes distances (min-plus) only; of {name} there are {answered.replace('NAME', name)}; "
+            "for distances, solve again without the option semiring"
         )
     raise Conflict(f"{where}, and {' or '.join(sorted(known))} is asked for")

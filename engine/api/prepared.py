@@ -27,7 +27,7 @@ from engine.graph.selection import Rectangle
 from engine.graph.terminals import arrivals
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options, refuse_semiring
+from engine.model.problem import Options
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.planning.binding import check_plan
 from engine.streaming.part_journal import PartJournal, identity_of, keep_dissection
@@ -270,7 +270,6 @@ def reweight(
         refuse_address(out, "out")
     target, replaces = Path(prepared if out is None else out).absolute(), overwrite or out is None
     clock, options = PhaseClock(monitor or Monitor()), options or Options()
-    refuse_semiring(options, "a prepared graph")
     with ExitStack() as stack:
         found = stack.enter_context(open_result(prepared))
         if not isinstance(found, PreparedMatrix):

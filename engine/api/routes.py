@@ -98,9 +98,13 @@ class Router:
         value = self._matrix.entries([source], [target])[0]
         if value == self._matrix.unreachable:
             return None
-        vertices = [source] if source == target else path_with(
-            self._graph, self._matrix.semiring, value, source, self._matrix.arrival(target)
-        )
+        vertices = [source]
+        if source != target:
+            whole = self._matrix.attributes["targets"] == "all" and self._graph.n == self._matrix.n
+            whole &= self._matrix.semiring == "max-times"
+            row = self._matrix.row(source).astype(np.float64) if whole else None
+            ends = source, self._matrix.arrival(target)
+            vertices = path_with(self._graph, self._matrix.semiring, value, ends, row)
         weights = [self._weight(u, v) for u, v in pairwise(vertices)]
         found = path_value(self._matrix.semiring, weights)
         if found != value:

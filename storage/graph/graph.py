@@ -6,7 +6,6 @@ zeros, infinities) and makes the canonical form on which digests, stores and eng
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -35,12 +34,9 @@ from storage.graph.cleaning import (
     shift_to_index,
     smallest_type,
 )
-from storage.graph.inputs import ArcOptions, keeps_greatest, label_array, search_text, whole_array
+from storage.graph.inputs import ArcOptions, keeps_greatest, label_array, search_text, similar_label, whole_array
 from storage.graph.kept_quantities import load_quantities, save_quantities
 from storage.options import lists_options
-
-#: an unknown name is compared with at most this many known names
-_COMPARED = 2_000
 
 #: Newest version of the folder written by ``save_graph``.  A graph with quantities has version 3, because earlier
 #: readers would drop them; one with terminals has version 2, because a reader of version 1 would let paths pass through
@@ -286,17 +282,9 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         if at < len(labels) and str(labels[at]) == name:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
-    near = _similar(labels, wanted)
+    near = similar_label(labels, wanted)
     hint = f".  Did you mean {near!r}?" if near else ""
     raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}{hint}")
-
-
-def _similar(labels: AnyArray, name: str) -> str | None:
-    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
-    first = search_text(labels, name[:1])
-    some = labels[first : first + _COMPARED] if name else labels[:0]
-    alike = [text for text in map(str, some) if text.startswith(name[:1])]
-    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
 
 
 def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -11,6 +12,9 @@ import numpy.typing as npt
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
+
+#: an unknown name is compared with at most this many known names
+_COMPARED = 2_000
 
 
 class ArcOptions(TypedDict, total=False):
@@ -101,3 +105,11 @@ def search_text(labels: AnyArray, name: str) -> int:
         else:
             high = middle
     return low
+
+
+def similar_label(labels: AnyArray, name: str) -> str | None:
+    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
+    first = search_text(labels, name[:1])
+    some = labels[first : first + _COMPARED] if name else labels[:0]
+    alike = [text for text in map(str, some) if text.startswith(name[:1])]
+    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)

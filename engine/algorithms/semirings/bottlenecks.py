@@ -66,8 +66,9 @@ class LineRows:
         edges = edges[np.argsort(ranks.arcs[edges], kind="stable")]
         line = np.empty(n, np.int32)
         self._gaps, self._values = np.empty(n, np.int32), ranks.values
-        space = [np.empty(n, np.int32) for _ in range(4)]
-        bottlenecks.line_of(edges, tails, graph.heads, ranks.arcs, np.int32(ranks.none), *space, self._gaps, line)
+        space = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+        arcs = tails, graph.heads, ranks.arcs
+        bottlenecks.line_of(edges, arcs, np.int32(ranks.none), space, self._gaps, line)
         self._place = np.empty(n, np.int64)
         self._place[line] = np.arange(n)
         self._columns = np.full(n, -1, np.int32)
@@ -106,8 +107,7 @@ class RankRows:
             worker, n, lambda: (np.empty(n, np.int32), np.empty(n, np.int64), np.full(n, -1, np.int32),
                                 np.empty(n, np.int32))
         )  # fmt: skip
-        bits = max(1, n - 1).bit_length()
         arcs = graph.indptr, graph.heads, ranks.arcs
         for source, row in zip(sources.tolist(), rows.tolist(), strict=True):
-            bottlenecks.search_ranks(*arcs, source, np.int32(ranks.none), found, heap, place, stack, bits)
+            bottlenecks.search_ranks(arcs, source, np.int32(ranks.none), found, heap, place, stack)
             bottlenecks.take_ranks(found, ranks.values, self._targets, out[row])

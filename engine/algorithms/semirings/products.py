@@ -24,13 +24,12 @@ class ProductSearch:
 
     Attributes:
         found: float64, shape (n,): the products of the last search with their sign changed, 0 without a path.
-        before: int32, shape (n,): the vertex before each on its path; -1 for the source and without a path.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph, n = graph, graph.n
         self._weights = graph.weights.astype(np.float64)
-        self.found, self.before = np.empty(n), np.empty(n, np.int32)
+        self.found = np.empty(n)
         self._space = np.empty(n), np.empty(n, np.int32), np.full(n, -1, np.int32)
 
     def run(self, source: int) -> None:
@@ -41,7 +40,7 @@ class ProductSearch:
         """
         graph = self._graph
         arcs = graph.indptr, graph.heads, self._weights
-        small = products.search_products(*arcs, source, self.found, self.before, *self._space)
+        small = products.search_products(arcs, source, self.found, *self._space)
         if small >= 0:
             raise SolveFailed(
                 f"every path from {graph.labels[source]} to {graph.labels[small]} has a product below "

@@ -64,4 +64,4 @@ class ReachedRows:
             some = slice(first, first + AT_ONCE)
             starts = self._component[sources[some]]
             arcs = self._indptr, self._heads, self._order
-            reaching.rows_reached(*arcs, starts, self._targets, words, taken, rows[some], out)
+            reaching.rows_reached(arcs, starts, self._targets, words, taken, rows[some], out)

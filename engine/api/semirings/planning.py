@@ -170,6 +170,7 @@ def _check_graph(graph: Graph, semiring: Semiring) -> None:
 
 def _type_of(graph: Graph, semiring: Semiring, asked: str) -> tuple[str, str]:
     """Return the type of the values, and why it is right; raise InvalidRequest for another one."""
+    suits: tuple[str, ...]
     if semiring.name == "lor-land":
         suits, why = ("uint8",), "1 where there is a path, else 0"
     elif semiring.name == "max-times":

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.api.semirings.verifying import search_again
 from storage.graph.graph import Graph
 from storage.semirings import SEMIRINGS
 
 
-def path_with(graph: Graph, semiring: str, value: Any, source: int, target: int) -> list[int]:
-    """Return the vertices of a path that has the best value.
+def path_with(
+    graph: Graph, semiring: str, value: Any, ends: tuple[int, int], row: npt.NDArray[np.float64] | None
+) -> list[int]:
+    """Return the vertices of a path that has the best value, of the fewest arcs of all such paths.
 
-    For bottlenecks and reachability it has the fewest arcs of all such paths: it is searched breadth first over the
-    arcs that are no worse than the value.
+    For bottlenecks and reachability it is searched breadth first over the arcs that are no worse than the value; for
+    products over the *tight* arcs, whose weight makes the product of their head from that of their tail, to the last
+    bit, as the search that found the products made them.
 
     Args:
         graph: the graph, in which no path passes through a terminal.
         semiring: name of the semiring; not min-plus.
         value: the value of the path, as stored.
-        source: vertex index.
-        target: another vertex index.
+        ends: vertex indices of the source and of another vertex.
+        row: of products, those from the source to all vertices, shape (n,), where they are known.
 
     Returns:
         Vertex indices from source to target; only the target where there is no such path.
     """
-    if semiring == "max-times":
-        from engine.algorithms.semirings.products import ProductSearch
-
-        search = ProductSearch(graph)
-        search.run(source)
-        return _back(search.before, target)
+    source, target = ends
     kept = np.ones(graph.arcs, np.bool_)
-    if semiring != "lor-land":
+    if semiring == "max-times":
+        values = search_again(graph, SEMIRINGS[semiring], source) if row is None else row
+        tails = np.repeat(values, np.diff(graph.indptr))
+        kept = (tails > 0) & (tails * graph.weights == values[graph.heads])
+    elif semiring != "lor-land":
         kept = graph.weights >= value if SEMIRINGS[semiring].greatest else graph.weights <= value
     return _back(_breadth_first(graph, kept, source), target)
 
@@ -73,10 +76,16 @@ def path_values(semiring: str, weights: Sequence[float]) -> list[float]:
         semiring: name of the semiring.
         weights: those of the arcs, in their order from the source on.
     """
-    extend = {"max-min": min, "min-max": max, "max-times": lambda a, b: float(a) * float(b), "lor-land": _reached}
+    extends: dict[str, Callable[[float, float], float]] = {
+        "max-min": min,
+        "min-max": max,
+        "max-times": lambda a, b: float(a) * float(b),
+        "lor-land": _reached,
+    }
+    extend = extends[semiring]
     itself = SEMIRINGS[semiring].itself
     found = [itself if math.isinf(itself) else int(itself)]
-    return reduce(lambda values, weight: [*values, extend[semiring](values[-1], weight)], weights, found)
+    return reduce(lambda values, weight: [*values, extend(values[-1], weight)], weights, found)
 
 
 def _reached(value: float, _weight: float) -> float:

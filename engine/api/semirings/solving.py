@@ -14,7 +14,7 @@ from engine.graph.selection import Rectangle
 from engine.streaming.checkpoint import RowCommits, StoredSolve
 from storage.errors import Cancelled
 from storage.matrix.working import WorkingMatrix
-from storage.semirings import SEMIRINGS
+from storage.semirings import SEMIRINGS, Semiring
 
 #: Bytes of rows that are read back at a time.
 _PIECE: Final = 2**25
@@ -30,7 +30,7 @@ def run(context: SolveContext) -> dict[str, object]:
     semiring = SEMIRINGS[context.plan.semiring]
     facts = ValueFacts(context.sink, context.rectangle, semiring.unreachable)
     solving.run(replace(context, sink=facts))
-    return {"semiring": semiring.name, **facts.summary()}
+    return _summary(semiring, facts)
 
 
 def run_by_rows(context: StoredSolve) -> dict[str, object]:
@@ -50,7 +50,13 @@ def run_by_rows(context: StoredSolve) -> dict[str, object]:
         if context.journal.worth():
             sink.commit()
         raise
-    return {"semiring": semiring.name, **facts.summary()}
+    return _summary(semiring, facts)
+
+
+def _summary(semiring: Semiring, facts: ValueFacts) -> dict[str, object]:
+    """Return the summary of all rows; that every value of reachability is 1 goes without saying."""
+    values = () if semiring.name != "lor-land" else ("least", "greatest")
+    return {"semiring": semiring.name, **{name: fact for name, fact in facts.summary().items() if name not in values}}
 
 
 def _read_back(facts: ValueFacts, writer: WorkingMatrix, done: int) -> None:

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from engine.graph.terminals import arrivals, opened
 from storage.errors import StorageFailed
+from storage.graph.graph import Graph
 from storage.matrix.sealed import SealedResult
-from storage.semirings import SEMIRINGS
+from storage.semirings import SEMIRINGS, Semiring
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,7 +39,6 @@ class ValuesAgain:
         graph = opened(matrix.graph())
         self._matrix, self._graph = matrix, graph
         self._semiring = SEMIRINGS[matrix.semiring]
-        self._weights = graph.weights.astype(np.float64)
         self._columns = arrivals(matrix.targets, matrix.n, graph.n - matrix.n)
         self.cost = _SEARCH * max(1, graph.n + graph.arcs)
 
@@ -50,7 +50,7 @@ class ValuesAgain:
         """
         matrix = self._matrix
         for source, stored in zip(sources.tolist(), matrix.rows(sources), strict=True):
-            values = self._search(source)[self._columns]
+            values = search_again(self._graph, self._semiring, source)[self._columns]
             values[matrix.targets == source] = self._semiring.itself
             wrong = np.flatnonzero(values.astype(matrix.dtype) != stored)
             if len(wrong):
@@ -61,20 +61,26 @@ class ValuesAgain:
                     f"{self._semiring.title} finds {values[j]:.17g}; solve it again"
                 )
 
-    def _search(self, source: int) -> Floats:
-        """Return the best values from a source, shape (n,), by rounds over the arcs out of what has changed."""
-        graph, semiring = self._graph, self._semiring
-        extend, better = _EXTENDS[semiring.name], np.maximum if semiring.greatest else np.minimum
-        values = np.full(graph.n, float(semiring.unreachable))
-        values[source] = semiring.itself
-        changed = np.array([source])
-        while len(changed):
-            counts = graph.indptr[changed + 1] - graph.indptr[changed]
-            tails = np.repeat(changed, counts)
-            arcs = np.repeat(graph.indptr[changed] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-            arcs = arcs + np.arange(len(arcs))
-            found, heads = extend(values[tails], self._weights[arcs]), graph.heads[arcs]
-            before = values[heads]
-            better.at(values, heads, found)
-            changed = np.unique(heads[values[heads] != before])
-        return values
+
+def search_again(graph: Graph, semiring: Semiring, source: int) -> Floats:
+    """Return the best values from a source, shape (n,), by rounds over the arcs out of what has changed.
+
+    Args:
+        graph: the graph, in which no path passes through a terminal.
+        semiring: the semiring; not min-plus.
+        source: vertex index.
+    """
+    extend, better = _EXTENDS[semiring.name], np.maximum if semiring.greatest else np.minimum
+    values = np.full(graph.n, float(semiring.unreachable))
+    values[source] = semiring.itself
+    changed = np.array([source])
+    while len(changed):
+        counts = graph.indptr[changed + 1] - graph.indptr[changed]
+        tails = np.repeat(changed, counts)
+        arcs = np.repeat(graph.indptr[changed] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+        arcs = arcs + np.arange(len(arcs))
+        found, heads = extend(values[tails], graph.weights[arcs].astype(np.float64)), graph.heads[arcs]
+        before = values[heads]
+        better.at(values, heads, found)
+        changed = np.unique(heads[values[heads] != before])
+    return values

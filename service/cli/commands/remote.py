@@ -67,8 +67,7 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries to ask for: all up to the end of this page, and one more, which shows whether there
-        is a next page."""
+        """Return how many entries to ask for: up to the end of this page, and one more, if there is a next page."""
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
@@ -304,6 +303,8 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
             show_row(row if question == "row" else _within(row, limit_of(vertices[1]), facts), at.as_json, unit)
         else:
             pair = Names().asked(None, **dict(zip(("source", "target"), ends, strict=True)))
+            if question != "also" and facts.get("semiring", "min-plus") != "min-plus":
+                pair["semiring"] = facts["semiring"]
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
             _tell(found, ends, vertices)
             show_pair(question, found, at.as_json, unit)

@@ -29,6 +29,7 @@ from storage.matrix.working_dir import find_checkpoint
 from storage.options import FileReadingOptions
 from storage.readers import read_graph
 from storage.remote import places
+from storage.semirings import needed_parallel
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class GraphArgs:
             InvalidRequest: the columns cannot be understood.
         """
         reading: Any = {name: value for name, value in given.items() if name != "snap_limit"}
+        reading["parallel"] = reading.get("parallel") or needed_parallel((options or {}).get("semiring"))
         text = None if options is None else options.get("also")
         also = () if text is None else tuple(split_names([text], "--also", "column"))
         return cls(graph, reading, given.get("snap_limit"), also)

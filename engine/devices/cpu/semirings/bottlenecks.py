@@ -22,7 +22,7 @@ def _root(parent, v):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def line_of(edges, tails, heads, ranks, none, parent, first, last, following, gaps, line):  # type: ignore[no-untyped-def]
+def line_of(edges, arcs, none, space, gaps, line):  # type: ignore[no-untyped-def]
     """Put the vertices of an undirected graph in a line so that bottlenecks are the greatest gaps between neighbours.
 
     Kruskal's algorithm (1956) joins sets of vertices by ascending ranks.  Each set is a piece of the line; joining two
@@ -31,13 +31,14 @@ def line_of(edges, tails, heads, ranks, none, parent, first, last, following, ga
 
     Args:
         edges: int64, the edges in ascending order of rank.
-        tails, heads: int32, shape (arcs,): ends of each edge.
-        ranks: int32, shape (arcs,).
+        arcs: tails, heads and ranks, int32, shape (arcs,) each.
         none: the rank that stands for no path.
-        parent, first, last, following: int32, shape (n,), work space.
+        space: four arrays of int32, shape (n,), work space.
         gaps: int32, shape (n,); receives the gap behind each place of the line, ``none`` behind the last.
         line: int32, shape (n,); receives the vertices in their order.
     """
+    tails, heads, ranks = arcs
+    parent, first, last, following = space
     n = len(parent)
     for v in range(n):
         parent[v] = first[v] = last[v] = v
@@ -99,23 +100,25 @@ def rows_of_line(gaps, values, columns, starts, rows, out):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True)
-def search_ranks(indptr, heads, ranks, source, none, found, heap, place, stack, bits):  # type: ignore[no-untyped-def]
+def search_ranks(arcs, source, none, found, heap, place, stack):  # type: ignore[no-untyped-def]
     """Search the bottlenecks from one source.
 
     It is Dijkstra's algorithm with the maximum in place of the sum, and needs its heap for few vertices only: an arc
     whose rank is no greater than that of the path so far leads to a vertex that is final, which goes on a stack.
 
     Args:
-        indptr, heads: CSR of the arcs.
-        ranks: int32, shape (arcs,).
+        arcs: CSR of the arcs: indptr, heads, and their ranks, int32, shape (arcs,).
         source: the vertex to start from.
         none: the rank that stands for no path.
         found: int32, shape (n,); receives the ranks.
         heap: int64, shape (n,), work space.
         place: int32, shape (n,), all -1; it is so again afterwards.
         stack: int32, shape (n,), work space.
-        bits: bits of a key of the heap that hold the vertex.
     """
+    indptr, heads, ranks = arcs
+    bits = 1
+    while 1 << bits < len(found):
+        bits += 1
     mask = (1 << bits) - 1
     found[:] = none
     found[source] = 0

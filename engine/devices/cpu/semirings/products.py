@@ -12,19 +12,16 @@ LEAST = 2.2250738585072014e-308
 
 
 @njit(nogil=True, cache=True)
-def search_products(indptr, heads, weights, source, found, before, keys, heap, place):  # type: ignore[no-untyped-def]
+def search_products(arcs, source, found, keys, heap, place):  # type: ignore[no-untyped-def]
     """Search the greatest products from one source; a product is made from the source on, arc by arc, in float64.
 
     Weights lie in (0, 1], so no arc makes a product greater, rounded or not, and the rounded product of a greater
     number is never less: as with lengths, the greatest product that is left is final.
 
     Args:
-        indptr, heads: CSR of the arcs.
-        weights: float64, shape (arcs,), above 0 and at most 1.
+        arcs: CSR of the arcs: indptr, heads, and their weights, float64, shape (arcs,), above 0 and at most 1.
         source: the vertex to start from.
         found: float64, shape (n,); receives the products with their sign changed, 0 where there is no path.
-        before: int32, shape (n,); receives the tail of the last arc of each path; that of the source, and of vertices
-            without a path, is -1.
         keys: float64, shape (n,), work space.
         heap: int32, shape (n,), work space.
         place: int32, shape (n,), all -1; it is so again afterwards.
@@ -32,8 +29,8 @@ def search_products(indptr, heads, weights, source, found, before, keys, heap, p
     Returns:
         A vertex whose product is too small for float64; -1 if there is none.
     """
+    indptr, heads, weights = arcs
     found[:] = 0.0
-    before[:] = -1
     found[source] = -1.0
     keys[0] = -1.0
     heap[0] = source
@@ -54,7 +51,6 @@ def search_products(indptr, heads, weights, source, found, before, keys, heap, p
                 small = True
             elif new < found[v]:
                 found[v] = new
-                before[v] = u
                 i = place[v]
                 if i < 0:
                     i = size

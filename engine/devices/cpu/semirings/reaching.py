@@ -37,12 +37,12 @@ def order_components(indptr, heads, waiting, order):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True, cache=True)
-def rows_reached(indptr, heads, order, sources, targets, words, taken, rows, out):  # type: ignore[no-untyped-def]
+def rows_reached(arcs, sources, targets, words, taken, rows, out):  # type: ignore[no-untyped-def]
     """Write the rows of at most 64 sources: 1 where there is a path, else 0.
 
     Args:
-        indptr, heads: CSR of the arcs between components.
-        order: int32, shape (components,): as :func:`order_components` fills it.
+        arcs: CSR of the arcs between components, indptr and heads, and the order of the components, int32, as
+            :func:`order_components` fills it.
         sources: int64, shape (k,): the component of each source; k is at most 64.
         targets: int32, shape (columns,): the component of each column.
         words: uint64, shape (components,), work space.
@@ -50,6 +50,7 @@ def rows_reached(indptr, heads, order, sources, targets, words, taken, rows, out
         rows: int64, shape (k,): the row of ``out`` of each source.
         out: uint8, shape (rows, columns).
     """
+    indptr, heads, order = arcs
     words[:] = 0
     for k in range(len(sources)):
         words[sources[k]] |= np.uint64(1) << np.uint64(k)

@@ -76,10 +76,11 @@ def run(context: SolveContext) -> None:
         SolveFailed: a product is too small for float64.
     """
     plan, asked, sink = context.plan, context.rectangle, context.sink
-    context.monitor.begin("prepare", 1, "graph")
+    arcs = context.profile.graph.arcs
+    context.monitor.begin("prepare", arcs, "arcs")
     profile, opened = context.profile.open(asked)
     writer = writer_of(context, profile.graph, opened.columns)
-    context.monitor.step(1)
+    context.monitor.step(arcs)
     sources, own = asked.rows, own_columns(asked)
     itself = SEMIRINGS[plan.semiring].itself
     shape = len(sources), len(opened.columns)

@@ -73,7 +73,7 @@ def test_jobs_of_every_semiring(client: Client, arcs: Arcs, table: Path, tmp_pat
         np.testing.assert_allclose(matrix.rows(matrix.sources).astype(float), values, rtol=1e-13)
     assert apsp.verify(fetched, "all").searched == N
     for question in (
-        lambda: result.row(0), lambda: result.nearest(0), lambda: result.to_numpy(), lambda: result.plot(),
+        lambda: result.row(0), lambda: result.nearest(0), result.to_numpy, result.plot,
     ):  # fmt: skip
         with pytest.raises(ServiceError, match=f"of semiring {semiring}, and this takes distances"):
             question()
@@ -110,7 +110,7 @@ def test_graphs_that_lost_parallel_arcs_are_refused(client: Client, table: Path)
         client.submit(table, semiring="max-min", parallel="least")
     with pytest.raises(ServiceError, match="semiring max-min belongs to result matrix"):
         client.submit(table, semiring="max-min", result="measures")
-    with pytest.raises(ServiceError, match="cutoff .* is for distances"):
+    with pytest.raises(ServiceError, match=r"cutoff .* is for distances"):
         client.submit(table, semiring="max-min", cutoff=3)
 
 

@@ -26,9 +26,9 @@ from storage.semirings import SEMIRINGS, Semiring, semiring_of
 
 #: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine:
 #: for each entry of the result, for each arc and vertex of a search, and for each arc and vertex once.
-ENTRY: Final = {TREE: 1.6e-9, BOTTLENECK: 2.0e-9, PRODUCT: 2.5e-9, REACHED: 0.3e-9}
-SEARCHED: Final = {TREE: 0.0, BOTTLENECK: 1.0e-8, PRODUCT: 4.0e-8, REACHED: 1.0e-10}
-PREPARED: Final = {TREE: 1.5e-7, BOTTLENECK: 1.0e-7, PRODUCT: 5.0e-9, REACHED: 1.5e-7}
+ENTRY: Final = {TREE: 4.5e-9, BOTTLENECK: 2.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
+SEARCHED: Final = {TREE: 0.0, BOTTLENECK: 1.1e-8, PRODUCT: 4.5e-8, REACHED: 1.0e-10}
+PREPARED: Final = {TREE: 5.0e-7, BOTTLENECK: 8.0e-8, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
 #: Bytes of work for each vertex and thread, and for each arc and vertex once.
 _SPACE, _ONCE = 32, 48
 #: Bytes that the rows of one batch may have; two batches are held.

@@ -38,7 +38,7 @@ def test_unknown_names_and_options_of_distances_are_refused():
         with pytest.raises(InvalidRequest, match=f"{field} .* is for distances") as refused:
             make_plan(graph, replace(Options(semiring="max-min"), **{field: value}))
         assert refused.value.field == field
-    with pytest.raises(InvalidRequest, match="algorithm dijkstra cannot be used.*bottleneck-search"):
+    with pytest.raises(InvalidRequest, match=r"algorithm dijkstra cannot be used.*bottleneck-search"):
         make_plan(graph, Options(semiring="max-min", algorithm="dijkstra"))
     with pytest.raises(InvalidRequest, match="device 'abacus' is unknown"):
         make_plan(graph, Options(semiring="max-min", device="abacus"))
@@ -84,7 +84,7 @@ def test_types_hold_every_weight():
 
 
 def test_memory_and_disk_are_counted(tmp_path: Path):
-    with pytest.raises(DoesNotFit, match="semiring max-min needs .* of memory") as refused:
+    with pytest.raises(DoesNotFit, match=r"semiring max-min needs .* of memory") as refused:
         make_plan(sample(n=20_000), Options(semiring="max-min", memory=2**20))
     assert refused.value.resource == "memory"
     with pytest.raises(DoesNotFit, match="of disk") as refused:

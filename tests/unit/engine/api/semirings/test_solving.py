@@ -47,9 +47,7 @@ def test_a_stopped_solve_goes_on(tmp_path: Path):
     rest = StopAfter(10_000)
     solve_to_store(graph, options, tmp_path / "s", resume=True, monitor=rest)
     assert rest.searched == 700 - done
-    with open_matrix(tmp_path / "s", semiring="min-max") as a, open_matrix(
-        tmp_path / "whole", semiring="min-max"
-    ) as b:
+    with open_matrix(tmp_path / "s", semiring="min-max") as a, open_matrix(tmp_path / "whole", semiring="min-max") as b:
         np.testing.assert_array_equal(a.rows(a.sources), b.rows(b.sources))
         assert a.summary == b.summary
     verify_matrix(tmp_path / "s")

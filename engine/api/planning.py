@@ -32,7 +32,7 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import Checkpoint
-from storage.semirings import MIN_PLUS, check_understood
+from storage.semirings import MIN_PLUS
 
 
 def make_plan(
@@ -69,8 +69,6 @@ def make_plan(
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
     found, clock = resumable(out, resume=resume), PhaseClock(monitor or Monitor())
-    if found is not None:
-        check_understood(f"the checkpoint of {found.target}", found.identity, MIN_PLUS)
     with told_of_compiling(clock):
         if _walks(profile.graph):
             compile_for(missing(used_by(PLANNING)), clock)

@@ -111,4 +111,4 @@ def test_readers_get_what_is_declared() -> None:
     from storage.options import ReadingOptions
 
     found = {field.name for field in fields(ReadOptions)}
-    assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format", "unit"}
+    assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format", "unit", "parallel"}

@@ -212,6 +212,20 @@ def _betweenness() -> None:
         assign(graph, trips, Options(threads=1))
 
 
+def _semirings() -> None:
+    from dataclasses import replace
+
+    for directed in (True, False):
+        graph = make_graph("whole", directed=directed)
+        for semiring in ("max-min", "min-max", "lor-land"):
+            kept = replace(graph, parallel="greatest" if semiring == "max-min" else "least")
+            for dtype in ("auto",) if semiring == "lor-land" else ("float32", "float64"):
+                solve(kept, semiring=semiring, dtype=dtype)
+                solve(kept, semiring=semiring, dtype=dtype, targets=(3, 1))
+        chances = replace(graph, weights=graph.weights / 100.0, parallel="greatest")
+        solve(chances, semiring="max-times")
+
+
 def uses() -> dict[str, Callable[[], None]]:
     """Return what needs kernels, and a function that needs them all."""
     found: dict[str, Callable[[], None]] = {"plan": _planning}
@@ -231,7 +245,7 @@ def uses() -> dict[str, Callable[[], None]]:
         found[f"measures of tables {dtype}"] = partial(_measured_tables, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
-    return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness}
+    return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness, "semirings": _semirings}
 
 
 def record(use: str) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from storage.errors import InvalidRequest
 from storage.options import Option, ReadingOptions
+from storage.semirings import MIN_PLUS, SemiringName
 
 #: bytes, or a text such as ``4GiB``
 Size = int | str | None
@@ -87,6 +88,19 @@ class SolveOptions(BulkOptions, total=False):
         Option("Only distances up to this one.", metavar="DISTANCE", least=0,
                in_api="Only distances up to this one; longer ones become unreachable.",
                label="No farther than", in_form="Longer distances count as no path.", hint="no limit"),
+    ]  # fmt: skip
+    semiring: Annotated[
+        SemiringName,
+        Option("What the best path is: shortest (min-plus), widest (max-min), of the lowest pass (min-max), most "
+               "reliable (max-times), or any (lor-land).", default=MIN_PLUS,
+               in_api="What the best path is: min-plus the shortest, max-min the widest, min-max that of the lowest "
+                      "pass, max-times the most reliable, lor-land any. For max-min and max-times the graph is "
+                      "uploaded with parallel=greatest.",
+               label="Best path", in_form="Shortest paths add weights up; the others take the least, the greatest or "
+                                          "the product.",
+               titles={MIN_PLUS: "the shortest", "max-min": "the widest (max-min)",
+                       "min-max": "the lowest pass (min-max)", "max-times": "the most reliable (max-times)",
+                       "lor-land": "any (lor-land: reachability)"}),
     ]  # fmt: skip
     executor: Annotated[
         Literal["local", "dask"],

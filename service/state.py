@@ -7,8 +7,9 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -27,6 +28,7 @@ from storage.graph.uploads import Uploads
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
 from storage.remote.objects import Objects
+from storage.semirings import EVERY, MIN_PLUS, check_understood
 
 if TYPE_CHECKING:
     from service.auth.sessions import Sessions
@@ -212,14 +214,20 @@ class Service:
         if self.settings.store_url is not None:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
-    def result(self, job_id: str, caller: Caller) -> ResultReader:
+    def result(self, job_id: str, caller: Caller, *, semiring: str | Collection[str] = MIN_PLUS) -> ResultReader:
         """Return the result of a job, for the questions of one request.
+
+        Args:
+            job_id: id of the job.
+            caller: who asks.
+            semiring: of what the values may be: the name of a semiring, or names of several.
 
         Raises:
             NotFound: there is no such job, or it belongs to another owner.
             Gone: the job or its result was removed.
             ResultNotReady: the job is open, or its store was lost and it was queued again.
             NoResult: the job ended without a result.
+            Conflict: its values are of another semiring.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
@@ -230,6 +238,8 @@ class Service:
             except NotFound:
                 self._redo(record)
                 raise
+        if not found.table:
+            check_result(job_id, found, semiring)
         return found.asked_by(caller.owner)
 
     def _redo(self, record: JobRecord) -> None:
@@ -242,6 +252,11 @@ class Service:
             message = f"the store of job {again.id} was lost; the job is solved again and is {again.state}"
             raise ResultNotReady(message, state=again.state, retry_after=RETRY_AFTER)
         require_result(again)
+
+
+def check_result(job_id: str, found: ResultReader, semiring: str | Collection[str]) -> None:
+    """Raise Conflict if the values of a result are of another semiring than a question understands."""
+    check_understood(f"the result of job {job_id}", found.matrix.attributes, semiring, _OF_SEMIRINGS)
 
 
 def require_result(job: JobRecord) -> None:
@@ -309,7 +324,7 @@ ReadPermit = Annotated[None, Depends(_permit, scope="function", max_concurrency=
 async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncIterator[ResultReader]:
     found = service.results.peek(job_id, caller)
     if found is None:
-        found = await anyio.to_thread.run_sync(service.result, job_id, caller)
+        found = await anyio.to_thread.run_sync(partial(service.result, job_id, caller, semiring=EVERY))
     if not found.prepared:
         yield found
         return
@@ -324,12 +339,18 @@ else:
     OpenedAny = Annotated[object, Depends(_opened_any, scope="function")]  # importing the class would import NumPy
 
 
-async def _opened(job_id: str, found: OpenedAny) -> ResultReader:
+async def _opened_values(job_id: str, found: OpenedAny) -> ResultReader:
     if found.table:
         raise Conflict(
             f"the result of job {job_id} is a table of {_KINDS[found.kind]}, which holds no distances of all pairs; "
             f"read /v1/jobs/{job_id}/table, or solve the graph for a matrix"
         )
+    return found
+
+
+async def _opened(job_id: str, found: OpenedAny) -> ResultReader:
+    found = await _opened_values(job_id, found)
+    check_result(job_id, found, MIN_PLUS)
     return found
 
 
@@ -342,12 +363,19 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
+#: what is answered of a result of another semiring than min-plus
+_OF_SEMIRINGS: Final = (
+    "distance, distances, path and paths (with semiring=NAME), results, summary, and the store (zarr, apsp fetch), "
+    "which apsp query, verify and export take"
+)
 _KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs",
                  "betweenness": "betweenness", "flows": "flows"}  # fmt: skip
-#: the opened result of the job, which must be one with distances, or must be a table
+#: the opened result of the job, which must be one with distances, one with values of any semiring, or a table
 if TYPE_CHECKING:
+    OpenedValues = Annotated[ResultReader, Depends(_opened_values, scope="function")]
     Opened = Annotated[ResultReader, Depends(_opened, scope="function")]
     OpenedTable = Annotated[TableReader, Depends(_opened_table, scope="function")]
 else:
+    OpenedValues = Annotated[object, Depends(_opened_values, scope="function")]
     Opened = Annotated[object, Depends(_opened, scope="function")]
     OpenedTable = Annotated[object, Depends(_opened_table, scope="function")]

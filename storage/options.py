@@ -87,6 +87,12 @@ class ReadingOptions(TypedDict, total=False):
         Option("Attribute that names vertices instead of the id (GML, GraphML, GEXF, Pajek, JSON).",
                metavar="ATTRIBUTE", longest=200),
     ]  # fmt: skip
+    parallel: Annotated[
+        Literal["least", "greatest"] | None,
+        Option("Which of parallel arcs stays; else the least, and the greatest for widest and most reliable paths.",
+               in_api="Which of parallel arcs stays; the least if left out. Jobs of semirings max-min and max-times "
+                      "need the greatest."),
+    ]  # fmt: skip
     centroids_through: Annotated[bool, Option("TNTP: let paths pass through zone centroids.", default=False)]
     mode: Annotated[
         str | None,

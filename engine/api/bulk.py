@@ -30,7 +30,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Options, Problem, refuse_also
+from engine.model.problem import Machine, Options, Problem, refuse_also, refuse_semiring
 from engine.model.progress import Monitor
 from engine.model.rows import Array, NullSink
 from engine.planning.binding import bind_plan, check_plan
@@ -101,6 +101,7 @@ def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: boo
         InvalidRequest: the options suit no graph.
     """
     refuse_also(options, "a solve of many graphs", "solve each into its store")
+    refuse_semiring(options, "a solve of many graphs")
     refused: dict[int, ApspError] = {}
     problems: dict[int, Problem] = {}
     for index, graph in graphs.items():

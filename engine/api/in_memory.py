@@ -15,9 +15,11 @@ from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options, refuse_also
 from engine.model.progress import Monitor
+from engine.model.rows import ArraySink
 from engine.rows.floats import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
+from storage.semirings import MIN_PLUS
 
 #: Bytes of the widest number of a result.
 _WIDEST = 8
@@ -37,7 +39,8 @@ def solve(
     Returns:
         The distances, shape (sources, targets), in the order of ``options`` or else of ``graph.labels``, in the unit of
         the weights, +inf where there is no path: float64 for whole weights, which are exact, else the plan's type. Also
-        the outcome: the plan that was followed, the seconds of each phase, and a summary.
+        the outcome: the plan that was followed, the seconds of each phase, and a summary. The values of another
+        semiring are in the plan's type, with the value of ``storage.semirings`` where there is no path.
 
     Raises:
         DoesNotFit: the array and the work need more memory than there is.
@@ -51,6 +54,10 @@ def solve(
         raise InvalidRequest("workers solve into a store, not into memory: use solve_to_store", field="executor")
     profile = GraphProfile(graph)
     plan = make_plan(profile, replace(options, memory=_beside_the_array(graph, options)))
+    if plan.semiring != MIN_PLUS:
+        sink = ArraySink(plan.shape, plan.dtype)
+        outcome = solve_into(profile, plan, options, sink, monitor)
+        return sink.array, outcome  # type: ignore[return-value]  # of reachability, whole numbers
     kind = WORK_TYPES[plan.dtype]
     distances: npt.NDArray[np.floating] = np.empty(plan.shape, np.float64 if kind.integer else kind.dtype)
     outcome = solve_into(profile, plan, options, FloatSink(distances, kind.unreachable), monitor)

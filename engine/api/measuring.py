@@ -20,7 +20,7 @@ from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options, refuse_also
+from engine.model.problem import Options, refuse_also, refuse_semiring
 from engine.model.progress import Monitor
 from engine.model.rows import Array
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
@@ -221,6 +221,7 @@ def measure(
 
 def _check(options: Options) -> None:
     refuse_also(options, "a table of measures", "solve into a store")
+    refuse_semiring(options, "a table of measures")
     if options.device == "cuda":
         raise InvalidRequest("measures are computed on processors only, but device cuda was asked for", field="device")
     if options.executor != "local":

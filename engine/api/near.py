@@ -27,7 +27,9 @@ from storage.graph.graph import Graph
 from storage.pairs.near_pairs import NearPairs
 
 #: Options of a solve that near pairs do not have.
-_NOT_HERE: Final = ("algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also")
+_NOT_HERE: Final = (
+    "algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also", "semiring",
+)  # fmt: skip
 #: The refusal of a matrix mentions near pairs if they take at most this share of what the matrix needs.
 FAVOURABLE: Final = 0.05
 #: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.

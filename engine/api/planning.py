@@ -32,6 +32,7 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import Checkpoint
+from storage.semirings import MIN_PLUS
 
 
 def make_plan(
@@ -61,6 +62,10 @@ def make_plan(
         DoesNotFit: memory or disk is too small.
         SolveFailed: workers are to solve, and none answers.
     """
+    if options.semiring != MIN_PLUS:
+        from engine.api.semirings.planning import plan_semiring
+
+        return plan_semiring(graph, options, out=out, resume=resume)
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
     found, clock = resumable(out, resume=resume), PhaseClock(monitor or Monitor())
@@ -131,7 +136,7 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
     columns = problem.columns
     if asked.also:
         columns = original.n if asked.targets is None else len(asked.targets)
-    store = _store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
+    store = store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
     if asked.also:
         store += sum_bytes(original, asked, kind.name)
     short: Plan | None = None
@@ -277,7 +282,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
     return machine, None
 
 
-def _store_bytes(graph: Graph, tiles: int) -> int:
+def store_bytes(graph: Graph, tiles: int) -> int:
     """Return the bytes of disk for a store: tiles, arcs, three sets of labels, and the file system's overhead per
     file.
     """

@@ -9,7 +9,7 @@ asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,10 +27,11 @@ from engine.model.dtypes import adds_exactly, work_type
 from engine.model.system import available_memory, usable_processors
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.matrix.format import is_prepared
-from storage.matrix.reader import Matrix, open_sealed
+from storage.matrix.reader import Matrix, open_sealed, understood
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
+from storage.semirings import MIN_PLUS
 
 if TYPE_CHECKING:
     from engine.devices.cpu.sweep import Sweeper
@@ -45,11 +46,14 @@ _SHARED: Final = 1 << 13
 _BAND_BYTES: Final = 64 << 20
 
 
-def open_result(path: str | Path) -> Matrix | PreparedMatrix:
+def open_result(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS) -> Matrix | PreparedMatrix:
     """Open a sealed result for reading: a solved store, or a prepared graph, which answers the same questions.
 
     Args:
         path: a folder, or an address in an object store (solved stores only).
+        semiring: of what the values may be: the name of a semiring such as ``max-min``, or names of several, all of
+            which the caller understands.  A store of another one is refused, so that no program takes widths for
+            distances.
 
     Returns:
         The result, to be closed or used as a context: rows, columns, entries, blocks, labels and the graph.
@@ -57,8 +61,9 @@ def open_result(path: str | Path) -> Matrix | PreparedMatrix:
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is neither, or it is damaged.
+        Conflict: it is of another semiring.
     """
-    return open_sealed(path, _made)
+    return understood(open_sealed(path, _made), semiring)
 
 
 def _made(folder: StoreFolder | RemoteFolder) -> Matrix | PreparedMatrix:

@@ -14,7 +14,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import WorkType, relaxes_reduced
 from engine.model.plan import Candidate, Plan
-from engine.model.problem import Machine, Options, PartsFacts, Problem, refuse_also
+from engine.model.problem import Machine, Options, PartsFacts, Problem, refuse_also, refuse_semiring
 from engine.planning.binding import bind_plan
 from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
@@ -96,6 +96,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
 
 def _check(options: Options) -> None:
     refuse_also(options, "a prepared graph", "use apsp solve")
+    refuse_semiring(options, "a prepared graph")
     for name in _WHOLE:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"

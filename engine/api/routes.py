@@ -24,6 +24,7 @@ from engine.graph.terminals import OpenedMatrix
 from storage.errors import StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.sealed import SealedResult
+from storage.semirings import MIN_PLUS
 
 Array = npt.NDArray[np.generic]
 
@@ -40,7 +41,7 @@ class Route:
     Attributes:
         vertices: vertex indices from source to target.
         weights: weights of the arcs between them.
-        length: the sum of the weights.
+        length: the sum of the weights; of another semiring than min-plus the value of the path, such as its width.
     """
 
     vertices: list[int]
@@ -75,6 +76,8 @@ class Router:
             StorageFailed: no path has the stored distance.
             DoesNotFit: a path of that many arcs cannot be traced within the budget for layers.
         """
+        if self._matrix.semiring != MIN_PLUS:
+            return self._best(source, target)
         if target != source:
             target = self._matrix.arrival(target)
         stored = self._matrix.entries([source], [target])[0]
@@ -87,6 +90,29 @@ class Router:
             if _agrees(found, stored):
                 return found
         raise self._refused(stored, source, target, found)
+
+    def _best(self, source: int, target: int) -> Route | None:
+        """Find a path that has the stored value of another semiring; errors as :meth:`route`."""
+        from engine.api.semirings.routes import path_value, path_with
+
+        value = self._matrix.entries([source], [target])[0]
+        if value == self._matrix.unreachable:
+            return None
+        vertices = [source]
+        if source != target:
+            whole = self._matrix.attributes["targets"] == "all" and self._graph.n == self._matrix.n
+            whole &= self._matrix.semiring == "max-times"
+            row = self._matrix.row(source).astype(np.float64) if whole else None
+            ends = source, self._matrix.arrival(target)
+            vertices = path_with(self._graph, self._matrix.semiring, value, ends, row)
+        weights = [self._weight(u, v) for u, v in pairwise(vertices)]
+        found = path_value(self._matrix.semiring, weights)
+        if found != value:
+            raise StorageFailed(
+                f"no path of the stored graph has the stored value {value} from {self._matrix.labels[source]} to "
+                f"{self._matrix.labels[target]}; the store is wrong there; check it with apsp verify"
+            )
+        return Route([self._matrix.vertex(v) for v in vertices], weights, found)
 
     def _along(self, vertices: list[int]) -> Route:
         weights = [self._weight(u, v) for u, v in pairwise(vertices)]

@@ -9,6 +9,7 @@ from typing import Final, TypedDict, Unpack
 
 from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan, over_workers
+from engine.api.semirings import solving as semirings
 from engine.execution import in_memory, streamed
 from engine.execution.compiling import compile_for, needed
 from engine.graph.profile import GraphProfile
@@ -24,6 +25,7 @@ from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
 from storage.matrix.frame import MatrixSpec, unit_of
 from storage.matrix.working import open_working
+from storage.semirings import MIN_PLUS, SEMIRINGS
 
 __all__ = ["EXECUTORS", "Outcome", "StoreOptions", "make_plan", "solve", "solve_to_store", "store_attributes"]
 
@@ -68,6 +70,7 @@ EXECUTORS: Final[dict[str, Callable[[StoredSolve], dict[str, object]]]] = {
     "by-rows": in_memory.run_by_rows,
     "streamed": streamed.run,
     "distributed": _over_workers,
+    "semiring": semirings.run_by_rows,
 }
 
 
@@ -98,9 +101,10 @@ def solve(
     clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
     check_plan(plan, profile.graph, options)
     rectangle = Rectangle.of(options, profile.graph.n)
+    context = SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts)
     with told_of_compiling(clock):
         compile_for(needed(plan), clock)
-        summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts))
+        summary = in_memory.run(context) if plan.semiring == MIN_PLUS else semirings.run(context)
     clock.stop()
     return Outcome(plan, clock.seconds, summary)
 
@@ -141,10 +145,10 @@ def solve_to_store(
         plan = make_plan(profile, options, out=path, resume=resume, monitor=monitor)
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
-    kind, rectangle = WORK_TYPES[plan.dtype], Rectangle.of(options, profile.graph.n)
+    rectangle = Rectangle.of(options, profile.graph.n)
     spec = MatrixSpec(
-        kind.dtype,
-        kind.unreachable,
+        plan.dtype,
+        WORK_TYPES[plan.dtype].unreachable if plan.semiring == MIN_PLUS else SEMIRINGS[plan.semiring].unreachable,
         sources=rectangle.sources,
         targets=rectangle.targets,
         attributes=store_attributes(profile.graph, plan),
@@ -165,17 +169,26 @@ def solve_to_store(
         context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal, also=writer.also)
         with told_of_compiling(clock):
             compile_for(needed(plan), clock)
-            summary = EXECUTORS["distributed" if over_workers(options) else plan.execution](context)
+            summary = EXECUTORS[_execution(plan, options)](context)
         clock.begin("seal", 1, "store")
         writer.seal(summary)
         clock.stop()
     return Outcome(plan, journal.total(), summary)
 
 
+def _execution(plan: Plan, options: Options) -> str:
+    """Return the name of what carries out a plan, in ``EXECUTORS``."""
+    if plan.semiring != MIN_PLUS:
+        return "semiring"
+    return "distributed" if over_workers(options) else plan.execution
+
+
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
     """Return the attributes in which a store records how it was solved."""
+    weights = plan.semiring in (MIN_PLUS, "max-min", "min-max")  # products and reachability have no unit
     return {
-        "unit": unit_of(graph),
+        "unit": unit_of(graph) if weights else "weight",
+        **({} if plan.semiring == MIN_PLUS else {"semiring": plan.semiring}),
         "algorithm": plan.algorithm,
         "max_hops": plan.max_hops,
         "cutoff": plan.cutoff,

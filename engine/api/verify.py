@@ -17,11 +17,13 @@ import numpy.typing as npt
 from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.api.reference import Floats, Reference, sums_again
 from engine.api.routes import rounding
+from engine.api.semirings.verifying import ValuesAgain
 from engine.graph.terminals import arrivals, opened
 from engine.model.progress import Monitor
 from engine.rows.sums import exactness
 from storage.errors import StorageFailed
 from storage.matrix.sealed import SealedResult
+from storage.semirings import EVERY, MIN_PLUS
 
 Indices = npt.NDArray[np.int64]
 
@@ -67,7 +69,7 @@ def verify_store(
             one.
         Cancelled: the monitor asked to stop.
     """
-    with open_result(path) as matrix:
+    with open_result(path, semiring=EVERY) as matrix:
         matrix.check()
         return verify_rows(matrix, sample, monitor=monitor)
 
@@ -90,7 +92,7 @@ def verify_rows(
     rows = matrix.shape[0]
     if sample == 0 or 0 in matrix.shape:
         return Verified(rows, 0)
-    again = _Again(matrix)
+    again = _Again(matrix) if matrix.semiring == MIN_PLUS else ValuesAgain(matrix)
     count = min(rows, FREE_WORK // again.cost) if sample is None else rows if sample == "all" else min(rows, sample)
     positions = (2 * np.arange(count) + 1) * rows // (2 * max(1, count))
     monitor.begin("search again", count, "rows")

@@ -21,6 +21,7 @@ from engine.execution.kernel_list import ListedKernel, missing, used_by
 from engine.model.plan import Plan
 from engine.model.progress import COMPILING, PhaseClock
 from engine.model.system import available_memory, usable_processors
+from storage.semirings import MIN_PLUS
 
 #: Memory of a process that compiles.
 PROCESS_MEMORY: Final = 300 * 2**20
@@ -153,6 +154,8 @@ def needed(plan: Plan) -> list[ListedKernel]:
     """Return the kernels that the usual solve by ``plan`` needs and that are not compiled."""
     if plan.device != "cpu" or plan.workers:
         return []
+    if plan.semiring != MIN_PLUS:
+        return missing(used_by("semirings"))
     use = "streamed" if plan.streaming is not None else plan.algorithm
     return missing(used_by(f"{use} {plan.dtype}"))
 

@@ -8,6 +8,7 @@ from typing import Any
 from engine.model.algorithms import by_rows
 from engine.model.problem import Statistics
 from engine.model.tiling import Tiling
+from storage.semirings import MIN_PLUS
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Plan:
         statistics: the shape of the graph in numbers.
         task: fingerprints of the graph and of the request (``engine.planning.binding``); not stored.  Empty for a plan
             that is bound to no task.
+        semiring: as in ``Options``; stored only where it is not min-plus.
     """
 
     algorithm: str
@@ -121,6 +123,7 @@ class Plan:
     devices: int = 1
     statistics: Statistics | None = None
     task: tuple[str, str] | tuple[()] = ()
+    semiring: str = MIN_PLUS
 
     @property
     def execution(self) -> str:
@@ -131,6 +134,8 @@ class Plan:
         """Return the plan as JSON types."""
         plan = asdict(self)
         del plan["task"]
+        if self.semiring == MIN_PLUS:
+            del plan["semiring"]
         plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])
         if self.streaming is not None:
             plan["streaming"]["rounds"] = self.streaming.rounds(self.shape[1])

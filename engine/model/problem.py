@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage.errors import InvalidRequest
+from storage.semirings import MIN_PLUS
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,8 @@ class Options:
         executor: ``local`` for this process, or ``dask`` for the workers of a Dask scheduler.
         scheduler: address of the scheduler.
         also: quantities of the graph that are summed along the shortest paths, each into an array of the same store.
+        semiring: what the best path is: ``min-plus`` for the shortest, ``max-min`` for the widest, ``min-max`` for that
+            of the lowest pass, ``max-times`` for the most reliable, ``lor-land`` for whether there is any.
     """
 
     dtype: str = "auto"
@@ -271,6 +274,7 @@ class Options:
     executor: str = "local"
     scheduler: str | None = None
     also: tuple[str, ...] = ()
+    semiring: str = MIN_PLUS
 
 
 def refuse_also(options: Options, what: str, instead: str) -> None:
@@ -287,3 +291,21 @@ def refuse_also(options: Options, what: str, instead: str) -> None:
     if options.also:
         raise InvalidRequest(f"{what} sums nothing along paths, and also asks for {', '.join(options.also)}; {instead}",
                              field="also")  # fmt: skip
+
+
+def refuse_semiring(options: Options, what: str) -> None:
+    """Refuse another semiring than min-plus where only distances are understood.
+
+    Args:
+        options: the options.
+        what: what takes distances only, for the message.
+
+    Raises:
+        InvalidRequest: the options ask for another semiring.
+    """
+    if options.semiring != MIN_PLUS:
+        raise InvalidRequest(
+            f"{what} takes distances (min-plus) only, and semiring {options.semiring} is asked for; a matrix of that "
+            "semiring is solved on processors, with executor local (apsp solve, apsp.solve_to_store, apsp.solve)",
+            field="semiring",
+        )

@@ -15,6 +15,7 @@ from engine.model.problem import Options
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.format import crc32c
+from storage.semirings import MIN_PLUS
 
 
 def bind_plan(plan: Plan, graph: Graph, options: Options) -> Plan:
@@ -35,7 +36,7 @@ def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
     """
     if not plan.task or plan.task == (found := fingerprint(graph, options)):
         return
-    other = "another graph" if plan.task[0] != found[0] else "other sources, targets, hop limits or cutoffs"
+    other = "another graph" if plan.task[0] != found[0] else "other sources, targets, hop limits, cutoffs or semirings"
     raise InvalidRequest(f"the plan was made for {other}; make one for this solve (make_plan)", field="plan")
 
 
@@ -51,4 +52,5 @@ def fingerprint(graph: Graph, options: Options) -> tuple[str, str]:
     sides = [None if side is None else crc32c(np.array(side, np.int64)) for side in (options.sources, options.targets)]
     lengths = [None if side is None else len(side) for side in (options.sources, options.targets)]
     also = f" {options.also}" if options.also else ""
+    also += f" {options.semiring}" if options.semiring != MIN_PLUS else ""
     return facts, f"{sides} {lengths} {options.max_hops} {options.cutoff}{also}"

@@ -26,6 +26,7 @@ from engine.rows.summary import SummarySink
 from engine.streaming.forms import CheckpointForm, Way, way_on
 from storage.errors import Conflict
 from storage.matrix.working import Checkpoint, WorkingMatrix, find_checkpoint
+from storage.semirings import MIN_PLUS, check_understood
 
 #: Seconds from one commit to the next.
 INTERVAL: Final = 25.0
@@ -250,10 +251,12 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     """Return ``options`` with an algorithm that can resume from ``checkpoint``, and with its type.
 
     Raises:
-        Conflict: ``options`` ask for another kind of algorithm, or for another type.
+        Conflict: ``options`` ask for another kind of algorithm, or for another type, or the checkpoint is of another
+            semiring than min-plus.
     """
     if checkpoint is None:
         return options
+    check_understood(f"the checkpoint of {checkpoint.target}", checkpoint.identity, MIN_PLUS)
     algorithm, dtype = str(checkpoint.record["algorithm"]), str(checkpoint.identity["type"])
     recorded = CheckpointForm.of_record(checkpoint.record, dtype)
     for name, asked, found, wanted in (

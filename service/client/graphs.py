@@ -92,7 +92,7 @@ def _further(reading: UploadOptions) -> dict[str, Any]:
 
 def _encoded(graph: Any, reading: UploadOptions, path: Path) -> Upload:
     query: dict[str, Any] = {"directed": reading.get("directed"), "unweighted": reading.get("unweighted") or None}
-    query |= {"unit": reading.get("unit"), **_further(reading)}
+    query |= {"unit": reading.get("unit"), "parallel": reading.get("parallel"), **_further(reading)}
     for module, kind, encode in (
         ("networkx", "Graph", _networkx),
         ("pandas", "DataFrame", _pandas),

@@ -21,6 +21,7 @@ from service.client.names import Names
 from service.client.steps import Flow
 from service.options import ClientOptions, UploadOptions
 from storage.options import ReadingOptions, declared, lists_options
+from storage.semirings import needed_parallel
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -144,6 +145,7 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``coordinates`` of a file, ``lonlat`` or ``plane``, if they are called x and y;
                 ``centroids_through`` of a TNTP file, whether paths may pass through zone centroids;
                 ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``;
+                ``parallel``, which of parallel arcs stays, ``"least"`` or ``"greatest"``, else what ``semiring`` needs;
                 ``also``, further columns or attributes, which the job sums along the shortest paths, too.
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
@@ -164,6 +166,8 @@ class ClientMethods(Generic[JobT, ResultT]):
         known, name = declared(ReadingOptions), options.get("name")
         reads = cast(UploadOptions, {option: value for option, value in options.items() if option in known})
         asked = {option: value for option, value in options.items() if option not in known and option != "name"}
+        if reads.get("parallel") is None and (needed := needed_parallel(options.get("semiring"))) is not None:
+            reads["parallel"] = needed
         if asked.get("also") is not None:
             reads["also"] = asked["also"] = flows.listed_values("also", asked["also"], str)
         found, names = yield from flows.upload(graph, reads, self.patience, name=name)

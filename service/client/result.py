@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
@@ -21,6 +20,7 @@ from service.client.tables import TABLES, TableMethods
 from service.units import format_bytes, parse_size
 from service.views.figures import draw_histogram, draw_matrix, new_figure
 from storage.errors import InvalidRequest, LimitExceeded
+from storage.semirings import MIN_PLUS, SEMIRINGS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +31,17 @@ if TYPE_CHECKING:
 _PAIRS: Final = 10_000
 
 
-def number(value: float | None) -> float:
-    """Return a distance in an answer as a float; +inf where there is no path."""
-    return math.inf if value is None else value
+def number(value: float | None, semiring: str = MIN_PLUS, *, itself: bool = False) -> float:
+    """Return a distance in an answer as a float; +inf where there is no path.
+
+    Args:
+        value: the distance, or the value of another semiring; None for no path, and for infinite values.
+        semiring: the semiring.
+        itself: whether it is the value of a vertex to itself.
+    """
+    if value is not None:
+        return value
+    return SEMIRINGS[semiring].itself if itself and semiring != MIN_PLUS else SEMIRINGS[semiring].unreachable
 
 
 def warn_of_far(answer: Document) -> None:
@@ -61,9 +69,19 @@ class ResultMethods(TableMethods):
     def _question(self, method: str, what: str, **more: Any) -> Flow[Document]:
         return question(method, job_path(self.job, what), self._patience, **more)
 
+    @property
+    def semiring(self) -> str:
+        """What the values of the matrix are: ``min-plus`` for distances, else the semiring that the job asked for."""
+        return str(self.facts["summary"].get("semiring", MIN_PLUS))
+
+    @property
+    def _said(self) -> Document:
+        """What questions say of the semiring; nothing of distances."""
+        return {} if self.semiring == MIN_PLUS else {"semiring": self.semiring}
+
     @asks
     def distance(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[float]:
-        """Return one distance; +inf where there is no path.
+        """Return one distance; +inf where there is no path.  Of a job of another semiring, the value of the best path.
 
         In all questions a vertex may be a point, ``{"lon": 24.94, "lat": 60.17}`` (or ``x`` and ``y``), which means the
         vertex nearest to it; a warning is given where that is far.
@@ -73,10 +91,10 @@ class ResultMethods(TableMethods):
             snap_limit: the farthest that a point may be from its vertex, in metres or units of the plane.
         """
         answer = yield from self._question(
-            "GET", "distance", params=self._names.asked(snap_limit, source=source, target=target)
+            "GET", "distance", params={**self._names.asked(snap_limit, source=source, target=target), **self._said}
         )
         warn_of_far(answer)
-        return number(answer["distance"])
+        return number(answer["distance"], self.semiring, itself=answer["reachable"])
 
     @asks
     def also(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[dict[str, float]]:
@@ -98,25 +116,27 @@ class ResultMethods(TableMethods):
         found: list[float] = []
         for first in range(0, len(pairs), _PAIRS):
             some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
-            body: Document = {"pairs": some}
+            body: Document = {"pairs": some, **self._said}
             # a part without points takes no limit; where there are none at all, the service says so
             if snap_limit is not None and (_have_points(some) or not _have_points(pairs)):
                 body["snap_limit"] = snap_limit
             answer = yield from self._question("POST", "distances", json=body)
             warn_of_far(answer)
-            found += map(number, answer["distances"])
+            values = zip(pairs[first : first + _PAIRS], answer["distances"], strict=True)
+            found += [number(value, self.semiring, itself=u == v) for (u, v), value in values]
         return found
 
     @asks
     def path(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[Path | None]:
         """Return one shortest path; None if there is none.  Vertices and points are given as in :meth:`distance`."""
         answer = yield from self._question(
-            "GET", "path", params=self._names.asked(snap_limit, source=source, target=target)
+            "GET", "path", params={**self._names.asked(snap_limit, source=source, target=target), **self._said}
         )
         warn_of_far(answer)
         if not answer["reachable"]:
             return None
-        return Path(self._names.vertices(answer["vertices"]), answer["weights"], answer["length"])
+        length = number(answer["length"], self.semiring, itself=True)
+        return Path(self._names.vertices(answer["vertices"]), answer["weights"], length)
 
     @asks
     def path_feature(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[Document]:
@@ -266,6 +286,11 @@ class ResultMethods(TableMethods):
     def _opened(self, options: dict[str, Any]) -> DataArray:
         """Open the array ``distances`` of the store; this reads metadata and labels, not tiles."""
         self._need_distances()
+        if self.semiring != MIN_PLUS:
+            raise InvalidRequest(
+                f"the values are of semiring {self.semiring}, and no distances: fetch the store, and open it with "
+                f"apsp.open(FOLDER, semiring={self.semiring!r})"
+            )
         try:
             import aiohttp  # noqa: F401 - what fsspec speaks HTTP with
             import fsspec  # noqa: F401

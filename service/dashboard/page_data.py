@@ -16,7 +16,7 @@ from service.jobs.joblog import fetch_log, log_path
 from service.pool.job_points import receipt_of
 from service.pool.tasks import wants_prepared
 from service.state import Service, silent
-from service.views.matrix_summary import compared, flow_facts
+from service.views.matrix_summary import compared, flow_facts, value_facts
 from storage.errors import ApspError, Gone, LimitExceeded, NotFound, StorageFailed
 from storage.jobs.store import (
     ACCEPTED,
@@ -316,7 +316,7 @@ def _result(visitor: Visitor, record: JobRecord) -> View | None:
         **_summary_facts(summary if known is None else known), "bytes": record.bytes, "prepared": made,
         "counted": known is not None, "small": across[0] * across[1] <= _COUNTED,
         "kind": record.options.get("result", "matrix"), "map": _placed(visitor, record),
-        **_table_facts(summary, visitor.service.settings.max_cells),
+        **value_facts(record.options, summary), **_table_facts(summary, visitor.service.settings.max_cells),
     }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ class FastPath:
         if any(name == b"if-none-match" for name, _ in scope["headers"]):
             return None
         opened = self._opened(scope, job_id)
-        if opened is None:
+        if opened is None or opened.table or opened.said:  # the normal route asks for the semiring
             return None
         for pause in _PAUSES:
             try:

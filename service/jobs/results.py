@@ -17,11 +17,14 @@ from storage.errors import InvalidRequest
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
 from storage.prepared.reader import PreparedStore
+from storage.semirings import MIN_PLUS, check_understood
 
 if TYPE_CHECKING:
     from engine.api.routes import Router
     from service.api.schemas.wire import ResultKind
 
+#: how a question about another semiring than min-plus is asked, for messages
+_SAY_IT = "answers to questions that say so (semiring=NAME)"
 Label = int | str
 Array = npt.NDArray[np.generic]
 
@@ -73,6 +76,16 @@ class ResultReader:
         """Whether vertices have longitudes and latitudes, so that paths are lines on the Earth."""
         return bool(self.matrix.placed and self.matrix.coordinates.geographic)
 
+    @property
+    def said(self) -> dict[str, str]:
+        """What answers say of the semiring: its name where the values are no distances, else nothing."""
+        found = self.matrix.semiring
+        return {} if found == MIN_PLUS else {"semiring": found}
+
+    def check_semiring(self, asked: str | None) -> None:
+        """Raise Conflict if the values are of another semiring than the one that is asked for; None for min-plus."""
+        check_understood("the result", self.matrix.attributes, asked or MIN_PLUS, _SAY_IT)
+
     def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody
         """Return a reader for the questions of one request by the caller ``who``."""
         return self
@@ -104,10 +117,19 @@ class ResultReader:
         self.matrix.target_positions(vertices)
 
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
-        """Return one distance; None where there is no path."""
+        """Return one distance; None where there is no path, and where the value is infinite: of a vertex to itself in
+        semirings max-min and min-max.
+        """
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
-        value = self.numbers(self.matrix.entries([u], [v]))[0]
-        return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
+        entries = self.matrix.entries([u], [v])
+        reachable, value = bool(self.reached(entries)[0]), self.numbers(entries)[0]
+        return {
+            "source": self.label(u),
+            "target": self.label(v),
+            "reachable": reachable,
+            "distance": value,
+            **self.said,
+        }
 
     def also(self, source: Label, target: Label) -> dict[str, Any]:
         """Return one distance, and the sums of quantities along its path; None where there is no path.
@@ -149,9 +171,10 @@ class ResultReader:
         route = self._route(u, v)
         answer = {"source": self.label(u), "target": self.label(v), "reachable": route is not None}
         if route is None:
-            return {**answer, "length": None, "vertices": [], "weights": []}
+            return {**answer, "length": None, "vertices": [], "weights": [], **self.said}
         names = [self.label(vertex) for vertex in route.vertices]
-        return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
+        length = None if math.isinf(route.length) else route.length
+        return {**answer, "length": length, "vertices": names, "weights": route.weights, **self.said}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
         """Return the ``count`` reachable vertices nearest to a source, without the source itself.
@@ -161,7 +184,7 @@ class ResultReader:
         u = self.matrix.vertex(source)
         vertices, distances = self.matrix.nearest(u, count)
         targets = [self.label(v) for v in vertices.tolist()]
-        return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances)}
+        return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances), **self.said}
 
     def within(self, source: Label, distance: float) -> dict[str, Any]:
         """Return the vertices whose distance from a source is at most ``distance``, the nearest first, itself included.
@@ -180,7 +203,10 @@ class ResultReader:
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
 
     def check_within(self, distance: float, field: str) -> None:
-        """Raise InvalidRequest if the result cannot tell which distances are at most ``distance``."""
+        """Raise InvalidRequest if the result cannot tell which distances are at most ``distance``, and Conflict if its
+        values are no distances.
+        """
+        self.check_semiring(MIN_PLUS)
         if math.isnan(distance):
             raise InvalidRequest(f"{field}: {distance} is no distance", field=field)
         cutoff = self.matrix.attributes.get("cutoff")
@@ -194,6 +220,7 @@ class ResultReader:
 
         ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
         """
+        self.check_semiring(MIN_PLUS)
         if source is None:
             found = self.counted().get("histogram") or {"edges": [], "counts": []}
             return {"edges": found["edges"], "counts": found["counts"], "below_zero": found.get("below_zero", 0)}
@@ -228,6 +255,7 @@ class ResultReader:
             "software",
         )
         facts = {name: matrix.attributes.get(name) for name in keys}
+        facts["semiring"] = matrix.semiring
         facts["also"] = {name: summed.dtype.name for name, summed in matrix.also.items()}
         tiles = {"shape": list(matrix.grid.tile), "count": list(matrix.grid.counts)}
         facts["compression"] = facts["compression"] or "none"
@@ -241,11 +269,14 @@ class ResultReader:
         return mask
 
     def numbers(self, entries: Array) -> list[int | float | None]:
-        """Return the entries, shape (k,), as plain numbers, float32 in its shortest digits; None means no path."""
+        """Return the entries, shape (k,), as plain numbers, float32 in its shortest digits; None means no path, or an
+        infinite value.
+        """
         if entries.dtype == np.float32:
             entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)
         found: list[int | float | None] = entries.tolist()
-        for i in np.flatnonzero(~self.reached(entries)).tolist():
+        known = self.reached(entries) & np.isfinite(entries) if self.said else self.reached(entries)
+        for i in np.flatnonzero(~known).tolist():
             found[i] = None
         return found
 

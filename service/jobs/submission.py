@@ -21,6 +21,7 @@ from service.state import Service
 from storage.errors import InvalidRequest
 from storage.jobs.store import JobRecord, Submission
 from storage.options import declared
+from storage.semirings import MIN_PLUS
 from storage.tables.uploaded import UploadedTables
 
 #: version of results: increased when the same graph and options lead to another store, so that old ones are not reused
@@ -46,7 +47,8 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """Leave out that the matrix is wanted, and what only tables have: digests of requests for a matrix are those of
     versions that knew nothing else.
     """
-    return {k: v for k, v in options.items() if (k, v) != ("result", "matrix") and (v is not None or k not in _LATER)}
+    usual = (("result", "matrix"), ("semiring", MIN_PLUS))
+    return {k: v for k, v in options.items() if (k, v) not in usual and (v is not None or k not in _LATER)}
 
 
 def _digest(content: object) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from service.options import TableOptions
 from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
 from storage.options import declared
+from storage.semirings import MIN_PLUS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,6 +70,12 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
             raise InvalidRequest(f"{name} belongs to result {kinds}, and result {result} was asked for", field=name)
     if request.get("also") is not None and result != "matrix":
         raise InvalidRequest(f"also belongs to result matrix, and result {result} was asked for", field="also")
+    if request.get("semiring", MIN_PLUS) != MIN_PLUS and result != "matrix":
+        raise InvalidRequest(
+            f"semiring {request['semiring']} belongs to result matrix, and result {result} was asked for, which takes "
+            "distances (min-plus)",
+            field="semiring",
+        )
     if wants_table(request) and settings.store_url is not None:
         raise InvalidRequest(
             f"result {result}: the table lies in a folder, and this service keeps results in an object store "

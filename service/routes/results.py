@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from service.api.problems import documented
 from service.api.schemas.results import (
+    AskedSemiring,
     Distance,
     Distances,
     Histogram,
@@ -30,7 +31,7 @@ from service.http.bodies import BodyRoute
 from service.http.etags import TAGGED, Tagged
 from service.http.parameters import known_parameters
 from service.settings import variable
-from service.state import Opened, OpenedAny, Shared
+from service.state import Opened, OpenedAny, OpenedValues, Shared
 from service.views.media_types import choose_format
 from storage.errors import Conflict, LimitExceeded
 
@@ -71,11 +72,17 @@ class SourceQuery(BaseModel):
     snap_limit: SnapLimit = None
 
 
-class PairQuery(SourceQuery):
+class EndsQuery(SourceQuery):
     """A source and a target, each a vertex or a point."""
 
     target: VertexName = None
     target_point: PointText = None
+
+
+class PairQuery(EndsQuery):
+    """A source and a target, and of which semiring their value is."""
+
+    semiring: AskedSemiring = None
 
 
 class PathQuery(PairQuery):
@@ -155,14 +162,16 @@ def get_histogram(*, opened: Opened, asked: Annotated[HistogramQuery, Query()]) 
 
 
 @router.get("/distance", response_model=Distance, response_model_exclude_unset=True, responses=_NONE)
-async def get_distance(opened: Opened, asked: Annotated[PairQuery, Query()], tagged: Tagged) -> Response:
-    """The distance from one vertex, or point, to another.
+async def get_distance(opened: OpenedValues, asked: Annotated[PairQuery, Query()], tagged: Tagged) -> Response:
+    """The distance from one vertex, or point, to another; or the value of the best path, of the job's semiring.
 
     Args:
         opened: the open result of the job in the path.
         asked: source and target.
         tagged: headers of the answer: its entity tag and how it may be cached.
     """
+
+    opened.check_semiring(asked.semiring)
 
     def found() -> dict[str, Any]:
         (source, target), told = _ends(opened, asked, "source", "target")
@@ -175,7 +184,7 @@ async def get_distance(opened: Opened, asked: Annotated[PairQuery, Query()], tag
 @router.get(
     "/also", response_model=SumsDocument, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED
 )
-def get_also(job_id: str, opened: Opened, asked: Annotated[PairQuery, Query()]) -> SumsDocument:
+def get_also(job_id: str, opened: Opened, asked: Annotated[EndsQuery, Query()]) -> SumsDocument:
     """The distance between two vertices or points, and the sums along the path; 409 where the job asked for no sums.
 
     Args:
@@ -198,14 +207,15 @@ def get_also(job_id: str, opened: Opened, asked: Annotated[PairQuery, Query()]) 
     response_model_exclude_unset=True,
     responses=documented(404, 409, 410, 413, 507),
 )
-def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Distances:
-    """The distances of many pairs of vertices or points.
+def get_distances(*, body: PairsRequest, service: Shared, opened: OpenedValues) -> Distances:
+    """The distances of many pairs of vertices or points, or their values of the job's semiring.
 
     Args:
         body: the pairs.
         service: what the routes of this process share.
         opened: the open result of the job in the path.
     """
+    opened.check_semiring(body.semiring)
     _check(len(body.pairs), service.settings.max_pairs, "pairs", "max_pairs")
     pairs, told = _pairs(opened, body)
     return Distances(distances=opened.distances(pairs), **told)
@@ -214,13 +224,13 @@ def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Dis
 @router.get("/path", response_model=PathDocument, response_model_exclude_unset=True, responses=_PATH)
 def get_path(
     *,
-    opened: Opened,
+    opened: OpenedValues,
     asked: Annotated[PathQuery, Query()],
     accept: Annotated[str | None, Header()] = None,
     tagged: Tagged,
     response: Response,
 ) -> Any:
-    """One shortest path, between vertices or points; as JSON, or as a line of GeoJSON.
+    """One shortest path, between vertices or points; as JSON, or, of distances, as a line of GeoJSON.
 
     The feature of GeoJSON has the coordinates of the vertices, in degrees. Its properties are `source`, `target`,
     `distance`, `unit` and `vertices`, and `without_coordinates` with the vertices that the line leaves out, if
@@ -235,7 +245,10 @@ def get_path(
     """
     from service.views.path_feature import PATH_TYPES, path_feature
 
+    opened.check_semiring(asked.semiring)
     kind = choose_format(asked.format, accept, PATH_TYPES)
+    if kind == "geojson":
+        opened.check_semiring(None)
     (source, target), told = _ends(opened, asked, "source", "target")
     if kind == "geojson":
         feature = json.dumps(path_feature(opened, source, target, told), allow_nan=False)
@@ -247,14 +260,15 @@ def get_path(
 @router.post(
     "/paths", response_model=Paths, response_model_exclude_unset=True, responses=documented(404, 409, 410, 413, 507)
 )
-def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
-    """One shortest path for each of many pairs of vertices or points.
+def get_paths(*, body: PairsRequest, service: Shared, opened: OpenedValues) -> Paths:
+    """One shortest path for each of many pairs of vertices or points, or one that is best in the job's semiring.
 
     Args:
         body: the pairs.
         service: what the routes of this process share.
         opened: the open result of the job in the path.
     """
+    opened.check_semiring(body.semiring)
     _check(len(body.pairs), service.settings.max_paths, "paths", "max_paths")
     pairs, told = _pairs(opened, body)
     return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in pairs], **told)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from service.settings import Settings
 from storage.errors import ApspError, Cancelled, NotFound, StorageFailed
 from storage.files.locks import FileLock
 from storage.jobs.store import SUCCESSFUL, JobRecord, JobStore, RunnerRecord
+from storage.semirings import EVERY
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +200,7 @@ class Runner:
         from storage.tables.reader import open_table
 
         self._tidy(job, solved=True)
-        open_sealed = open_table if wants_table(job.options) else open_result
+        open_sealed = open_table if wants_table(job.options) else partial(open_result, semiring=EVERY)
         with open_sealed(result_place(self._settings, job.id)) as result:
             return dict(result.summary), {}, result_bytes(self._settings, job.id)
 

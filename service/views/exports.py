@@ -32,6 +32,7 @@ from service.views.features import (
 from service.views.representations import FLOAT_VIEW, Selection, column_name
 from storage.errors import InvalidRequest
 from storage.geography.geopackage import GEOPACKAGE
+from storage.semirings import MIN_PLUS
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -123,7 +124,7 @@ class ExportedPart:
                 order = np.lexsort((column, entries[row, column], row))
                 row, column = row[order], column[order]
             values = self.rows.values(entries[row, column])
-            also = []
+            also: list[pl.Series] = []
             for name in self.rows.result.matrix.also:
                 sums = pl.Series(column_name(name), self._sums(name, sources)[row, column])
                 also.append(sums.set(values.is_null(), None))
@@ -161,9 +162,13 @@ class ExportedPart:
             yield len(sources), pl.DataFrame(columns)
 
     def floats(self) -> Iterator[Array]:
-        """Yield rows as floats wide enough for every distance, shape (k, width), +inf where an entry is not kept."""
+        """Yield rows as floats wide enough for every distance, shape (k, width), +inf where an entry is not kept; of
+        another semiring its value for no path.
+        """
+        matrix = self.rows.result.matrix
+        lost = np.inf if matrix.semiring == MIN_PLUS else matrix.unreachable
         for sources, entries, kept in self.batches():
-            yield np.where(kept, self._shown(sources, entries), np.inf).astype(self.float_type)
+            yield np.where(kept, self._shown(sources, entries), lost).astype(self.float_type)
 
     @property
     def float_type(self) -> np.dtype[Any]:

@@ -117,7 +117,7 @@ class Pairs:
     def table(self) -> pl.DataFrame:
         """Return a long table."""
         ends = self.sources.columns("source", self.rows) + self.targets.columns("target", self.columns)
-        return pl.DataFrame([*ends, self.distances.rename("distance"), *self.also])
+        return pl.DataFrame([*ends, self.distances, *self.also])
 
     def corners(self, features: Features) -> tuple[Floats, Floats]:
         """Return x and y of the corners of each feature, shape (pairs, 2) for lines, (pairs, 1) for points."""

@@ -29,6 +29,7 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
         "weak_components": weak,
         "strong_components": strong,
         "terminals": graph.terminals,
+        "parallel": graph.parallel,
         "weights": _weights(graph, receipt),
         "quantities": [_quantity(name, values) for name, values in graph.quantities.items()],
         "unit": graph.unit,

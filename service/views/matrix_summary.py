@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storage.semirings import SEMIRINGS
+
 #: columns of a table that are named
 _COLUMNS: Final = 20
 
@@ -29,6 +31,9 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("pairs", f"{pairs:,}"))
     if reached is not None:
         rows.append(("reached", f"{reached:,}{f' ({100 * reached / pairs:.4g} %)' if pairs else ''}"))
+    for name in ("least", "greatest"):
+        if summary.get(name) is not None:
+            rows.append((name, _digits(summary[name])))
     if summary.get("mean") is not None:
         rows.append(("mean", f"{summary['mean']:.7g}"))
     if summary.get("diameter") is not None:
@@ -52,6 +57,20 @@ def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         more = f" and {summary['unreachable'] - 5:,} more" if summary["unreachable"] > 5 else ""
         rows.append(("without a path", f"{summary['lost']:.7g}: {first}{more}"))
     return rows
+
+
+def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result of another semiring than min-plus is, and its least and greatest value.
+
+    Args:
+        options: those of its job.
+        summary: its summary.
+    """
+    semiring = SEMIRINGS.get(options.get("semiring", ""))
+    if semiring is None:
+        return {"semiring": None}
+    about = {"semiring": semiring.name, "title": semiring.title, "values": semiring.value}
+    return {**about, "least": summary.get("least"), "greatest": summary.get("greatest")}
 
 
 def _digits(value: object) -> str:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from service.jobs.results import ResultReader
+from storage.semirings import MIN_PLUS
 
 #: entries read and encoded at once
 BATCH: Final = 1 << 18
@@ -28,8 +29,8 @@ _BAND: Final = 64
 
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
-#: float that holds every value of a stored type exactly
-FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64": "<f8"}
+#: float that holds every value of a stored type exactly; reachability stays as it is
+FLOAT_VIEW: Final = {"uint8": "|u1", "uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64": "<f8"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Selection:
     def values(self, entries: Array) -> pl.Series:
         """Return the entries, row after row, in one series; null where there is no path."""
         flat = entries.reshape(-1)
-        series = pl.Series("distance", flat)
+        series = pl.Series("distance" if self.result.matrix.semiring == MIN_PLUS else "value", flat)
         return series.set(pl.Series(~self.result.reached(flat)), None)
 
 

@@ -46,12 +46,14 @@ class ArcList:
         tails, heads: int32 or int64, shape (entries,).
         weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
         quantities: further numbers of each arc by name, int32, int64 or float64, shape (entries,) each.
+        greatest: whether of parallel arcs the greatest weight stays, not the smallest (``Graph.parallel``).
     """
 
     tails: AnyArray
     heads: AnyArray
     weights: AnyArray | None
     quantities: dict[str, AnyArray] = field(default_factory=dict)
+    greatest: bool = False
 
 
 def chunks(length: int) -> Iterator[slice]:
@@ -200,11 +202,12 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
     """Remove self loops and arcs of weight +inf; return how many of each were removed.
 
     Raises:
-        NegativeCycle: a self loop has a negative weight.
+        NegativeCycle: a self loop has a negative weight, and weights are lengths.
+        InvalidGraph: a weight is +inf, and the greatest of parallel arcs is wanted, so that weights are no lengths.
     """
     keep = arcs.tails != arcs.heads
     loops = len(keep) - int(np.count_nonzero(keep))
-    if loops and arcs.weights is not None:
+    if loops and arcs.weights is not None and not arcs.greatest:
         at = np.flatnonzero(~keep)
         worst = at[int(np.argmin(arcs.weights[at]))]
         if arcs.weights[worst] < 0:
@@ -214,6 +217,12 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
     if arcs.weights is not None and arcs.weights.dtype.kind == "f":
         finite = np.isfinite(arcs.weights)
         infinite = int(np.count_nonzero(keep & ~finite))
+        if infinite and arcs.greatest:
+            raise InvalidGraph(
+                f"{infinite:,} arcs weigh +inf, which means no arc where weights are lengths; where the greatest of "
+                "parallel arcs is kept (parallel), give each a finite weight, such as one above all others",
+                field="weight",
+            )
         keep &= finite
     if loops or infinite:
         arcs.tails = arcs.tails[keep]
@@ -238,8 +247,8 @@ def mirror(arcs: ArcList) -> None:
 def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, dict[str, AnyArray], int]:
     """Sort arcs that have quantities into rows and by head, and merge parallel arcs; empties ``arcs``.
 
-    Of parallel arcs the one of the smallest weight stays, with its own quantities; of those with the same weight the
-    one whose first quantity is smallest, then the second, and so on.
+    Of parallel arcs the one of the smallest weight stays (of the greatest, if ``arcs.greatest``), with its own
+    quantities; of those with the same weight the one whose first quantity is smallest, then the second, and so on.
 
     Args:
         arcs: the arcs, whose ends are vertex indices.
@@ -249,7 +258,8 @@ def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32]
         ``indptr`` (shape (n + 1,)), heads, weights and quantities (shape (arcs,) each), and how many arcs were merged.
     """
     weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
-    order = np.lexsort((*reversed(arcs.quantities.values()), weights, arcs.heads, arcs.tails))
+    key = -weights.astype(np.float64) if arcs.greatest else weights  # exact, as weights are at most 2**53
+    order = np.lexsort((*reversed(arcs.quantities.values()), key, arcs.heads, arcs.tails))
     tails, heads = arcs.tails[order], arcs.heads[order].astype(np.int32, copy=False)
     first = np.ones(len(order), np.bool_)
     first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
@@ -302,17 +312,18 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     Returns:
         ``indptr`` (shape (n + 1,)), heads and weights (shape (arcs,)), and how many arcs were merged.
     """
+    best = np.maximum if arcs.greatest else np.minimum
     weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
     if len(arcs.tails) == 0:
         return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), weights, 0
     if len(arcs.tails) <= FEW_ARCS:
-        return _merge_parallel(*_sorted_rows(arcs, weights, n))
+        return _merge_parallel(*_sorted_rows(arcs, weights, n), best)
     # Imported here, so that the start of the API process and small solves need not wait for scipy.sparse.
     from scipy.sparse import coo_array
 
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
     # SciPy would add up parallel arcs.  This flag claims that there are none, so SciPy leaves them unchanged, and the
-    # code below takes their minimum.
+    # code below takes the best of them.
     rows.has_canonical_format = True
     arcs.tails = arcs.heads = np.zeros(0, np.int32)
     arcs.weights = None
@@ -325,7 +336,7 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     heads = matrix.indices.astype(np.int32, copy=False)
     values: AnyArray = matrix.data
     del matrix
-    return _merge_parallel(indptr, heads, values)
+    return _merge_parallel(indptr, heads, values, best)
 
 
 def _sorted_rows(arcs: ArcList, weights: AnyArray, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray]:
@@ -340,9 +351,9 @@ def _sorted_rows(arcs: ArcList, weights: AnyArray, n: int) -> tuple[IntArray, np
 
 
 def _merge_parallel(
-    indptr: IntArray, heads: npt.NDArray[np.int32], values: AnyArray
+    indptr: IntArray, heads: npt.NDArray[np.int32], values: AnyArray, best: np.ufunc = np.minimum
 ) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:
-    """Merge equal heads, which are adjacent within a row, into one arc with the smallest weight."""
+    """Merge equal heads, which are adjacent within a row, into one arc with the ``best`` of their weights."""
     repeats = np.zeros(len(heads), np.bool_)
     np.equal(heads[1:], heads[:-1], out=repeats[1:])
     starts = indptr[:-1]
@@ -353,9 +364,9 @@ def _merge_parallel(
     opens = np.ones(len(at), np.bool_)
     opens[1:] = at[1:] != at[:-1] + 1
     first = np.flatnonzero(opens)
-    lowest = np.minimum.reduceat(values[at], first)
+    lowest = best.reduceat(values[at], first)
     kept = at[first] - 1
-    values[kept] = np.minimum(values[kept], lowest)
+    values[kept] = best(values[kept], lowest)
     indptr = indptr - np.searchsorted(at, indptr)
     keep = ~repeats
     heads = heads[keep]

@@ -6,11 +6,10 @@ zeros, infinities) and makes the canonical form on which digests, stores and eng
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -35,12 +34,9 @@ from storage.graph.cleaning import (
     shift_to_index,
     smallest_type,
 )
-from storage.graph.inputs import ArcOptions, label_array, search_text, whole_array
+from storage.graph.inputs import ArcOptions, keeps_greatest, label_array, search_text, similar_label, whole_array
 from storage.graph.kept_quantities import load_quantities, save_quantities
 from storage.options import lists_options
-
-#: an unknown name is compared with at most this many known names
-_COMPARED = 2_000
 
 #: Newest version of the folder written by ``save_graph``.  A graph with quantities has version 3, because earlier
 #: readers would drop them; one with terminals has version 2, because a reader of version 1 would let paths pass through
@@ -66,6 +62,8 @@ class Graph:
         terminals: how many vertices, the first ones, are terminals: paths may begin or end there, but not pass through.
         coordinates: where the vertices are; None if that is not known.
         unit: what the weights measure, such as ``min``; None if that is not known.
+        parallel: which of parallel arcs was kept, ``least`` or ``greatest``.  Widest and most reliable paths need the
+            greatest; which one it was cannot be seen from the arcs.
         quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each;
             they decide no path, and are summed along the shortest ones where that is asked for.
     """
@@ -80,6 +78,7 @@ class Graph:
     coordinates: Coordinates | None = None
     unit: str | None = None
     quantities: Mapping[str, AnyArray] = field(default_factory=dict)
+    parallel: str = "least"
 
     @property
     def n(self) -> int:
@@ -142,7 +141,8 @@ def build_graph(
 
     First, undirected edges are mirrored.  Then self loops are dropped (a negative one is a negative cycle), and of
     parallel arcs the one with the smallest weight is kept.  A weight of +inf means no arc; an explicit 0 is an arc of
-    length zero.
+    length zero.  With ``parallel="greatest"``, for widest and most reliable paths, the parallel arc with the greatest
+    weight is kept, self loops may be negative, and a weight of +inf is refused.
 
     Args:
         tails, heads: integers, shape (entries,).  With ``labels`` or ``n`` they are vertex indices 0 .. n - 1;
@@ -154,6 +154,7 @@ def build_graph(
         mirrored: the entries of an undirected graph hold both arcs of each edge already.
         quantities: further numbers of every entry by name, shape (entries,) each.  Of parallel arcs of the same weight
             the one is kept whose first quantity is smallest, then the second, and so on.
+        parallel: which of parallel arcs is kept, ``least`` or ``greatest``; None for the least.
 
     Returns:
         The graph, and counts of what was dropped or merged.
@@ -163,6 +164,7 @@ def build_graph(
         NegativeCycle: a self loop of negative weight.
     """
     arcs = ArcList(whole_array(tails, "tails"), whole_array(heads, "heads"), None)
+    arcs.greatest = keeps_greatest(further.get("parallel"))
     if weights is not None:
         array = np.asarray(weights)
         if array.dtype.kind not in "iuf" and array.size:
@@ -202,7 +204,7 @@ def build_from(
     Raises:
         InvalidGraph, NegativeCycle: as in ``build_graph``.
     """
-    weighted = arcs.weights is not None
+    weighted, greatest = arcs.weights is not None, arcs.greatest
     if labels is None:
         labels = index_by_label(arcs)
     else:
@@ -219,6 +221,8 @@ def build_from(
         indptr, out_heads, out_weights, merged = compress(arcs, len(labels))
     out_weights = smallest_type(out_weights)
     graph = Graph(indptr, out_heads, out_weights, labels, directed, weighted, quantities=quantities)
+    if greatest:
+        graph = replace(graph, parallel="greatest")
     return graph, Counts(self_loops, merged if directed or mirrored else merged // 2, infinite)
 
 
@@ -226,7 +230,8 @@ def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
     Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
-    Coordinates and unit count where there are any, and quantities, in their order.
+    Coordinates and unit count where there are any, and quantities, in their order, and which of parallel arcs was kept
+    where it is not the least.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
@@ -238,6 +243,8 @@ def graph_digest(graph: Graph) -> str:
         head["unit"] = graph.unit
     if graph.quantities:
         head["quantities"] = list(graph.quantities)
+    if graph.parallel != "least":
+        head["parallel"] = graph.parallel
     digest.update(json.dumps(head, sort_keys=True).encode())
     weight_type = "<i8" if graph.integral else "<f8"
     arrays: list[tuple[AnyArray, str]] = [(graph.indptr, "<i8"), (graph.heads, "<i4"), (graph.weights, weight_type)]
@@ -275,17 +282,9 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         if at < len(labels) and str(labels[at]) == name:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
-    near = _similar(labels, wanted)
+    near = similar_label(labels, wanted)
     hint = f".  Did you mean {near!r}?" if near else ""
     raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}{hint}")
-
-
-def _similar(labels: AnyArray, name: str) -> str | None:
-    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
-    first = search_text(labels, name[:1])
-    some = labels[first : first + _COMPARED] if name else labels[:0]
-    alike = [text for text in map(str, some) if text.startswith(name[:1])]
-    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
 
 
 def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
@@ -343,6 +342,8 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
     }
     if graph.unit is not None:
         about["unit"] = graph.unit
+    if graph.parallel != "least":
+        about["parallel"] = graph.parallel
     if graph.coordinates is not None:
         about["coordinates"] = save_arrays(graph.coordinates, folder)
     if graph.quantities:
@@ -373,7 +374,8 @@ def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
         if placed is not None and len(placed.x) != len(labels):
             raise StorageFailed(f"{source} is damaged: {len(placed.x)} coordinates of {len(labels)} vertices")
         further = load_quantities(about["quantities"], source, about["arcs"]) if about["form"] > 2 else {}
-        graph = Graph(indptr, heads, weights, labels, *kind, placed, about.get("unit"), further)  # type: ignore[arg-type]
+        more = about.get("unit"), further, str(about.get("parallel", "least"))
+        graph = Graph(indptr, heads, weights, labels, *kind, placed, *more)  # type: ignore[arg-type]
     except ApspError:
         raise
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:

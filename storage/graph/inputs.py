@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvalidGraph
+from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
+
+#: an unknown name is compared with at most this many known names
+_COMPARED = 2_000
 
 
 class ArcOptions(TypedDict, total=False):
@@ -18,6 +22,14 @@ class ArcOptions(TypedDict, total=False):
 
     mirrored: Annotated[bool, Option("Both arcs of each edge are there.", default=False)]
     quantities: Annotated[Mapping[str, npt.ArrayLike] | None, Option("Further numbers of the arcs.")]
+    parallel: Annotated[Literal["least", "greatest"] | None, Option("Which of parallel arcs stays; else the least.")]
+
+
+def keeps_greatest(parallel: str | None) -> bool:
+    """Return whether of parallel arcs the greatest is kept.  Raises InvalidRequest for an unknown word."""
+    if parallel not in (None, "least", "greatest"):
+        raise InvalidRequest(f"parallel {parallel!r} is unknown; use least, greatest", field="parallel")
+    return parallel == "greatest"
 
 
 def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
@@ -93,3 +105,11 @@ def search_text(labels: AnyArray, name: str) -> int:
         else:
             high = middle
     return low
+
+
+def similar_label(labels: AnyArray, name: str) -> str | None:
+    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
+    first = search_text(labels, name[:1])
+    some = labels[first : first + _COMPARED] if name else labels[:0]
+    alike = [text for text in map(str, some) if text.startswith(name[:1])]
+    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)

@@ -22,14 +22,17 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest, StorageFailed
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
+from storage.semirings import MIN_PLUS, SEMIRINGS, semiring_of
 
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
 #: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
 #: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals, through
 #: which an earlier reader would lead routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
 #: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
-#: tiles an earlier reader would neither check nor copy.
-FORMAT_VERSION: Final = 6
+#: tiles an earlier reader would neither check nor copy.  Version 7 has values of another semiring than min-plus, which
+#: an earlier reader would take for distances.
+FORMAT_VERSION: Final = 7
+_SEMIRING_VERSION: Final = 7
 DISTANCES: Final = "distances"
 #: The group of the further arrays, and the attribute of the store that has their types.
 ALSO: Final = "also"
@@ -111,6 +114,8 @@ def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
     shuffled = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": ZSTD_LEVEL, "shuffle": "shuffle", "blocksize": 0}
     packed = [] if attributes["compression"] == "none" else [{"name": "blosc", "configuration": shuffled}]
     about = {name: plain(attributes[name]) for name in ("unit", "unreachable")}
+    semiring = semiring_of(attributes)
+    long_name = "shortest-path distance" if semiring == MIN_PLUS else f"{SEMIRINGS[semiring].title}, {semiring}"
     return array_document(
         grid.shape,
         grid.tile,
@@ -118,7 +123,7 @@ def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
         fill=plain(fill_value(dtype, attributes["unreachable"])),
         codecs=[LITTLE_ENDIAN, *packed, CHECKSUM],
         dimensions=("source", "target"),
-        attributes={"long_name": "shortest-path distance", **about},
+        attributes={"long_name": long_name, **about},
     )
 
 
@@ -199,6 +204,7 @@ def seal_document(
     document = group_document(attributes, consolidated(folder))
     version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
     version = _ALSO_VERSION if further else version
+    version = version if semiring_of(attributes) == MIN_PLUS else _SEMIRING_VERSION
     version = _PREPARED_VERSION if (folder / TABLES).is_dir() else _TABLE_VERSION if TABLE in files else version
     document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)

@@ -186,7 +186,8 @@ def write_graph(folder: Path, graph: Graph) -> None:
         consolidate(arcs / QUANTITIES, {"names": list(graph.quantities)})
     terminals = {"terminals": graph.terminals} if graph.terminals else {}
     unit = {"unit": graph.unit} if graph.unit is not None else {}
-    consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals, **unit})
+    kept = {"parallel": graph.parallel} if graph.parallel != "least" else {}
+    consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals, **unit, **kept})
     if graph.coordinates is not None:
         for name, values in named_arrays(graph.coordinates):
             side_array(folder / GROUP / name, values, ("vertex",))

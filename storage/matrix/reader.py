@@ -8,14 +8,14 @@ Zarr client: a tile that is missing or damaged is an error, never a number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from storage.errors import NotFound, StorageFailed
+from storage.errors import Conflict, NotFound, StorageFailed
 from storage.matrix.format import ALSO, DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
@@ -25,6 +25,7 @@ from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.quantities.reading import QuantityMatrix, check_all, entries_of, rows_of
 from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
+from storage.semirings import EVERY, MIN_PLUS, check_understood
 
 __all__ = [
     "Matrix", "MatrixSpec", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix",
@@ -45,11 +46,13 @@ def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
     return layout(shape, itemsize).total_bytes(itemsize)
 
 
-def open_matrix(path: str | Path) -> Matrix:
+def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS) -> Matrix:
     """Open a sealed store for reading.
 
     Args:
         path: a folder, or an address in an object store (``s3://BUCKET/PREFIX``).
+        semiring: of what the values may be: the name of a semiring, or names of several, all of which the caller
+            understands.
 
     Returns:
         The matrix, to be closed or used as a context: rows, entries, labels and the graph.
@@ -57,8 +60,23 @@ def open_matrix(path: str | Path) -> Matrix:
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: ``path`` is no sealed store, or its metadata are damaged.
+        Conflict: it is of another semiring.
     """
-    return open_sealed(path, Matrix)
+    return understood(open_sealed(path, Matrix), semiring)
+
+
+def understood(result: Result, semiring: str | Collection[str]) -> Result:
+    """Return an open result if its values are of a semiring that the caller understands; else close it.
+
+    Raises:
+        Conflict: they are of another one.
+    """
+    try:
+        check_understood(result.path, result.attributes, semiring)
+    except Conflict:
+        result.close()
+        raise
+    return result
 
 
 def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], Result]) -> Result:
@@ -116,7 +134,7 @@ def verify_matrix(path: str | Path) -> None:
         NotFound: there is nothing at ``path``.
         StorageFailed: a tile or file is missing or damaged; the message names the first one.
     """
-    with open_matrix(path) as matrix:
+    with open_matrix(path, semiring=EVERY) as matrix:
         check_tiles(matrix)
 
 

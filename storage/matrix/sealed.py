@@ -25,6 +25,7 @@ from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
+from storage.semirings import MIN_PLUS, SEMIRINGS, check_understood, semiring_of
 
 if TYPE_CHECKING:
     from storage.quantities.reading import QuantityMatrix
@@ -144,7 +145,7 @@ class SealedResult(SealedFolder, ABC):
 
     Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
     by that of their target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
-    integers.
+    integers, or what ``storage.semirings`` says of the semiring.
 
     Attributes:
         path, summary, digest: as in ``SealedFolder``.
@@ -205,7 +206,7 @@ class SealedResult(SealedFolder, ABC):
 
     def nearest(self, source: int, count: int) -> tuple[IntArray, Array]:
         """Return the reachable targets nearest to a source (vertex index), without the source itself, and their
-        distances.
+        distances; of another semiring those with the best values, such as the widest paths.
 
         Equal distances are in the order of the columns.
 
@@ -215,17 +216,22 @@ class SealedResult(SealedFolder, ABC):
         """
         row = self.row(source)
         columns = np.flatnonzero(np.not_equal(row, self.unreachable) & (self.targets != source))
+        key: Any = -row.astype(np.float64) if SEMIRINGS[self.semiring].greatest else row
         if count < len(columns):
-            bound: Any = np.partition(row[columns], count - 1)[count - 1] if count else 0
-            columns = columns[row[columns] <= bound] if count else columns[:0]
-        columns = columns[np.argsort(row[columns], kind="stable")][:count]
+            bound: Any = np.partition(key[columns], count - 1)[count - 1] if count else 0
+            columns = columns[key[columns] <= bound] if count else columns[:0]
+        columns = columns[np.argsort(key[columns], kind="stable")][:count]
         return self.targets[columns], row[columns]
 
     def eccentricities(self, sources: Sequence[int] | IntArray) -> Array:
         """Return the largest distance of each source (vertex indices), shape (len(sources),).
 
         A source that reaches no target at all has the eccentricity ``unreachable``.
+
+        Raises:
+            Conflict: the values are of another semiring, and no distances.
         """
+        check_understood(self.path, self.attributes, MIN_PLUS)
         found = np.full(len(sources), self.unreachable, self.dtype)
         step = max(1, (1 << 24) // max(1, self.shape[1]))
         for first in range(0, len(sources), step):
@@ -241,6 +247,11 @@ class SealedResult(SealedFolder, ABC):
     def shape(self) -> tuple[int, int]:
         """Rows (sources) and columns (targets)."""
         return self.grid.shape
+
+    @property
+    def semiring(self) -> str:
+        """The semiring of the values, such as ``max-min``; ``min-plus`` for distances."""
+        return semiring_of(self.attributes)
 
     @property
     def directed(self) -> bool:
@@ -320,8 +331,8 @@ class SealedResult(SealedFolder, ABC):
         kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
         further = self._arrays.get("graph/quantities", {"attributes": {"names": []}})["attributes"]["names"]
         quantities = {name: self._side(f"graph/quantities/{name}") for name in further}
-        placed, unit = self.coordinates, facts.get("unit")
-        return Graph(indptr, heads, weights, self.labels, *kind, placed, unit, quantities)  # type: ignore[arg-type]
+        more = self.coordinates, facts.get("unit"), quantities, str(facts.get("parallel", "least"))
+        return Graph(indptr, heads, weights, self.labels, *kind, *more)  # type: ignore[arg-type]
 
     @cached_property
     def _rows_of(self) -> IntArray | None:

@@ -18,6 +18,7 @@ from storage.geography.coordinates import Coordinates, check_system
 from storage.geography.nodes import read_nodes
 from storage.graph.cleaning import check_quantity_name, quantity_values
 from storage.graph.graph import Graph, Receipt, build_from
+from storage.graph.inputs import keeps_greatest
 from storage.options import FileReadingOptions, ReadingOptions, lists_options
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
@@ -104,6 +105,8 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
+#: Options that concern what becomes of the arcs that a reader has found.
+_NOT_OF_READERS: Final = frozenset({"format", "length_of", "nodes", "unit", "parallel"})
 #: Formats in which single quotes are part of the names that they enclose.
 _UNQUOTED: Final = frozenset(
     {"edges", "matrix", "sif", "adjlist", "multiline-adjlist", "nx-edgelist", "parquet", "gpkg"}
@@ -137,6 +140,7 @@ def read_graph(
         unit: what the weights measure, such as ``min``; it is stored with every result.
         coordinates: what coordinates called x and y are, ``lonlat`` or ``plane``; None: as the file says, or a plane.
         nodes: a table with the coordinates of the vertices and other columns (``docs/coordinates.md``).
+        parallel: which of parallel arcs is kept, ``least`` or ``greatest``; None for the least (``build_graph``).
         mode: how people travel through an OpenStreetMap extract: ``walking``, ``cycling`` or ``driving``.
         limits: limits on the size of the content and on declared counts.
         also: columns or attributes of further numbers of each arc, named as for ``weight``, which become
@@ -223,7 +227,7 @@ def _parsed(
         raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
     check_system(reading.get("coordinates"))
     formula = None if length_of is None else parse_formula(length_of)
-    given = {name: value for name, value in reading.items() if name not in ("format", "length_of", "nodes", "unit")}
+    given = {name: value for name, value in reading.items() if name not in _NOT_OF_READERS}
     options = ReadOptions(limits=limits, length_of=formula, told=form is not None, also=also, **cast(Any, given))
     for column in also:
         check_quantity_name(column)
@@ -236,6 +240,7 @@ def _parsed(
         # Imported by name, so that the start of the API process need not wait for polars and SciPy.
         reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
         parsed = reader.read(file, options)
+        parsed.arcs.greatest = keeps_greatest(reading.get("parallel"))
         if also:
             _read_quantities(reader, Path(regular), options, parsed)
         yield parsed, name, file

@@ -26,6 +26,7 @@ Indices = npt.NDArray[np.int64]
 #: Options of a solve that counting shortest paths does not have.
 _NOT_HERE: Final = (
     "algorithm", "dtype", "device", "device_memory", "max_hops", "cutoff", "executor", "scheduler",
+    "semiring",
 )  # fmt: skip
 #: Most visits of vertices and arcs for which no trial is made.
 LITTLE: Final = 20_000_000

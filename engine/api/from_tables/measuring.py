@@ -12,7 +12,7 @@ from engine.execution.survey import survey
 from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import work_type
 from engine.model.plan import Plan
-from engine.model.problem import Options
+from engine.model.problem import Options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
 from engine.rows.measures import MeasureSink
@@ -121,6 +121,7 @@ class PreparedMeasurement:
 
 def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> None:
     """Refuse what the tables do not answer.  Raises InvalidRequest."""
+    refuse_semiring(options, "a prepared graph")
     if options.max_hops is not None:
         raise InvalidRequest("the tables of a prepared graph do not know how many arcs a path has", field="max_hops")
     if options.device == "cuda":

@@ -27,6 +27,7 @@ from service.options import JobOptions, TableOptions
 from service.pool.job_points import receipt_of
 from storage.jobs.store import JobRecord
 from storage.options import declared
+from storage.semirings import MIN_PLUS
 
 if TYPE_CHECKING:
 
@@ -78,7 +79,11 @@ class JobRequest(_Options):
         """Return the members that are options, as stored with the job; some only where they are given."""
         found = self.model_dump(exclude={"graph", "name", "priority", "fresh", "sources", "targets"})
         found |= {side: None if asked is None else plain(asked) for side, asked in self._sides().items()}
-        return {name: value for name, value in found.items() if value is not None or name not in _OF_SOME}
+        return {
+            name: value
+            for name, value in found.items()
+            if (value is not None or name not in _OF_SOME) and (name, value) != ("semiring", MIN_PLUS)
+        }
 
     def _sides(self) -> dict[str, list[Any] | None]:
         return {"sources": getattr(self, "sources"), "targets": getattr(self, "targets")}  # noqa: B009 - made above

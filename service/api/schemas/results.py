@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -20,6 +20,18 @@ from service.api.schemas.wire import (
     Wire,
     links_of,
 )
+from storage.semirings import SemiringName
+
+#: the semiring of the values that a question is about
+AskedSemiring = Annotated[
+    SemiringName | None,
+    Field(
+        description="That of the job; min-plus (distances) if left out: then jobs of other semirings answer 409, so "
+        "that nobody takes their values for distances."
+    ),
+]
+#: the semiring of an answer, which distances leave out
+SaidSemiring = Annotated[SemiringName | None, Field(description="Of what the value is; left out of distances.")]
 
 
 class SnappedPoint(Wire):
@@ -80,12 +92,16 @@ class PointsTaken(Wire):
 
 
 class Distance(BetweenPoints):
-    """One distance; null where there is no path."""
+    """One distance; null where there is no path.
+
+    Of semirings max-min and min-max the value from a vertex to itself is infinite, and null, too: it is reachable.
+    """
 
     source: Label
     target: Label
     reachable: bool
     distance: int | float | None
+    semiring: SaidSemiring = None
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"source": 1, "target": 17, "reachable": True, "distance": 4711}]}
@@ -99,6 +115,7 @@ class PairsRequest(Question):
         fail_fast=True, min_length=1, max_length=MOST_LISTED, examples=[[[1, 17], [17, 1]]]
     )
     snap_limit: SnapLimit = None
+    semiring: AskedSemiring = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -125,6 +142,7 @@ class PathDocument(BetweenPoints):
     length: int | float | None
     vertices: list[Label]
     weights: list[int | float]
+    semiring: SaidSemiring = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -259,6 +277,7 @@ class Manifest(Wire):
     unit: str | None
     directed: bool
     algorithm: str | None
+    semiring: SemiringName = Field(description="What the values are: min-plus for distances.")
     max_hops: int | None
     cutoff: float | None
     graph: str | None = Field(description="Digest of the graph.")

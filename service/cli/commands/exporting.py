@@ -26,6 +26,7 @@ from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing
 from storage.geography.geopackage import GEOPACKAGE, check_geopackage
+from storage.semirings import EVERY, MIN_PLUS
 
 #: End of the name of an Open Matrix file.
 OMX: Final = ".omx"
@@ -77,7 +78,8 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
     from engine.api.prepared_matrix import open_result
 
-    with open_result(store_folder(store)) as opened:
+    understood = EVERY if _plain_table(kind, args) else MIN_PLUS
+    with open_result(store_folder(store), semiring=understood) as opened:
         result = ResultReader(opened)
         if args.within is not None:
             result.check_within(args.within, "--within")
@@ -99,6 +101,12 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size})
     else:
         emit(f"{out}: {down:,} sources x {across:,} targets, {format_bytes(size)}")
+
+
+def _plain_table(kind: str, args: ExportArgs) -> bool:
+    """Return whether entries are written as they are, which means something for every semiring."""
+    filtered = args.within is not None or args.nearest is not None
+    return kind in (".csv", ".parquet", ".npy") and args.features is None and not filtered
 
 
 def _kind(out: Path) -> str:

@@ -25,6 +25,7 @@ from service.views.path_feature import path_feature
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
+from storage.semirings import EVERY, MIN_PLUS
 
 
 def query(
@@ -55,7 +56,8 @@ def query(
     limit = limit_of(vertices[1]) if question == "within" else 0.0
     from engine.api.prepared_matrix import open_result
 
-    with open_result(store_folder(store)) as opened:
+    understood = MIN_PLUS if question in ("within", "also") else EVERY
+    with open_result(store_folder(store), semiring=understood) as opened:
         result = ResultReader(opened)
         unit = result.matrix.unit
         if out is not None:
@@ -146,7 +148,8 @@ def _row(result: ResultReader, source: str) -> dict[str, Any]:
     matrix = result.matrix
     vertex = matrix.vertex(source)
     distances = result.numbers(matrix.row(vertex))
-    return {"source": result.label(vertex), "targets": matrix.target_labels.tolist(), "distances": distances}
+    targets = matrix.target_labels.tolist()
+    return {"source": result.label(vertex), "targets": targets, "distances": distances, **result.said}
 
 
 def _summary(result: ResultReader, as_json: bool) -> None:
@@ -156,7 +159,7 @@ def _summary(result: ResultReader, as_json: bool) -> None:
     matrix = result.matrix
     summary = summarize(matrix) if isinstance(matrix, PreparedMatrix) else matrix.summary
     facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
-    kind = {"store": str(matrix.path), "result": result.kind, "unit": matrix.attributes["unit"]}
+    kind = {"store": str(matrix.path), "result": result.kind, "unit": matrix.attributes["unit"], **result.said}
     show_summary({**kind, **facts, "summary": summary}, str(matrix.path), as_json)
 
 

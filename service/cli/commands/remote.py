@@ -69,8 +69,7 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries to ask for: all up to the end of this page, and one more, which shows whether there
-        is a next page."""
+        """Return how many entries to ask for: up to the end of this page, and one more, if there is a next page."""
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
@@ -307,6 +306,8 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
         else:
             pair = Names().asked(None, **dict(zip(("source", "target"), ends, strict=True)))
             pair |= {} if at.out is None else {"format": "geojson"}
+            if question != "also" and facts.get("semiring", "min-plus") != "min-plus":
+                pair["semiring"] = facts["semiring"]
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
             if at.out is None:
                 tell_points(found, ends, vertices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from service.views.matrix_summary import shown_facts
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.files.writing import Writing
 from storage.matrix.frame import said_unit
+from storage.semirings import SEMIRINGS
 
 #: Ending of the files of paths.
 ROUTES: Final = ".geojson"
@@ -110,7 +111,8 @@ def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None
     if as_json:
         emit_json({**answer, **_unit(unit)})
     else:
-        emit(_text(answer["distance"]) + (f" {unit}" if unit and answer["distance"] is not None else ""))
+        text = value_text(answer["distance"], answer.get("semiring"), itself=answer["reachable"])
+        emit(text + (f" {unit}" if unit and answer["distance"] is not None else ""))
 
 
 def show_also(answer: dict[str, Any], as_json: bool) -> None:
@@ -148,10 +150,15 @@ def show_path(answer: dict[str, Any], as_json: bool, unit: str | None = None) ->
     elif not answer["reachable"]:
         emit(f"no path from {answer['source']} to {answer['target']}")
     else:
-        weights = answer["weights"]
-        sums = accumulate(weights, initial=type(answer["length"])(0))
+        weights, semiring = answer["weights"], answer.get("semiring")
+        if semiring is None:
+            sums: Iterable[Any] = accumulate(weights, initial=type(answer["length"])(0))
+        else:
+            from engine.api.semirings.routes import path_values
+
+            sums = path_values(semiring, weights)
         rows = zip(answer["vertices"], ["-", *map(number, weights)], sums, strict=True)
-        head = f"vertex\t{_measured('weight', unit)}\t{_measured('length', unit)}"
+        head = f"vertex\t{_measured('weight', unit)}\t{_measured('value' if semiring else 'length', unit)}"
         emit([head, *(f"{name}\t{weight}\t{_rounded(length)}" for name, weight, length in rows)])
 
 
@@ -165,17 +172,31 @@ def show_row(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> 
     if as_json:
         emit_json({**answer, **_unit(unit)})
     else:
-        emit(_row_lines(answer["targets"], answer["distances"], unit))
+        emit(_row_lines(answer, unit))
 
 
-def _row_lines(labels: Sequence[object], distances: Sequence[float | None], unit: str | None) -> Iterator[str]:
-    yield f"target\t{_measured('distance', unit)}"
-    for label, distance in zip(labels, distances, strict=True):
-        yield f"{label}\t{_text(distance)}"
+def _row_lines(answer: Mapping[str, Any], unit: str | None) -> Iterator[str]:
+    semiring = answer.get("semiring")
+    yield f"target\t{_measured('value' if semiring else 'distance', unit)}"
+    for label, distance in zip(answer["targets"], answer["distances"], strict=True):
+        yield f"{label}\t{value_text(distance, semiring, itself=label == answer['source'])}"
 
 
 def _text(distance: float | None) -> str:
     return "inf" if distance is None else number(distance)
+
+
+def value_text(value: float | None, semiring: str | None, *, itself: bool) -> str:
+    """Return a distance as text, or a value of another semiring; None stands for no path, or for an infinite value.
+
+    Args:
+        value: the value.
+        semiring: its semiring; None for distances.
+        itself: whether the value is that of a vertex to itself, or there is a path.
+    """
+    if semiring is None or value is not None:
+        return _text(value)
+    return number(SEMIRINGS[semiring].itself) if itself else "no path"
 
 
 def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
@@ -192,7 +213,10 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
     rows, columns = answer["shape"]
     kind = "directed" if answer["directed"] else "undirected"
     said = said_unit(answer["unit"])
+    semiring = answer.get("semiring")
     unit = f", distances in {said}" if said else ""
+    if semiring is not None:
+        unit = f", {SEMIRINGS[semiring].value} ({semiring}){f' in {said}' if said else ''}"
     emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}{unit}", *summary_lines(answer["summary"])])
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
@@ -29,6 +29,10 @@ from storage.matrix.working_dir import find_checkpoint
 from storage.options import FileReadingOptions
 from storage.readers import read_graph
 from storage.remote import places
+from storage.semirings import needed_parallel
+
+#: which of parallel arcs was kept, as people say it
+_KEPT: Final = {"least": "shortest", "greatest": "one of the greatest weight"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class GraphArgs:
             InvalidRequest: the columns cannot be understood.
         """
         reading: Any = {name: value for name, value in given.items() if name != "snap_limit"}
+        reading["parallel"] = reading.get("parallel") or needed_parallel((options or {}).get("semiring"))
         text = None if options is None else options.get("also")
         also = () if text is None else tuple(split_names([text], "--also", "column"))
         return cls(graph, reading, given.get("snap_limit"), also)
@@ -125,7 +130,7 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     yield "components", f"{weak:,} weak, {strong:,} strong" if facts["directed"] else f"{weak:,}"
     yield "entries read", f"{facts['entries']:,}"
     yield "dropped", f"{dropped['self_loops']:,} self loops, {dropped['infinite_arcs']:,} infinite arcs"
-    yield "merged", f"{dropped['parallel_arcs']:,} parallel arcs, each into the shortest"
+    yield "merged", f"{dropped['parallel_arcs']:,} parallel arcs, each into the {_KEPT[str(facts['parallel'])]}"
     for note in cast(list[str], facts["notes"]):
         yield "note", note
 

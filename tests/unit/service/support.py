@@ -110,6 +110,20 @@ class Bench:
         assert self.jobs.succeed(claimed, outcome.summary, {"search": 0.5})
         return record.id
 
+    def valued(self, graph: Graph, semiring: str) -> str:
+        """A successful job of another semiring than min-plus; returns its id."""
+        from engine.api.solve import solve_to_store
+        from engine.model.problem import Options
+
+        record = self.jobs.create(self.add_graph(graph), {"semiring": semiring}, {})
+        claimed = self.jobs.claim("bench")
+        assert claimed is not None
+        path = self.settings.store(record.id)
+        path.parent.mkdir()
+        outcome = solve_to_store(graph, Options(semiring=semiring), path)
+        assert self.jobs.succeed(claimed, outcome.summary, {"search": 0.5})
+        return record.id
+
     def prepared(self, graph: Graph, dtype: str) -> tuple[str, np.ndarray]:
         """A successful job whose result is prepared; returns what ``solved`` returns."""
         from engine.api.prepared import prepare

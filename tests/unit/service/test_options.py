@@ -65,7 +65,9 @@ def test_the_api_takes_the_options_of_a_job() -> None:
         assert properties[name]["description"] == (option.in_api or option.help)
     assert properties["algorithm"]["enum"] == CHOICES
     request = JobRequest(graph="g")
-    assert set(request.options()) == {*declared(SolveOptions), "result"}
+    # distances are what jobs have always been about, so their semiring is not stored
+    assert set(request.options()) == {*declared(SolveOptions), "result"} - {"semiring"}
+    assert JobRequest(graph="g", semiring="max-min").options()["semiring"] == "max-min"
     assert (request.priority, request.fresh) == (0, False)
 
 
@@ -98,9 +100,9 @@ def test_the_form_shows_every_option_that_has_a_label() -> None:
         name: (option.label, option.in_form, option.hint) for name, option in labelled.items()
     }
     choices = {field.name: dict(field.choices) for field in FIELDS if field.choices}
-    assert choices.keys() == {"result", "of", "raw", "dtype", "device", "algorithm"}
+    assert choices.keys() == {"result", "of", "raw", "semiring", "dtype", "device", "algorithm"}
     assert choices["algorithm"] == {"auto": "the fastest", **{name: one.title for name, one in ALGORITHMS.items()}}
-    for name in ("result", "dtype", "device"):
+    for name in ("result", "semiring", "dtype", "device"):
         # a form gives no demands, so it does not offer their flows
         assert list(choices[name]) == [one for one in get_args(declared(ClientOptions)[name][0]) if one != "flows"]
 
@@ -109,4 +111,4 @@ def test_readers_get_what_is_declared() -> None:
     from storage.options import ReadingOptions
 
     found = {field.name for field in fields(ReadOptions)}
-    assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format", "unit"}
+    assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format", "unit", "parallel"}

@@ -109,9 +109,12 @@ def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.Monke
         "--centroids-through",
         "--coordinates",
         "plane",
+        "--parallel",
+        "greatest",
     )
     expected: dict[str, Any] = {name: name for name in texts}
     expected |= {"directed": False, "unweighted": True, "centroids_through": True, "coordinates": "plane"}
+    expected["parallel"] = "greatest"
     assert {name: passed[name] for name in OPTIONS} == expected
 
 

@@ -1,0 +1,1 @@
+"""Rows of semirings other than min-plus: bottlenecks, products, reachability."""

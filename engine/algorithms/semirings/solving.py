@@ -1,0 +1,191 @@
+"""Solves rows of a semiring into a sink: cuts them into batches and pieces, and gathers the facts of finished rows."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.context import SolveContext
+from engine.algorithms.dijkstra import RowBatches
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.searches import Done, Piece, Searches
+from engine.graph.selection import Rectangle
+from engine.model.rows import Sink
+from engine.rows.pipeline import RowPipeline
+from storage.graph.graph import Graph
+from storage.semirings import SEMIRINGS, Semiring
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: The algorithm of each form of a semiring, as plans name it.
+TREE: Final = "spanning-tree"
+BOTTLENECK: Final = "bottleneck-search"
+PRODUCT: Final = "product-search"
+REACHED: Final = "components"
+#: Rows of a piece: what one thread does at a time.
+PIECE: Final = 64
+
+
+class RowWriter(Protocol):
+    """Writes rows of a semiring; several threads may write different rows."""
+
+    def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
+        """Write the rows of ``sources``, shape (k,), into the rows ``rows`` of ``out``."""
+
+
+def algorithm_of(semiring: Semiring, graph: Graph) -> str:
+    """Return the algorithm for a graph: undirected bottlenecks need no searches unless paths end at terminals."""
+    if semiring.name == "lor-land":
+        return REACHED
+    if semiring.name == "max-times":
+        return PRODUCT
+    return BOTTLENECK if graph.directed or graph.terminals else TREE
+
+
+def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
+    """Return what writes the rows of a solve.
+
+    Args:
+        context: the solve.
+        graph: the graph, in which no path passes through a terminal.
+        targets: vertex index of each column.
+    """
+    from engine.algorithms.semirings.bottlenecks import LineRows, RankRows, Ranks
+    from engine.algorithms.semirings.products import ProductRows
+    from engine.algorithms.semirings.reaching import ReachedRows
+
+    semiring, name, threads = SEMIRINGS[context.plan.semiring], context.plan.algorithm, context.plan.threads
+    if name == REACHED:
+        return ReachedRows(graph, targets, threads)
+    if name == PRODUCT:
+        return ProductRows(graph, targets, threads)
+    ranks = Ranks.of(graph, semiring, context.plan.dtype)
+    return LineRows(graph, ranks, targets) if name == TREE else RankRows(graph, ranks, targets, threads)
+
+
+def run(context: SolveContext) -> None:
+    """Solve the rows of a context into its sink; no facts are gathered.
+
+    Raises:
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
+        SolveFailed: a product is too small for float64.
+    """
+    plan, asked, sink = context.plan, context.rectangle, context.sink
+    arcs = context.profile.graph.arcs
+    context.monitor.begin("prepare", arcs, "arcs")
+    profile, opened = context.profile.open(asked)
+    writer = writer_of(context, profile.graph, opened.columns)
+    context.monitor.step(arcs)
+    sources, own = asked.rows, own_columns(asked)
+    itself = SEMIRINGS[plan.semiring].itself
+    shape = len(sources), len(opened.columns)
+    batches = RowBatches(len(sources), sink.tile[0], plan.batch, plan.threads * PIECE, PIECE * plan.threads)
+    buffers = [np.empty((batches.most, shape[1]), plan.dtype) for _ in range(2 if batches.most < shape[0] else 1)]
+
+    def piece_of(rows: range, first: int, block: Array) -> Piece:
+        some = np.arange(first, min(first + PIECE, len(rows)))
+
+        def write(worker: int) -> Done:
+            numbers = some + rows.start
+            writer.write(worker, sources[numbers], some, block)
+            with_own = some[own[numbers] >= 0]
+            block[with_own, own[with_own + rows.start]] = itself
+            return Done(some)
+
+        return write
+
+    def begin(rows: range, block: Array) -> Searches:
+        return Searches(piece_of(rows, first, block) for first in range(0, len(rows), PIECE))
+
+    context.monitor.begin("search", shape[0], "rows")
+    backend = CpuBackend(plan.threads)
+    try:
+        RowPipeline(begin, batches, sink, context.monitor, buffers, in_place=False).run(backend)
+    finally:
+        backend.shutdown()
+
+
+def own_columns(asked: Rectangle) -> Indices:
+    """Return the column of each source itself, shape (rows,); -1 where it is no target."""
+    if asked.targets is None:
+        return asked.rows
+    place = np.full(asked.n, -1, np.int64)
+    place[asked.targets] = np.arange(len(asked.targets))
+    return place[asked.rows]
+
+
+@dataclass
+class _Facts:
+    """What is known of the rows so far."""
+
+    reached: int = 0
+    least: float | None = None
+    greatest: float | None = None
+
+
+class ValueFacts:
+    """A sink that passes rows on and gathers how many pairs have a path, and the least and the greatest value.
+
+    A vertex and itself are no pair.  Several threads may write different rows.
+
+    Args:
+        sink: receives the rows.
+        rectangle: the rows and columns of the result.
+        unreachable: the value of a pair without a path.
+        first: the row of the result that is the first to be written.
+    """
+
+    def __init__(self, sink: Sink, rectangle: Rectangle, unreachable: float, first: int = 0) -> None:
+        self.tile, self._sink, self._first = sink.tile, sink, first
+        self._rectangle, self._unreachable = rectangle, unreachable
+        self._own, self._lock, self._found = own_columns(rectangle), threading.Lock(), _Facts()
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Gather the facts of whole rows, then pass the rows on.
+
+        Args:
+            row: number of the first row, counted from ``first``.
+            column: 0.
+            block: shape (rows, columns).
+        """
+        self.gather(row + self._first, block)
+        self._sink.write(row + self._first, column, block)
+
+    def gather(self, row: int, block: Array) -> None:
+        """Gather the facts of whole rows, of which ``row`` of the result is the first."""
+        counted = np.not_equal(block, self._unreachable)
+        own = self._own[row : row + len(block)]
+        some = np.flatnonzero(own >= 0)
+        counted[some, own[some]] = False
+        reached = int(np.count_nonzero(counted))
+        if not reached:
+            return
+        least = np.min(block, where=counted, initial=block.dtype.type(_end(block, 1)))
+        greatest = np.max(block, where=counted, initial=block.dtype.type(_end(block, -1)))
+        low, high = float(str(least)), float(str(greatest))  # the fewest digits that say which float32 it is
+        with self._lock:
+            known = self._found
+            known.reached += reached
+            known.least = low if known.least is None else min(known.least, low)
+            known.greatest = high if known.greatest is None else max(known.greatest, high)
+
+    def summary(self) -> dict[str, object]:
+        """Return the facts of all rows, in JSON types."""
+        wanted, known = self._rectangle, self._found
+        rows, columns = len(wanted.rows), len(wanted.columns)
+        pairs = rows * columns - int(np.count_nonzero(self._own >= 0))
+        about: dict[str, object] = {"vertices": wanted.n, "sources": rows, "targets": columns, "pairs": pairs}
+        return {**about, "reached": known.reached, "least": known.least, "greatest": known.greatest}
+
+
+def _end(block: Array, side: int) -> float:
+    """Return the largest number of the type of ``block``, or, for side -1, the smallest."""
+    if block.dtype.kind == "f":
+        return side * float("inf")
+    limits = np.iinfo(block.dtype)
+    return float(limits.max if side > 0 else limits.min)

@@ -1,0 +1,1 @@
+"""Plans, solves, routes and verification for semirings other than min-plus."""

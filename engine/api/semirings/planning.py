@@ -1,0 +1,208 @@
+"""Plans solves of semirings other than min-plus: what is refused, the type, the algorithm, memory and time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from engine.algorithms.semirings.solving import BOTTLENECK, PIECE, PRODUCT, REACHED, TREE, algorithm_of
+from engine.api.planning import store_bytes
+from engine.execution.survey import survey
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle, check_vertices
+from engine.model.plan import Candidate, Phase, Plan
+from engine.model.problem import Machine, Options
+from engine.planning.binding import bind_plan
+from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS, START_SECONDS
+from engine.planning.refusal import gib, seconds_text
+from engine.streaming.checkpoint import resumable
+from storage.errors import Conflict, DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+from storage.matrix.grid import layout
+from storage.matrix.reader import matrix_bytes
+from storage.semirings import SEMIRINGS, Semiring, semiring_of
+
+#: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine:
+#: for each entry of the result, for each arc and vertex of a search, and for each arc and vertex once.
+ENTRY: Final = {TREE: 4.5e-9, BOTTLENECK: 2.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
+SEARCHED: Final = {TREE: 0.0, BOTTLENECK: 1.1e-8, PRODUCT: 4.5e-8, REACHED: 1.0e-10}
+PREPARED: Final = {TREE: 5.0e-7, BOTTLENECK: 8.0e-8, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
+#: Bytes of work for each vertex and thread, and for each arc and vertex once.
+_SPACE, _ONCE = 32, 48
+#: Bytes that the rows of one batch may have; two batches are held.
+_BATCH_BYTES: Final = 2**26
+_STORED_TYPES: Final = ("float32", "float64")
+
+
+def plan_semiring(
+    graph: Graph | GraphProfile, options: Options, *, out: Path | None = None, resume: bool = False
+) -> Plan:
+    """Plan a solve of a semiring, and refuse it before any work is done if it cannot succeed.
+
+    Args:
+        graph: the graph, or its profile.
+        options: the user's options.
+        out: path of the store; None where the result stays in memory.
+        resume: continue from the checkpoint at ``out``, if there is one.
+
+    Raises:
+        InvalidRequest: an option or the graph does not suit the semiring.
+        Conflict: the checkpoint is of another semiring.
+        DoesNotFit: memory or disk is too small.
+    """
+    graph = GraphProfile.of(graph).graph
+    semiring = checked(graph, options)
+    found = resumable(out, resume=resume)
+    if found is not None and semiring_of(found.identity) != semiring.name:
+        raise Conflict(
+            f"{found.target} has a checkpoint of semiring {semiring_of(found.identity)}, and {semiring.name} is asked "
+            "for; leave --semiring as it was, or begin anew (--overwrite)"
+        )
+    kind, why = _type_of(graph, semiring, options.dtype)
+    rectangle = Rectangle.of(options, graph.n)
+    shape, itemsize = (len(rectangle.rows), len(rectangle.columns)), np.dtype(kind).itemsize
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    tile = layout(shape, itemsize).tile[0] if shape[0] else 1
+    batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
+    memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
+    memory += (_SPACE + 8) * machine.threads * (graph.n + graph.terminals)
+    disk = 0 if out is None else store_bytes(graph, matrix_bytes(shape, itemsize))
+    there = None if machine.disk is None else machine.disk + (0 if found is None else found.bytes)
+    _check_fits(semiring, memory, machine.memory, "memory", "fewer sources or a larger --memory")
+    if there is not None:
+        _check_fits(semiring, disk, there, "disk", "fewer sources or targets, or a larger disk")
+    algorithm = algorithm_of(semiring, graph)
+    phases = _phases(algorithm, graph, shape, machine)
+    seconds = sum(phase.seconds for phase in phases) + START_SECONDS
+    seconds += 0 if out is None else CREATE_SECONDS + SEAL_SECONDS
+    candidate = Candidate(algorithm, memory, disk, seconds, phases, batch=batch)
+    plan = Plan(
+        algorithm=algorithm,
+        dtype=kind,
+        device="cpu",
+        threads=machine.threads,
+        shape=shape,
+        memory=memory,
+        disk=disk,
+        seconds=seconds,
+        reason=f"{algorithm} finds the {semiring.title} ({semiring.name}): about {seconds_text(seconds)} and "
+        f"{gib(memory)} of memory",
+        dtype_reason=why,
+        device_reason="other semirings than min-plus are solved on processors",
+        phases=phases,
+        candidates=(candidate,),
+        batch=batch,
+        semiring=semiring.name,
+    )
+    return bind_plan(plan, graph, options)
+
+
+def checked(graph: Graph, options: Options) -> Semiring:
+    """Return the semiring that options ask for, if the other options and the graph suit it.
+
+    Args:
+        graph: the graph.
+        options: the user's options.
+
+    Raises:
+        InvalidRequest: the semiring is unknown; an option means something for distances only; a weight or the parallel
+            arcs of the graph do not suit.
+    """
+    semiring = SEMIRINGS.get(options.semiring)
+    if semiring is None:
+        known = ", ".join(SEMIRINGS)
+        raise InvalidRequest(f"semiring {options.semiring!r} is unknown; use {known}", field="semiring")
+    only = f"and semiring {semiring.name} is asked for"
+    for field, wanted, instead in (
+        ("device", options.device != "cuda", "use --device cpu"),
+        ("executor", options.executor == "local" and options.scheduler is None, "use --executor local"),
+        ("max_hops", options.max_hops is None, "leave out --max-hops"),
+        ("cutoff", options.cutoff is None, "leave out --cutoff, and compare the values of the result"),
+        ("also", not options.also, "leave out --also"),
+    ):
+        if not wanted:
+            value = getattr(options, field)
+            raise InvalidRequest(f"{field} {value} is for distances (min-plus) only, {only}; {instead}", field=field)
+    if options.device not in ("auto", "cpu"):
+        raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu", field="device")
+    algorithm = algorithm_of(semiring, graph)
+    if options.algorithm not in ("auto", algorithm):
+        raise InvalidRequest(
+            f"algorithm {options.algorithm} cannot be used: semiring {semiring.name} of this graph is solved by "
+            f"{algorithm}; leave out --algorithm",
+            field="algorithm",
+        )
+    for field in ("memory", "threads"):
+        budget = getattr(options, field)
+        if budget is not None and budget < 1:
+            raise InvalidRequest(f"{field} must be at least 1, found {budget}", field=field)
+    check_vertices("sources", options.sources, graph.labels)
+    check_vertices("targets", options.targets, graph.labels)
+    _check_graph(graph, semiring)
+    return semiring
+
+
+def _check_graph(graph: Graph, semiring: Semiring) -> None:
+    """Refuse a graph that has lost parallel arcs which the semiring needs, and products of weights outside (0, 1]."""
+    needed = semiring.parallel
+    if needed is not None and graph.parallel != needed and graph.weighted:
+        raise InvalidRequest(
+            f"semiring {semiring.name} needs the {needed} of parallel arcs, and the graph was read with the "
+            f"{graph.parallel} of them; read it again with parallel {needed} (--parallel {needed}; "
+            f"read_graph, build_graph and uploads: parallel={needed!r})",
+            field="parallel",
+        )
+    if semiring.name != "max-times" or not graph.arcs:
+        return
+    wrong = np.flatnonzero(~((graph.weights > 0) & (graph.weights <= 1)))
+    if len(wrong):
+        tail = int(np.searchsorted(graph.indptr, wrong[0], side="right")) - 1
+        ends = f"from {graph.labels[tail]} to {graph.labels[graph.heads[wrong[0]]]}"
+        raise InvalidRequest(
+            f"semiring max-times multiplies probabilities, above 0 and at most 1, and {len(wrong):,} arcs weigh "
+            f"something else: the first leads {ends} and weighs {graph.weights[wrong[0]]}; leave out arcs of "
+            "probability 0",
+            field="weight",
+        )
+
+
+def _type_of(graph: Graph, semiring: Semiring, asked: str) -> tuple[str, str]:
+    """Return the type of the values, and why it is right; raise InvalidRequest for another one."""
+    suits: tuple[str, ...]
+    if semiring.name == "lor-land":
+        suits, why = ("uint8",), "1 where there is a path, else 0"
+    elif semiring.name == "max-times":
+        suits, why = ("float64",), "products are rounded once an arc, in float64"
+    else:
+        with np.errstate(over="ignore"):
+            single = np.array_equal(graph.weights.astype(np.float32).astype(np.float64), graph.weights)
+        suits = _STORED_TYPES if single else ("float64",)
+        why = f"every value is a weight of the graph, and {suits[0]} holds all of them exactly"
+    if asked not in ("auto", *suits):
+        raise InvalidRequest(
+            f"dtype {asked} cannot be used: {why}; semiring {semiring.name} of this graph takes {', '.join(suits)}",
+            field="dtype",
+        )
+    return (suits[0] if asked == "auto" else asked), why
+
+
+def _phases(algorithm: str, graph: Graph, shape: tuple[int, int], machine: Machine) -> tuple[Phase, ...]:
+    """Return the phases of a solve with their predicted seconds."""
+    size = graph.n + graph.arcs
+    rows = -(-shape[0] // PIECE) * PIECE if algorithm == REACHED else shape[0]
+    work = rows * (SEARCHED[algorithm] * size + ENTRY[algorithm] * shape[1])
+    writing = 0 if machine.disk is None else shape[0] * shape[1] * 4 / machine.write_rate
+    return Phase("prepare", PREPARED[algorithm] * size), Phase("search", work / machine.threads + writing)
+
+
+def _check_fits(semiring: Semiring, needed: int, available: int, resource: str, instead: str) -> None:
+    if needed > available:
+        raise DoesNotFit(
+            f"semiring {semiring.name} needs {gib(needed)} of {resource} for this matrix, and {gib(available)} may be "
+            f"used; ask for {instead}",
+            resource=resource,
+            needed=needed,
+            available=available,
+        )

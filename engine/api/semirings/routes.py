@@ -1,0 +1,92 @@
+"""Paths that have a stored value: of a width, of a lowest pass, of a greatest product, or any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.semirings.verifying import search_again
+from storage.graph.graph import Graph
+from storage.semirings import SEMIRINGS
+
+
+def path_with(
+    graph: Graph, semiring: str, value: Any, ends: tuple[int, int], row: npt.NDArray[np.float64] | None
+) -> list[int]:
+    """Return the vertices of a path that has the best value, of the fewest arcs of all such paths.
+
+    For bottlenecks and reachability it is searched breadth first over the arcs that are no worse than the value; for
+    products over the *tight* arcs, whose weight makes the product of their head from that of their tail, to the last
+    bit, as the search that found the products made them.
+
+    Args:
+        graph: the graph, in which no path passes through a terminal.
+        semiring: name of the semiring; not min-plus.
+        value: the value of the path, as stored.
+        ends: vertex indices of the source and of another vertex.
+        row: of products, those from the source to all vertices, shape (n,), where they are known.
+
+    Returns:
+        Vertex indices from source to target; only the target where there is no such path.
+    """
+    source, target = ends
+    kept = np.ones(graph.arcs, np.bool_)
+    if semiring == "max-times":
+        values = search_again(graph, SEMIRINGS[semiring], source) if row is None else row
+        tails = np.repeat(values, np.diff(graph.indptr))
+        kept = (tails > 0) & (tails * graph.weights == values[graph.heads])
+    elif semiring != "lor-land":
+        kept = graph.weights >= value if SEMIRINGS[semiring].greatest else graph.weights <= value
+    return _back(_breadth_first(graph, kept, source), target)
+
+
+def _breadth_first(graph: Graph, kept: npt.NDArray[np.bool_], source: int) -> npt.NDArray[np.int32]:
+    """Return the vertex before each on a path over the arcs that are kept; negative without one."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    indptr = np.concatenate([[0], np.cumsum(kept)])[graph.indptr]
+    arcs = csr_array((np.ones(int(indptr[-1]), np.int8), graph.heads[kept], indptr), shape=(graph.n, graph.n))
+    _, before = breadth_first_order(arcs, source, directed=True, return_predecessors=True)
+    return np.asarray(before)
+
+
+def _back(before: npt.NDArray[np.int32], target: int) -> list[int]:
+    """Return the vertices from the source to ``target``."""
+    path = [target]
+    while before[path[-1]] >= 0:
+        path.append(int(before[path[-1]]))
+    return path[::-1]
+
+
+def path_value(semiring: str, weights: Sequence[float]) -> float:
+    """Return the value of the path with these weights, in their order from the source on."""
+    return [*path_values(semiring, weights)][-1]
+
+
+def path_values(semiring: str, weights: Sequence[float]) -> list[float]:
+    """Return the value of each beginning of a path, first that without arcs.
+
+    Args:
+        semiring: name of the semiring.
+        weights: those of the arcs, in their order from the source on.
+    """
+    extends: dict[str, Callable[[float, float], float]] = {
+        "max-min": min,
+        "min-max": max,
+        "max-times": lambda a, b: float(a) * float(b),
+        "lor-land": _reached,
+    }
+    extend = extends[semiring]
+    itself = SEMIRINGS[semiring].itself
+    found = [itself if math.isinf(itself) else int(itself)]
+    return reduce(lambda values, weight: [*values, extend(values[-1], weight)], weights, found)
+
+
+def _reached(value: float, _weight: float) -> float:
+    return value

@@ -1,0 +1,1 @@
+"""Kernels of semirings other than min-plus."""

@@ -1,0 +1,67 @@
+"""Rows of reachability, 64 sources side by side: one bit a source, and one word a strongly connected component."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.graph.kernels import njit
+
+
+@njit(nogil=True, cache=True)
+def order_components(indptr, heads, waiting, order):  # type: ignore[no-untyped-def]
+    """Put components in an order in which every arc between two of them leads forward (Kahn 1962).
+
+    Args:
+        indptr, heads: CSR of the arcs between components, without loops.
+        waiting: int32, shape (components,): the number of arcs into each; 0 for all afterwards.
+        order: int32, shape (components,); receives the components.
+
+    Returns:
+        The number of components that were put in order: all of them, if no arcs form a cycle.
+    """
+    last = 0
+    for c in range(len(waiting)):
+        if waiting[c] == 0:
+            order[last] = c
+            last += 1
+    i = 0
+    while i < last:
+        c = order[i]
+        i += 1
+        for e in range(indptr[c], indptr[c + 1]):
+            waiting[heads[e]] -= 1
+            if waiting[heads[e]] == 0:
+                order[last] = heads[e]
+                last += 1
+    return last
+
+
+@njit(nogil=True, cache=True)
+def rows_reached(arcs, sources, targets, words, taken, rows, out):  # type: ignore[no-untyped-def]
+    """Write the rows of at most 64 sources: 1 where there is a path, else 0.
+
+    Args:
+        arcs: CSR of the arcs between components, indptr and heads, and the order of the components, int32, as
+            :func:`order_components` fills it.
+        sources: int64, shape (k,): the component of each source; k is at most 64.
+        targets: int32, shape (columns,): the component of each column.
+        words: uint64, shape (components,), work space.
+        taken: uint64, shape (columns,), work space.
+        rows: int64, shape (k,): the row of ``out`` of each source.
+        out: uint8, shape (rows, columns).
+    """
+    indptr, heads, order = arcs
+    words[:] = 0
+    for k in range(len(sources)):
+        words[sources[k]] |= np.uint64(1) << np.uint64(k)
+    for c in order:
+        word = words[c]
+        if word != 0:
+            for e in range(indptr[c], indptr[c + 1]):
+                words[heads[e]] |= word
+    for j in range(len(targets)):
+        taken[j] = words[targets[j]]
+    for k in range(len(sources)):
+        row, bit = out[rows[k]], np.uint64(k)
+        for j in range(len(targets)):
+            row[j] = np.uint8((taken[j] >> bit) & np.uint64(1))

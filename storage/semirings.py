@@ -1,0 +1,104 @@
+"""The semirings whose paths are solved: what a path is worth, which of two paths is better, and what stores say of it.
+
+A semiring has two operations: one makes the value of a path from its arcs (plus, maximum, minimum, times, and), and
+one selects the best of all paths (minimum, maximum, or).  Names are those of GraphBLAS: the selecting operation first.
+Distances are *min-plus*.  Imports nothing heavy, because the command line and the client read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from storage.errors import Conflict
+
+#: The semiring of distances, which everything understands.
+MIN_PLUS: Final = "min-plus"
+SemiringName = Literal["min-plus", "max-min", "min-max", "max-times", "lor-land"]
+
+
+@dataclass(frozen=True)
+class Semiring:
+    """One semiring.
+
+    Attributes:
+        name: GraphBLAS's name.
+        title: what the best path is called.
+        value: what its values are, in the plural.
+        greatest: whether the greatest value is the best.
+        unreachable: the value of a pair without a path, which no path has: the worst of all.
+        itself: the value of the path without arcs, from a vertex to itself: the best of all.
+    """
+
+    name: str
+    title: str
+    value: str
+    greatest: bool
+    unreachable: float
+    itself: float
+
+    @property
+    def parallel(self) -> str | None:
+        """Which of parallel arcs a graph must keep, ``least`` or ``greatest``; None if they are all the same."""
+        return None if self.name == "lor-land" else "greatest" if self.greatest else "least"
+
+
+SEMIRINGS: Final = {
+    semiring.name: semiring
+    for semiring in (
+        Semiring(MIN_PLUS, "shortest path", "distances", greatest=False, unreachable=math.inf, itself=0),
+        Semiring("max-min", "widest path", "widths", greatest=True, unreachable=-math.inf, itself=math.inf),
+        Semiring("min-max", "minimax path", "heights", greatest=False, unreachable=math.inf, itself=-math.inf),
+        Semiring("max-times", "most reliable path", "products", greatest=True, unreachable=0, itself=1),
+        Semiring("lor-land", "any path", "reachability", greatest=True, unreachable=0, itself=1),
+    )
+}
+#: All names, for operations that understand every semiring.
+EVERY: Final = frozenset(SEMIRINGS)
+#: The questions that are answered for every semiring, for messages.
+ANSWERED: Final = (
+    "the queries distance, path, row, nearest and summary, apsp verify, and apsp export as .csv, .parquet and .npy; in "
+    "Python: apsp.open(PATH, semiring='NAME')"
+)
+#: The names that operations understand which take values for lengths.
+LENGTHS: Final = frozenset({MIN_PLUS})
+
+
+def needed_parallel(name: str | None) -> Literal["greatest"] | None:
+    """Return ``greatest`` if that one of parallel arcs has to be kept for a semiring; None where the usual one is."""
+    found = SEMIRINGS.get(name or MIN_PLUS)
+    return "greatest" if found is not None and found.parallel == "greatest" else None
+
+
+def semiring_of(attributes: Any) -> str:
+    """Return the semiring that the attributes of a store name; min-plus where they name none."""
+    return str(attributes.get("semiring", MIN_PLUS))
+
+
+def check_understood(
+    where: object, attributes: Any, understood: str | Collection[str], answered: str = ANSWERED
+) -> None:
+    """Refuse a store whose values mean something else than an operation understands.
+
+    Args:
+        where: path of the store, or the name of a result, for the message.
+        attributes: those of the store.
+        understood: name of a semiring, or names of several.
+        answered: what is answered of the semiring, for the message, in which NAME stands for it.
+
+    Raises:
+        Conflict: the store is of another semiring.
+    """
+    name, known = semiring_of(attributes), {understood} if isinstance(understood, str) else set(understood)
+    if name in known:
+        return
+    held = SEMIRINGS[name].value if name in SEMIRINGS else "values"
+    where = f"{where} holds {held} of semiring {name}"
+    if name != MIN_PLUS and known == LENGTHS:
+        raise Conflict(
+            f"{where}, and this takes distances (min-plus) only; of {name} there are {answered.replace('NAME', name)}; "
+            "for distances, solve again without the option semiring"
+        )
+    raise Conflict(f"{where}, and {' or '.join(sorted(known))} is asked for")

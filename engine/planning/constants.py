@@ -58,6 +58,7 @@ class RoundShares:
         shallow: products by a pivot block of width ``shallow_width``, which load their operands more often.
         shallow_width: a width of a pivot block, in vertices.
         few_slots: waiting, if fewer than SLOTS stripes are in flight.
+        few_panels: waiting for the next panel, if the device has places for two only.
     """
 
     closing: float = 0.5
@@ -67,6 +68,7 @@ class RoundShares:
     shallow: float = 0.03
     shallow_width: float = 1024
     few_slots: float = 0.01
+    few_panels: float = 0.08
 
 
 #: The record of each number of this module, by name.

@@ -101,16 +101,18 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
 def from_host(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over host memory; if no layout fits on a device, in the layout that needs least device memory."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
+    if cuda.count == 1 and False in forms(setting.problem):
+        found.append(_host(setting, cuda, passes=True))
     fitting = [c for c in found if c.device_memory <= cuda.memory]
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.device_memory)
 
 
-def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate:
+def _host(setting: Setting, cuda: Device, *, symmetric: bool = False, passes: bool = False) -> Candidate:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
     devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
-    least = least_layout(symmetric=symmetric, passes=count == 1 and not symmetric)
-    tiling = choose_layout(n, size, devices, symmetric=symmetric) or least
+    tiling = choose_layout(n, size, devices, symmetric=symmetric, passes=passes)
+    tiling = tiling or least_layout(symmetric=symmetric, passes=passes)
     # all processors fill the rows while the memory is allocated and locked
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)

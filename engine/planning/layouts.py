@@ -106,28 +106,26 @@ class StreamingDevices:
 
 
 def choose_layout(
-    n: int, itemsize: int, devices: StreamingDevices, *, symmetric: bool = False, tier: str = "host"
+    n: int, itemsize: int, devices: StreamingDevices, *, symmetric: bool = False, passes: bool = False
 ) -> Tiling | None:
     """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
 
-    One device takes the passes for a directed graph, several take rounds.  In rounds, stripes for which the devices
-    have memory are resident.
+    In rounds, stripes for which the devices have memory are resident.
 
     Args:
         n: vertices.
         itemsize: bytes of an entry.
         devices: the GPUs.
         symmetric: stream half of the matrix.
-        tier: ``host`` or ``store``; stripes of the store never stay on a device.
+        passes: close the matrix in passes, on one device.
 
     Returns:
         The layout; None where not even the smallest stripes and panels fit.
     """
     widths = (*(w for w in GPU_HOST_WIDTHS if w <= whole_width(n)), *GPU_HEIGHTS)
-    passes = devices.count == 1 and not symmetric
-    grid = LayoutGrid(tier, widths, GPU_HEIGHTS, GPU_SLOTS, (symmetric,), passes)
+    grid = LayoutGrid("host", widths, GPU_HEIGHTS, GPU_SLOTS, (symmetric,), passes)
     fitting = [tiling for tiling in grid.layouts() if device_bytes(tiling, n, itemsize) <= devices.memory]
-    if tier == "host" and not passes:
+    if not passes:
         fitting = [_keep(tiling, n, itemsize, devices) for tiling in fitting]
     wanted = BUS_MARGIN * itemsize * devices.relax_rate / devices.bus_rate
     return min(fitting, key=lambda tiling: _round_cost(tiling, n, devices.count, wanted), default=None)

@@ -153,7 +153,7 @@ def test_a_budget_is_kept(dtype: str, memory: int) -> None:
     """The allocator grants no more than the budget, so a layout that asked for more would fail."""
     n = 5000
     devices = StreamingDevices(1, memory, bus_rate=5e10, relax_rate=1.6e13)
-    streaming = choose_layout(n, np.dtype(dtype).itemsize, devices)
+    streaming = choose_layout(n, np.dtype(dtype).itemsize, devices, passes=True)
     assert streaming is not None
     assert streaming.passes
     d = weights(RNG(7), n, dtype, share=0.001)

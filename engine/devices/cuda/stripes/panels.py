@@ -1,8 +1,9 @@
 """Passes on a GPU: two or three panels are on the device, and the stripes that relax them pass through slots.
 
 One panel is relaxed, the panel before it is copied to the host and relaxes it last, and the next panel is loaded, in a
-third place or when that panel is done with.  The products of a panel run one after the other on one of two streams, those of the next panel on the other one, so that
-they fill the device while a panel is closed on a stream of high priority.  Loads have a stream, and so have stores.
+third place or when that panel is done with.  The products of a panel run one after the other on one of two streams,
+those of the next panel on the other one, so that they fill the device while a panel is closed on a stream of high
+priority.  Loads have a stream, and so have stores.
 """
 
 from __future__ import annotations

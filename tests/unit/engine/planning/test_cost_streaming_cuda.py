@@ -123,6 +123,18 @@ def test_a_long_solve_is_one_that_can_be_gone_on_with() -> None:
     assert plan.streaming.passes
 
 
+def test_a_slow_bus_keeps_stripes_on_the_device() -> None:
+    """Rounds with resident stripes move only panels; passes move every stripe, but hide the writing."""
+    slow, fast = (
+        offered(dense(140_000), replace(box(), cuda=replace(CARD, bus_rate=rate, bus_most=rate)))["host"].streaming
+        for rate in (5e9, 5e10)
+    )
+    assert slow is not None
+    assert fast is not None
+    assert slow.resident > 0
+    assert fast.passes
+
+
 def test_what_cannot_fit_is_refused_with_the_least_that_would() -> None:
     with pytest.raises(DoesNotFit, match="does not fit on the GPU") as caught:
         choose(dense(65_536), box(card=GIB // 16), Options(device="cuda"))

@@ -50,7 +50,8 @@ class CudaPanels(StripeMemory):
         while self._to_store and self._to_store[0][0] <= old:
             self._store_some(wait=True)
         # the panel after the old one was relaxed by it
-        self._after(self._load, self._stored.pop(old, None), self._ended.pop(old + 1, None))
+        self._after(self._load, self._stored.pop(old, None), self._ended.get(old + 1))
+        self._ended.pop(old, None)  # the old panel is stored; later ones may not yet be
         job, panel, start = self._job, self._rows_of(k), self._job.pivot(k)[0]
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)
@@ -72,7 +73,7 @@ class CudaPanels(StripeMemory):
         if rows is None:
             before = self.panels[(self._count - 1) % len(self.panels)]
             source = before[top - job.pivot(stripe // job.tiling.group)[0] :]
-            self._after(lane, self._ended.get(self._count - 1))
+            self._after(lane, self._ended[self._count - 1])
         else:
             source = slot.rows
             self._bring_in(source[: bottom - top], k, stripe, rows, slot.index)
@@ -136,8 +137,8 @@ class CudaPanels(StripeMemory):
         bounded = self._job.tier.window > 0
         while self._to_store and not (bounded and self._storing):
             count, level, stripe, source, last = self._to_store[0]
-            ended = self._ended.get(count)  # None for a panel that was relaxed long ago
-            if bounded and ended is not None and not ended.done:
+            ended = self._ended[count]
+            if bounded and not ended.done:
                 if not wait:
                     break
                 ended.synchronize()

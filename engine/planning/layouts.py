@@ -176,9 +176,9 @@ def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
 def _pass_cost(tiling: Tiling, n: int, wanted: float) -> float:
     """Return the relative time of passes, as :func:`_round_cost`; the products are as deep as a stripe is high."""
     shares = ROUND_SHARES
-    bus = wanted / tiling.width
+    bus = wanted / BUS_MARGIN / tiling.width
     closing = tiling.width / n * shares.closing
-    shallow = shares.shallow * shares.shallow_width / tiling.height
+    shallow = shares.shallow_pass * (shares.shallow_width / tiling.height) ** 1.5
     low = LOW_STRIPES.get(tiling.width, shares.low_rows / tiling.width)
     few = shares.few_panels if tiling.panels < 3 else 0.0
     return max(1.0, bus) + closing + shallow + low + few

@@ -95,7 +95,7 @@ def ways_for(graph: Graph, folder: Path, interval: float) -> list[Way]:
         graph, Options(algorithm="recursive-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d"
     )
     rounds = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d")
-    host = replace(rounds, tier="host", streaming=Tiling("host", 512, 1024, ahead=False))
+    host = replace(rounds, tier="host", streaming=Tiling("host", 512, 1024, passes=True))
     store = replace(rounds, tier="store", streaming=quarter(graph, folder))
     return [
         Way("in memory", memory, interval),

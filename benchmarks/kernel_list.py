@@ -158,15 +158,12 @@ def _measured_tables(dtype: str) -> None:
             summarize(matrix)
 
 
-def _packed(dtype: str) -> None:
+def _streamed(dtype: str) -> None:
     from engine.devices.cpu.backend import CpuBackend
 
     backend, side = CpuBackend(1), np.ones((64, 64), dtype)
     try:
-        packed = backend.packed(64, 64, side.dtype)
-        backend.pack(packed, side)
-        backend.unpack(side.copy(), packed, 64, 0)
-        backend.relax_by(side.copy(), side, packed, nonnegative=True)
+        backend.relax(side.copy(), side, side, nonnegative=True)
         backend.transpose(side.copy(), side)
         backend.close(side.copy(), nonnegative=True)
     finally:
@@ -237,7 +234,7 @@ def uses() -> dict[str, Callable[[], None]]:
             if algorithm not in DENSE:
                 found[f"{algorithm} {dtype} rectangle"] = partial(_rectangles, algorithm, dtype)
     for dtype in TYPES:
-        found[f"streamed {dtype}"] = partial(_packed, dtype)
+        found[f"streamed {dtype}"] = partial(_streamed, dtype)
         found[f"counted {dtype}"] = partial(_counted, dtype)
         found[f"measures {dtype}"] = partial(_measures, dtype)
         if dtype != "float32":

@@ -1,4 +1,4 @@
-"""Solves in streamed rounds: opens the tier and the devices, runs the rounds, and gathers the summary of the rows."""
+"""Solves that stream: opens the tier and the devices, runs rounds or passes, and gathers the summary of the rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +15,15 @@ import numpy.typing as npt
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.progress import Monitor
-from engine.model.stripe_device import BelowZero, Streamer
+from engine.model.stripe_device import BelowZero, PanelDevice, Streamer
 from engine.model.tier import mirror_rows
 from engine.model.tiling import Tiling
 from engine.planning.cost_streaming import store_buffers
 from engine.rows.dense import ClosedRows, fill_weights, write_rows
 from engine.rows.summary import SummarySink
-from engine.streaming import schedule
+from engine.streaming import passes, schedule
 from engine.streaming.checkpoint import StoredSolve
+from engine.streaming.finishing_tier import FinishingHostTier
 from engine.streaming.forms import fingerprint
 from engine.streaming.host_tier import KeptHostTier
 from engine.streaming.progress_record import take_up
@@ -30,6 +32,7 @@ from storage.errors import Cancelled
 from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
+Devices = Sequence[Streamer] | Sequence[PanelDevice]
 log = logging.getLogger("apsp.engine")
 
 
@@ -62,7 +65,7 @@ def run(context: StoredSolve) -> dict[str, object]:
     return collector.summary(graph.labels)
 
 
-def _in_store(context: StoredSolve, streaming: Tiling, devices: Sequence[Streamer], collector: SummarySink) -> None:
+def _in_store(context: StoredSolve, streaming: Tiling, devices: Devices, collector: SummarySink) -> None:
     graph, monitor, count = context.profile.graph, context.monitor, store_buffers(streaming, len(devices))
     with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, ready):
         ready()
@@ -75,10 +78,10 @@ def _in_store(context: StoredSolve, streaming: Tiling, devices: Sequence[Streame
             buffers=np.split(memory, count),
         )
         with tier:
-            _rounds(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, first=tier.first_round)
+            _lower(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, levels=tier.levels)
 
 
-def _in_memory(context: StoredSolve, streaming: Tiling, devices: Sequence[Streamer], collector: SummarySink) -> None:
+def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collector: SummarySink) -> None:
     plan, journal, monitor = context.plan, context.journal, context.monitor
     relaxed = context.profile.for_products(context.kind, monitor)
     potentials = relaxed.reduced_by
@@ -87,30 +90,41 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Sequence[Stream
         _load(context, matrix, relaxed.graph, streaming, levels)
         ready()
         idle = plan.device != "cpu"
+        if streaming.passes and potentials is None:
+            with FinishingHostTier(
+                matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle
+            ) as t:
+                t.begin(levels)
+                _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
+            return
         with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
             tier.level[:] = levels
-            first = int(tier.level.min()) + 1
-            _rounds(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, first=first)
+            _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
         if potentials is not None:  # finished rows are not reduced, so rounds could not resume from them
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(ClosedRows(matrix, potentials=potentials), collector, monitor, plan.threads, before=whole)
 
 
-def _rounds(
+def _lower(
     context: StoredSolve,
     tier: StoreTier | KeptHostTier,
     streaming: Tiling,
-    devices: Sequence[Streamer],
+    devices: Devices,
     *,
     nonnegative: bool,
-    first: int,
+    levels: npt.NDArray[np.int64],
 ) -> None:
-    """Run the rounds from round ``first`` on; if the solve is cancelled, commit what took long enough to be worth
-    it.
+    """Run the passes or rounds that ``levels`` leave to do; if the solve is cancelled, commit what took long enough to
+    be worth it.
     """
     try:
-        schedule.run(streaming, tier, devices, context.monitor, nonnegative=nonnegative, first_round=first)
+        if streaming.passes:
+            (device,) = cast(Sequence[PanelDevice], devices)
+            passes.run(streaming, tier, device, context.monitor, nonnegative=nonnegative, levels=levels)
+            return
+        first, streamers = int(levels.min()) + 1 if len(levels) else 0, cast(Sequence[Streamer], devices)
+        schedule.run(streaming, tier, streamers, context.monitor, nonnegative=nonnegative, first_round=first)
     except Cancelled:
         if context.journal.worth():
             tier.save()
@@ -159,7 +173,13 @@ def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, 
 
 
 @contextlib.contextmanager
-def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
+def _devices(plan: Plan) -> Iterator[Devices]:
+    passing = plan.streaming is not None and plan.streaming.passes
+    if plan.device == "cuda" and passing:
+        from engine.devices.cuda.stripes.panels import CudaPanels
+
+        yield [CudaPanels(memory=plan.device_memory)]
+        return
     if plan.device == "cuda":
         from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 
@@ -169,9 +189,10 @@ def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
         return
     from engine.devices.cpu.backend import CpuBackend
     from engine.streaming.cpu_device import CpuStreamer
+    from engine.streaming.cpu_panels import CpuPanels
 
     backend = CpuBackend(plan.threads)
     try:
-        yield [CpuStreamer(backend)]
+        yield [CpuPanels(backend)] if passing else [CpuStreamer(backend)]
     finally:
         backend.shutdown()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -197,57 +197,4 @@ class Backend(Protocol):
 
     def shutdown(self) -> None:
         """Release threads and device memory.  The backend cannot be used afterwards."""
-        ...
-
-
-@runtime_checkable
-class Packing(Protocol):
-    """An optional ability of a backend: a right operand B that is packed once serves many products."""
-
-    def packed(self, depth: int, columns: int, dtype: np.dtype[np.generic]) -> Array:
-        """Allocate memory for a packed B.
-
-        Args:
-            depth: most rows of B.
-            columns: most columns of B.
-            dtype: the working type.
-
-        Returns:
-            One-dimensional memory, large enough for any B of at most this shape.
-        """
-        ...
-
-    def piece(self, dtype: np.dtype[np.generic]) -> int:
-        """Return the number of columns that can be packed on their own.
-
-        A piece begins at a multiple of this number of columns.  In the packed memory it begins at entry (first column)
-        x depth, because the pieces of B lie one after the other.
-        """
-        ...
-
-    def pack(self, out: Array, b: Array) -> None:
-        """Pack ``b`` into the beginning of memory that :meth:`packed` returned."""
-        ...
-
-    def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
-        """Copy rows of a packed B back into an ordinary array.
-
-        Args:
-            out: shape (rows, columns); it has as many columns as B.
-            packed: B as :meth:`pack` left it.
-            depth: rows of B.
-            first: the row of B that becomes row 0 of ``out``.
-        """
-        ...
-
-    def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
-        """Set C to min(C, A (x) B) as :meth:`Backend.relax`, for a packed B.
-
-        Args:
-            c: shape (m, n); n is the number of columns of B, or a smaller multiple of
-                ``engine.algorithms.products.SIDE``, which then uses the first columns of B.
-            a: shape (m, k).
-            packed: B as :meth:`pack` left it, k rows.
-            nonnegative: as in :meth:`Backend.relax`.
-        """
         ...

@@ -1,4 +1,4 @@
-"""The operations that rounds of Floyd-Warshall call on a device through which stripes are streamed."""
+"""The operations that rounds and passes of Floyd-Warshall call on a device through which stripes are streamed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class StripeJob:
         tiling: how the matrix is cut into stripes and rounds.
         tier: where the matrix lies.
         nonnegative: promises that no entry is below zero.
-        leaders: for each round, the index of the device that closes its panel.
-        devices: all devices, in the order of their indices.
-        done: called with (round, stripe, rows) when a stripe's rows are relaxed and back in the tier's array.
+        leaders: for each round, the index of the device that closes its panel; empty in passes.
+        devices: all devices, in the order of their indices; in passes, the one device.
+        done: called with (round or level, stripe, rows) when a stripe's rows are relaxed and back in the tier's array.
         advance: called with a number of updates when they are done.
         check: raises if the run is to stop.
         panels: row panels that several CPU devices share.
@@ -178,6 +178,75 @@ class Streamer(Protocol):
 
     def hand_over(self) -> None:
         """Write the resident stripes to the tier after the last round, and wait until they are there."""
+        ...
+
+    def release(self) -> None:
+        """Free the memory; this is called after success and after failure."""
+        ...
+
+
+class PanelDevice(Protocol):
+    """The one device of passes.  It holds the panel that is relaxed, and other stripes pass through it.
+
+    Operations may queue work and return; ``drain`` waits for it.  The calls for one panel are ``begin``, then ``lower``
+    for each source, then ``close`` in the pass down, then ``give``.
+    """
+
+    @property
+    def name(self) -> str:
+        """The device's name in messages."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the device still holds the panel of the last ``give`` while it relaxes the next one."""
+        ...
+
+    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:
+        """Allocate the device's memory.
+
+        Args:
+            job: the run.
+            index: not used.
+            resident: not used.
+
+        Raises:
+            DoesNotFit: the device does not have enough memory.
+        """
+        ...
+
+    def guard(self) -> AbstractContextManager[object]:
+        """Return the context in which the device works: it makes the device current and translates its errors."""
+        ...
+
+    def begin(self, k: int, take: Callable[[int], Array]) -> None:
+        """Load the stripes of panel ``k``; ``take`` returns the rows of a stripe of the tier."""
+        ...
+
+    def lower(self, k: int, stripe: int, rows: Array | None) -> None:
+        """Relax panel ``k`` by a stripe: P <- min(P, P[:, S] (x) X), where S are the stripe's rows as columns.
+
+        Args:
+            k: the panel.
+            stripe: number of the stripe.
+            rows: its rows X, shape (rows, n), in host memory; None if they are those of the panel given last, which
+                the device keeps.
+        """
+        ...
+
+    def close(self, k: int) -> None:
+        """Close the pivot block of panel ``k``, and relax the panel by it."""
+        ...
+
+    def give(self, k: int, level: int) -> None:
+        """Copy panel ``k`` to the tier; ``job.done`` is called for each of its stripes, which have reached ``level``.
+
+        In finished rows, whole numbers that are no distance are set to unreachable.
+        """
+        ...
+
+    def drain(self, *, wait: bool) -> None:
+        """Call ``job.done`` for each stripe that has come back from the device; with ``wait``, wait for all of them."""
         ...
 
     def release(self) -> None:

@@ -58,7 +58,7 @@ class Tier(Protocol):
         """Put back a stripe in its state after round ``k``; this may return before it is written.
 
         Args:
-            k: the round.
+            k: the round; in passes, the level that the stripe has reached.
             stripe: number of the stripe.
             rows: the array from ``take`` or ``blank``.
         """
@@ -78,7 +78,7 @@ class Tier(Protocol):
 
     def commit(self, k: int) -> None:
         """Commit round ``k``: the caller has given all stripes in the state of this round or a later one.  ``k`` only
-        grows.
+        grows.  In passes, ``k`` counts the stripes that have been given.
 
         A tier that promises durability blocks until the stripes are durable.  It may also commit inside a round, at
         times of its own.

@@ -3,6 +3,10 @@
 The planner, the tiers and the devices all follow this module, which is pure arithmetic.  A *stripe* is a run of whole
 rows, the unit that is streamed.  A *pivot block* is as wide as a *group* of stripes is high; the rows of its round,
 once closed, are the *row panel*, by which every other stripe is relaxed.
+
+A matrix is closed in rounds or in two *passes* over its panels.  In rounds, each panel relaxes all other stripes.  In
+passes, each panel is relaxed by all stripes above it, from the first panel to the last, and then by all stripes below
+it, from the last panel to the first (``engine.streaming.passes``).
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from engine.model.device_layout import SINGLE, SLACK, padded_side, rounds_bytes,
 GRAIN: Final = 64
 #: When a panel is closed, this number of its columns is copied and relaxed at a time.
 CHUNK: Final = 8192
-#: Closing a panel on a CPU: the columns copied at a time, the bytes of each row packed at a time, and the most columns
-#: by which packing widens the panel.
+#: Closing a panel on a CPU: the columns copied at a time.
 CLOSED: Final = 1024
-PACKED: Final = 4096
-PADDING: Final = 64
+#: Levels of a stripe in passes: it may hold any lengths of walks, or is as the pass down left it, or is final.
+WALKS: Final = 0
+LOWERED: Final = 1
+FINISHED: Final = 2
 #: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
 SLOTS: Final = 4
 
@@ -39,9 +44,7 @@ class Tiling:
         resident: stripes that stay on each device instead of being streamed, a multiple of ``group``; 0 on the CPU.
         symmetric: only the entries of each stripe from its diagonal block on are computed; the others are mirrored at
             the end.
-        ahead: each panel is closed during the round before its own, so that devices need not wait for it.  Otherwise
-            there is only one panel, which is closed when the previous round has ended.  On a CPU closing takes the same
-            processors either way, and one panel instead of two can be twice as wide.
+        passes: the matrix is closed in two passes instead of rounds, by one device.
     """
 
     tier: str
@@ -50,7 +53,7 @@ class Tiling:
     slots: int = 1
     resident: int = 0
     symmetric: bool = False
-    ahead: bool = True
+    passes: bool = False
 
     def __post_init__(self) -> None:
         if self.tier not in ("host", "store"):
@@ -61,8 +64,8 @@ class Tiling:
             )
         if self.slots < 1 or self.resident < 0 or self.resident % self.group:
             raise ValueError(f"slots is {self.slots}, resident {self.resident} of groups of {self.group}")
-        if not self.ahead and (self.symmetric or self.resident):
-            raise ValueError("panels of symmetric layouts, and with resident stripes, are closed ahead")
+        if self.passes and (self.symmetric or self.resident):
+            raise ValueError("in passes, all of the matrix is computed, and no stripe is resident")
 
     @property
     def group(self) -> int:
@@ -73,10 +76,14 @@ class Tiling:
     def panels(self) -> int:
         """The number of panels held at a time.
 
-        These are the panel of the current round, that of the next one with ``ahead``, and with ``symmetric`` also the
-        panel after it, whose columns are being collected.
+        In rounds, these are the panel of the current round and that of the next one, which is closed ahead; with
+        ``symmetric`` also the panel after it, whose columns are being collected.  In passes, a CPU holds one panel.  A
+        GPU holds three: one is relaxed, the one before it is stored and relaxes it last, and the next one is loaded.
+        With few slots it holds two, and the next one waits.
         """
-        return 3 if self.symmetric else 1 + self.ahead
+        if self.passes:
+            return 1 if self.slots == 1 else 2 if self.slots < SLOTS else 3
+        return 3 if self.symmetric else 2
 
     def stripes(self, n: int) -> int:
         """Return the number of stripes of a matrix of ``n`` vertices."""
@@ -85,6 +92,10 @@ class Tiling:
     def rounds(self, n: int) -> int:
         """Return the number of rounds of a matrix of ``n`` vertices."""
         return -(-n // self.width)
+
+    def last(self, n: int) -> int:
+        """Return the level of a finished stripe: its last round, or FINISHED in passes."""
+        return FINISHED if self.passes else self.rounds(n) - 1
 
     def rows(self, stripe: int, n: int) -> tuple[int, int]:
         """Return the first row of a stripe, and the row after its last."""
@@ -137,6 +148,23 @@ def stripe_entries(tiling: Tiling, stripe: int, n: int) -> int:
     return (last - first) * (n - tiling.left(stripe))
 
 
+def passed_bytes(tiling: Tiling, n: int, itemsize: int) -> tuple[int, int]:
+    """Return the bytes that a device reads, and those that it writes, in a whole solve in passes.
+
+    Each pass reads every panel once, and once more for each panel that it relaxes but the next one, which finds it on
+    the device where that holds more than one panel.  It writes every panel once.
+
+    Args:
+        tiling: the layout.
+        n: vertices.
+        itemsize: bytes of an entry.
+    """
+    rounds, whole = max(1, tiling.rounds(n)), n * n * itemsize
+    own = 2 * whole - whole // rounds  # the last panel is final after the first pass
+    others = (rounds - 1) * (rounds - 2 * (tiling.panels > 1)) * whole // rounds
+    return own + others, own
+
+
 def streamed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> int:
     """Return the bytes that are copied to the devices in a round, for stripes that are not resident.
 
@@ -186,6 +214,5 @@ def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     if tiling.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
         return (tiling.panels * tiling.width + min(tiling.width, CHUNK)) * n * itemsize
     width = min(tiling.width, n)
-    padding = width * PADDING * itemsize
-    closing = width * (width * itemsize + max(CLOSED * itemsize, PACKED))
-    return tiling.panels * width * n * itemsize + padding + closing
+    closing = width * (width + CLOSED) * itemsize
+    return tiling.panels * width * n * itemsize + closing

@@ -1,6 +1,7 @@
 """Predicted costs of streaming on the processors: the layout, the bytes of each tier, and the seconds.
 
-A round reads and writes the whole matrix once.  Copies take no longer than arithmetic if the pivot block is at least
+A round reads and writes the whole matrix once; two passes read it once for each panel, and write it twice.  Copies take
+no longer than arithmetic if the pivot block is at least
 *bytes per entry x update rate / bytes per second* wide.   In narrower blocks the disk decides the time, so that a block
 twice as wide takes half as long, but its panels take more host memory.
 """
@@ -14,7 +15,7 @@ from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
-from engine.model.tiling import GRAIN, Tiling, entries, panel_bytes, updates
+from engine.model.tiling import GRAIN, Tiling, entries, panel_bytes, passed_bytes, updates
 from engine.planning.constants import (
     FILL_RATE,
     FINISH_SHARE,
@@ -67,7 +68,7 @@ def in_memory(setting: Setting) -> Candidate:
     """Estimate rounds over host memory; the matrix is copied to the store at intervals."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     symmetric = not setting.problem.directed
-    tiling = Tiling("host", 512, 1024, symmetric=symmetric, ahead=symmetric)
+    tiling = Tiling("host", 512, 1024, symmetric=symmetric, passes=not symmetric)
     fill = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = _relax(setting, tiling, 0.0)
     write = write_phase(setting)
@@ -88,7 +89,7 @@ def from_store(setting: Setting) -> Candidate:
     """
     whole = whole_width(setting.problem.n)
     widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
-    grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), always_ahead=False)
+    grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), passes=True)
     found = fastest([_store(setting, tiling) for tiling in grid.layouts()], setting.machine.memory)
     assert found is not None  # there is always a layout: the lowest stripe divides every width
     return found
@@ -96,14 +97,9 @@ def from_store(setting: Setting) -> Candidate:
 
 def _store(setting: Setting, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    once = entries(tiling, n) * size
-    # A panel that is closed in its own round is written and read once more.
-    each = once * (tiling.rounds(n) + (not tiling.ahead))
-    # The first round makes its stripes from the arcs, so it reads nothing.
-    moved = 2 * each - once
+    moved, disk = disk_work(setting, tiling)
     relax = _relax(setting, tiling, moved * machine.stream_work / machine.threads)
-    disk = each / machine.stream_rate
-    relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
+    relax = Phase("relax", max(relax.seconds, disk), bytes=moved, updates=relax.updates)
     phases = [relax]
     if tiling.symmetric:
         phases.append(finish_phase(setting))
@@ -118,6 +114,21 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
         tier="store",
         streaming=tiling,
     )
+
+
+def disk_work(setting: Setting, tiling: Tiling) -> tuple[int, float]:
+    """Return the bytes that a solve from the store reads and writes, and the seconds that the disk takes for them.
+
+    What comes first is made from the arcs and not read.
+    """
+    n, machine = setting.problem.n, setting.machine
+    once = entries(tiling, n) * setting.kind.itemsize
+    if tiling.passes:
+        read, written = passed_bytes(tiling, n, setting.kind.itemsize)
+        # the rate is that of reading while writing as many bytes
+        return read - once + written, max(read - once, written) / machine.stream_rate
+    rounds = tiling.rounds(n)
+    return (2 * rounds - 1) * once, rounds * once / machine.stream_rate
 
 
 def finish_phase(setting: Setting) -> Phase:

@@ -15,6 +15,7 @@ from engine.model.tiling import (
     Tiling,
     device_bytes,
     entries,
+    passed_bytes,
     streamed_bytes,
     updates,
 )
@@ -34,7 +35,7 @@ from engine.planning.constants import (
     UNHIDDEN,
 )
 from engine.planning.cost import Setting, candidate, write_phase
-from engine.planning.cost_streaming import ALGORITHM, finish_phase, forms, spare_bytes, store_buffers
+from engine.planning.cost_streaming import ALGORITHM, disk_work, finish_phase, forms, spare_bytes, store_buffers
 from engine.planning.layouts import (
     GPU_HEIGHTS,
     GPU_SLOTS,
@@ -100,23 +101,29 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
 def from_host(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over host memory; if no layout fits on a device, in the layout that needs least device memory."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
+    if cuda.count == 1 and False in forms(setting.problem):
+        found.append(_host(setting, cuda, passes=True))
     fitting = [c for c in found if c.device_memory <= cuda.memory]
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.device_memory)
 
 
-def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate:
+def _host(setting: Setting, cuda: Device, *, symmetric: bool = False, passes: bool = False) -> Candidate:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
     devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
-    tiling = choose_layout(n, size, devices, symmetric=symmetric) or least_layout(symmetric=symmetric)
+    tiling = choose_layout(n, size, devices, symmetric=symmetric, passes=passes)
+    tiling = tiling or least_layout(symmetric=symmetric, passes=passes)
     # all processors fill the rows while the memory is allocated and locked
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
-    moved = tiling.rounds(n) * streamed_bytes(tiling, n, size, count) + setting.matrix
+    moved = passed_bytes(tiling, n, size)[0] if tiling.passes else tiling.rounds(n) * streamed_bytes(
+        tiling, n, size, count
+    ) + setting.matrix  # fmt: skip
+    relax = _relax(setting, cuda, tiling, moved / bus, moved)
     phases = (
         Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
-        _relax(setting, cuda, tiling, moved / bus, moved),
-        _write(setting, mirrored=symmetric),
+        relax,
+        _rest(_write(setting, mirrored=False), relax) if tiling.passes else _write(setting, mirrored=symmetric),
     )
     return candidate(
         setting,
@@ -138,6 +145,12 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
     return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
 
 
+def _rest(write: Phase, relax: Phase) -> Phase:
+    """Return what is left of writing after passes: rows are finished, and written, during their second half."""
+    hidden = relax.seconds / 2
+    return replace(write, seconds=max(0.0, write.seconds - hidden) + UNHIDDEN * min(write.seconds, hidden))
+
+
 def from_store(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over the working store.
 
@@ -145,7 +158,7 @@ def from_store(setting: Setting, cuda: Device) -> Candidate:
     fits on a device, the one that needs least device memory.
     """
     widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
-    grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem))
+    grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem), cuda.count == 1)
     found = [_store(setting, cuda, tiling) for tiling in grid.layouts()]
     fitting = fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
     return fitting or min(found, key=lambda c: (c.device_memory, c.memory))
@@ -153,11 +166,11 @@ def from_store(setting: Setting, cuda: Device) -> Candidate:
 
 def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    each = entries(tiling, n) * size
-    moved = (2 * tiling.rounds(n) - 1) * each  # the first round makes its stripes from the arcs: it reads nothing
+    moved, disk = disk_work(setting, tiling)
+    over_bus = passed_bytes(tiling, n, size)[0] if tiling.passes else tiling.rounds(n) * entries(tiling, n) * size
     seconds = max(
-        tiling.rounds(n) * each / machine.stream_rate,
-        tiling.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
+        disk,
+        over_bus / min(cuda.count * cuda.bus_rate, cuda.bus_most),
         moved * machine.stream_work / machine.threads,
     )
     phases = [_relax(setting, cuda, tiling, seconds, moved)]

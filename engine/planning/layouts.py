@@ -26,7 +26,7 @@ class LayoutGrid:
         heights: heights of a stripe, in rows; empty for stripes as high as the pivot block is wide.
         slots: numbers of stripes in flight on a device.
         symmetric: the values of ``Tiling.symmetric``.
-        always_ahead: whether directed layouts close their panels ahead, too.
+        passes: whether layouts of the whole matrix are closed in passes.
     """
 
     tier: str
@@ -34,7 +34,7 @@ class LayoutGrid:
     heights: Sequence[int] = ()
     slots: Sequence[int] = (1,)
     symmetric: Sequence[bool] = (False,)
-    always_ahead: bool = True
+    passes: bool = False
 
     def layouts(self) -> Iterator[Tiling]:
         """Yield the layouts whose stripes divide the pivot block."""
@@ -43,8 +43,8 @@ class LayoutGrid:
                 for height in self.heights or (width,):
                     for slots in self.slots:
                         if width % height == 0:
-                            ahead = self.always_ahead or symmetric
-                            yield Tiling(self.tier, height, width, slots, 0, symmetric, ahead)
+                            passes = self.passes and not symmetric
+                            yield Tiling(self.tier, height, width, slots, 0, symmetric, passes)
 
 
 #: For GPUs: heights of a stripe, and numbers of stripes in flight, both in order of preference.
@@ -106,35 +106,35 @@ class StreamingDevices:
 
 
 def choose_layout(
-    n: int, itemsize: int, devices: StreamingDevices, *, symmetric: bool = False, tier: str = "host"
+    n: int, itemsize: int, devices: StreamingDevices, *, symmetric: bool = False, passes: bool = False
 ) -> Tiling | None:
     """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
 
-    Stripes for which the devices have memory are resident.
+    In rounds, stripes for which the devices have memory are resident.
 
     Args:
         n: vertices.
         itemsize: bytes of an entry.
         devices: the GPUs.
         symmetric: stream half of the matrix.
-        tier: ``host`` or ``store``; stripes of the store never stay on a device.
+        passes: close the matrix in passes, on one device.
 
     Returns:
         The layout; None where not even the smallest stripes and panels fit.
     """
     widths = (*(w for w in GPU_HOST_WIDTHS if w <= whole_width(n)), *GPU_HEIGHTS)
-    grid = LayoutGrid(tier, widths, GPU_HEIGHTS, GPU_SLOTS, (symmetric,))
+    grid = LayoutGrid("host", widths, GPU_HEIGHTS, GPU_SLOTS, (symmetric,), passes)
     fitting = [tiling for tiling in grid.layouts() if device_bytes(tiling, n, itemsize) <= devices.memory]
-    if tier == "host":
+    if not passes:
         fitting = [_keep(tiling, n, itemsize, devices) for tiling in fitting]
     wanted = BUS_MARGIN * itemsize * devices.relax_rate / devices.bus_rate
     return min(fitting, key=lambda tiling: _round_cost(tiling, n, devices.count, wanted), default=None)
 
 
-def least_layout(*, symmetric: bool = False) -> Tiling:
+def least_layout(*, symmetric: bool = False, passes: bool = False) -> Tiling:
     """Return the layout over host memory that takes the least device memory."""
     least = GPU_HEIGHTS[-1]
-    return Tiling("host", least, least, GPU_SLOTS[-1], 0, symmetric)
+    return Tiling("host", least, least, GPU_SLOTS[-1], 0, symmetric, passes)
 
 
 def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> Tiling:
@@ -159,6 +159,8 @@ def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
         devices: number of devices.
         wanted: width of the pivot block, in vertices, from which copies hide behind products.
     """
+    if tiling.passes:
+        return _pass_cost(tiling, n, wanted)
     stripes, shares = tiling.stripes(n), ROUND_SHARES
     streamed = max(0, stripes - devices * tiling.resident) / max(1, stripes)
     bus = streamed * wanted / BUS_MARGIN / tiling.width
@@ -169,3 +171,14 @@ def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
     groups = tiling.rounds(n)
     uneven = (1 - streamed) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups do not move
     return max(1.0, bus * (BUS_MARGIN if streamed else 1)) + closing + low + shallow + few + uneven
+
+
+def _pass_cost(tiling: Tiling, n: int, wanted: float) -> float:
+    """Return the relative time of passes, as :func:`_round_cost`; the products are as deep as a stripe is high."""
+    shares = ROUND_SHARES
+    bus = wanted / BUS_MARGIN / tiling.width
+    closing = tiling.width / n * shares.closing
+    shallow = shares.shallow_pass * (shares.shallow_width / tiling.height) ** 1.5
+    low = LOW_STRIPES.get(tiling.width, shares.low_rows / tiling.width)
+    few = shares.few_panels if tiling.panels < 3 else 0.0
+    return max(1.0, bus) + closing + shallow + low + few

@@ -23,7 +23,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.rows import Array, FoundFacts
 from engine.rows.summary import SummarySink
-from engine.streaming.forms import CheckpointForm, Way, way_on
+from engine.streaming.forms import LOWERED_KINDS, CheckpointForm, Way, way_on
 from storage.errors import Conflict
 from storage.matrix.working import Checkpoint, WorkingMatrix, find_checkpoint
 from storage.semirings import MIN_PLUS, check_understood
@@ -101,12 +101,12 @@ class Journal:
         It is called before a tile is written from which no solve could resume.
         """
         record = self.writer.record()
-        if record is not None and record.get("kind") == "rounds":
+        if record is not None and record.get("kind") in LOWERED_KINDS:
             stripes = sum(count for _, count in record["levels"])
             self.lower({**record, "potentials": self.potentials, "levels": [[-1, stripes]]})
 
     def _record(self, progress: Mapping[str, object]) -> dict[str, object]:
-        known = {"potentials": self.potentials} if progress["kind"] == "rounds" else {}
+        known = {"potentials": self.potentials} if progress["kind"] in LOWERED_KINDS else {}
         return {"algorithm": self._plan["algorithm"], **known, **progress, "plan": self._plan, "seconds": self.total()}
 
     def total(self) -> dict[str, float]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from engine.algorithms import floyd_warshall
-from engine.algorithms.products import clamp_diagonal, multiply
+from engine.algorithms.products import multiply
 from engine.model.backend import Array, Backend
-from engine.model.blocks import cut
 from engine.model.dtypes import settle
-from engine.model.progress import Monitor
-from engine.model.stripe_device import StripeJob, below_zero, diagonal
-from engine.model.tiling import CLOSED, stripe_entries
-from engine.streaming.packed_panel import PackedPanel
+from engine.model.stripe_device import StripeJob
+from engine.model.tiling import stripe_entries
+from engine.streaming.cpu_panels import Checks, check_diagonal, close_panel
 
 
 class CpuStreamer:
@@ -24,9 +20,6 @@ class CpuStreamer:
     returns.
 
     Several streamers can share their panels.  Stripes can also be resident here, as copies; only tests use that.
-
-    Closing a panel one round ahead saves no time here, as the same processors do all the work.  So a layout may close
-    each panel in its own round; there is then only one panel, which is packed in place for relaxing stripes.
     """
 
     name = "cpu"
@@ -35,8 +28,6 @@ class CpuStreamer:
         self._backend = backend
         self._job: StripeJob
         self._resident: dict[int, Array] = {}
-        self._packed: PackedPanel | None = None
-        self._owed: deque[int] = deque()  # stripes of the packed panel that are not yet given back to the tier
 
     def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Allocate the panels.
@@ -46,14 +37,11 @@ class CpuStreamer:
             index: the number of this device; not used.
             resident: rounds whose stripes stay here; not used.
         """
-        self._job, self._monitor, self._packed = job, _Checks(job), None
-        width, dtype = min(job.tiling.width, job.n), job.kind.dtype
-        if not job.tiling.ahead:
-            self._packed = PackedPanel(self._backend, width, job.n, dtype, self._monitor, nonnegative=job.nonnegative)
-        elif not job.panels:
-            job.panels.extend(np.empty((job.tiling.panels, width, job.n), dtype))
+        self._job, self._monitor = job, Checks(job)
+        if not job.panels:
+            width = min(job.tiling.width, job.n)
+            job.panels.extend(np.empty((job.tiling.panels, width, job.n), job.kind.dtype))
         self._resident = {}
-        self._owed.clear()
 
     def guard(self) -> AbstractContextManager[object]:
         """Return a context that does nothing."""
@@ -85,9 +73,6 @@ class CpuStreamer:
             BelowZero: the distance of a vertex to itself is negative (checked for whole numbers only).
         """
         job, start, stop = self._job, *self._job.pivot(k)
-        if self._packed is not None:
-            self._lead_packed(self._packed, k, take)
-            return
         panel = self._panel(k)
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)
@@ -135,10 +120,7 @@ class CpuStreamer:
                 self._give(k, stripe)
 
     def relax(self, k: int, stripe: int, rows: Array) -> None:
-        """Relax a stripe by panel ``k`` in place and give it back; with a packed panel, also give back one stripe of
-        that panel.
-
-        Giving back the panel's stripes one by one spreads their writing over the round.
+        """Relax a stripe by panel ``k`` in place and give it back.
 
         Args:
             k: the round.
@@ -147,13 +129,9 @@ class CpuStreamer:
         """
         self._relax(k, stripe, rows)
         self._job.done(k, stripe, rows)
-        if self._packed is not None and self._owed:
-            self._give_owed(self._packed, k)
 
     def leave(self, k: int) -> None:
-        """Give back the remaining stripes of the packed panel."""
-        while self._packed is not None and self._owed:
-            self._give_owed(self._packed, k)
+        """Do nothing: no work is queued."""
 
     def drain(self, *, wait: bool) -> None:
         """Do nothing: no work is queued."""
@@ -166,31 +144,8 @@ class CpuStreamer:
     def release(self) -> None:
         """Drop the copies; the caller shuts the backend down."""
         self._resident.clear()
-        self._packed = None
 
     # ---- pieces -----------------------------------------------------------------------------------------------------
-
-    def _lead_packed(self, panel: PackedPanel, k: int, take: Callable[[int], Array] | None) -> None:
-        """Close the only panel in its own round; its stripes have been relaxed by panel ``k`` - 1 like all others."""
-        job = self._job
-        if take is None:
-            raise ValueError("a panel that is not closed ahead comes from the tier")
-        panel.begin(k, job.pivot(k))
-        for stripe in job.members(k):
-            rows = take(stripe)
-            panel.put(job.rows(stripe)[0], rows)
-            job.tier.drop(stripe, rows)
-        panel.close(last=job.settles(k))
-        panel.pack()
-        self._owed.extend(job.members(k))
-
-    def _give_owed(self, panel: PackedPanel, k: int) -> None:
-        """Give one stripe of the packed panel back to the tier."""
-        stripe = self._owed.popleft()
-        rows = self._job.tier.blank(stripe)
-        panel.take(self._job.rows(stripe)[0], rows)
-        self._job.done(k, stripe, rows)
-        self._advance(k, stripe)
 
     def _panel(self, k: int) -> Array:
         start, stop = self._job.pivot(k)
@@ -199,16 +154,14 @@ class CpuStreamer:
     def _relax(self, k: int, stripe: int, rows: Array) -> None:
         job, (start, stop), (top, bottom) = self._job, self._job.pivot(k), self._job.rows(stripe)
         left = job.tiling.left(stripe)
-        if self._packed is not None:
-            self._packed.relax(rows)
-        elif job.tiling.symmetric:
+        if job.tiling.symmetric:
             through = np.empty((bottom - top, stop - start), rows.dtype)
             self._backend.transpose(through, self._panel(k)[:, top:bottom])
             self._multiply(rows[:, left:], through, self._panel(k)[:, left:])
         else:
             self._multiply(rows, rows[:, start:stop].copy(), self._panel(k))
         if not job.nonnegative:
-            self._check(k, rows, top)
+            check_diagonal(rows, top, k)
         if job.settles(k):
             settle(rows[:, left:])
         if job.collected(k, stripe):
@@ -216,31 +169,10 @@ class CpuStreamer:
         self._advance(k, stripe)
 
     def _close(self, k: int, panel: Array) -> None:
-        """Run Floyd–Warshall inside the pivot block C, then set P <- min(P, C (x) P) for the whole panel P.
-
-        The product reads copies of C and P, so that sums of floats do not depend on the order in which threads run.
-        """
-        job, (start, stop) = self._job, self._job.pivot(k)
-        block = panel[:, start:stop]
-        if not job.nonnegative:
-            self._check(k, panel, start)
-        floyd_warshall.recursive(self._backend, block, nonnegative=job.nonnegative, monitor=self._monitor)
-        if not job.nonnegative and job.kind.integer and (block + block.T).min() < 0:  # type: ignore[operator]
-            raise below_zero(k)
-        closed = block.copy()
-        for some in cut((0, job.n), CLOSED):
-            part = panel[:, slice(*some)]
-            self._multiply(part, closed, part.copy())
+        job = self._job
+        close_panel(self._backend, panel, job.pivot(k), k, nonnegative=job.nonnegative, monitor=self._monitor)
         if job.settles(k):
             settle(panel)
-
-    def _check(self, k: int, rows: Array, first: int) -> None:
-        """Check the diagonal: raise BelowZero for a negative whole number; set a negative float, a rounding error, to
-        zero.
-        """
-        if self._job.kind.integer and diagonal(rows, first).min() < 0:
-            raise below_zero(k)
-        clamp_diagonal(rows[:, first : first + len(rows)])
 
     def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
         """Transpose the columns of pivot block ``k`` of the rows ``span`` into panel ``k``."""
@@ -258,13 +190,3 @@ class CpuStreamer:
     def _advance(self, k: int, stripe: int) -> None:
         start, stop = self._job.pivot(k)
         self._job.advance((stop - start) * stripe_entries(self._job.tiling, stripe, self._job.n))
-
-
-class _Checks(Monitor):
-    """A monitor that stops a long product when the run is to stop; it ignores progress, which the streamer counts."""
-
-    def __init__(self, job: StripeJob) -> None:
-        self._job = job
-
-    def step(self, amount: int) -> None:  # noqa: ARG002
-        self._job.check()

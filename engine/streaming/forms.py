@@ -17,11 +17,14 @@ import numpy.typing as npt
 
 from engine.model.algorithms import by_rows
 from engine.model.plan import Plan
+from engine.model.tiling import Tiling
 from storage.matrix.format import crc32c
 
 #: Stands for the potentials of a record that does not name any.  Versions that wrote such records did not keep the rule
 #: above, so the tiles may contain less progress than the record says.
 UNKNOWN: Final = "unknown"
+#: Kinds of records whose tiles may still be lowered.
+LOWERED_KINDS: Final = ("rounds", "passes")
 
 
 class Way(Enum):
@@ -44,9 +47,9 @@ class CheckpointForm:
 
     Attributes:
         dtype: name of the working type.
-        kind: ``rows``, finished one after the other; ``rounds``, entries that rounds still lower; ``whole``, final
-            distances that an in-memory solve writes at its end.
-        cut: for ``rounds``, height of a stripe and width of a pivot block, in rows and columns.
+        kind: ``rows``, finished one after the other; ``rounds`` and ``passes``, entries that rounds or passes still
+            lower; ``whole``, final distances that an in-memory solve writes at its end.
+        cut: for ``rounds`` and ``passes``, height of a stripe and width of a pivot block, in rows and columns.
         half: for ``rounds``, whether only entries on or right of the diagonal count.
         potentials: fingerprint of the potentials by which the lengths are reduced (:func:`fingerprint`); None for true
             lengths.
@@ -61,10 +64,11 @@ class CheckpointForm:
     @classmethod
     def of_record(cls, record: Mapping[str, Any], dtype: str) -> CheckpointForm:
         """Return the form that ``record`` describes; ``dtype`` is the store's."""
-        if record.get("kind") != "rounds":
+        kind = record.get("kind")
+        if kind not in LOWERED_KINDS:
             return cls(dtype, "rows")
         cut = int(record["height"]), int(record["width"])
-        return cls(dtype, "rounds", cut, bool(record.get("symmetric")), record.get("potentials", UNKNOWN))
+        return cls(dtype, kind, cut, bool(record.get("symmetric")), record.get("potentials", UNKNOWN))
 
     @classmethod
     def of_plan(cls, plan: Plan, potentials: str | None = None) -> CheckpointForm:
@@ -73,8 +77,12 @@ class CheckpointForm:
             return cls(plan.dtype, "rows")
         if plan.streaming is None:
             return cls(plan.dtype, "whole")
-        cut = plan.streaming.height, plan.streaming.width
-        return cls(plan.dtype, "rounds", cut, plan.streaming.symmetric, potentials)
+        return cls.of_tiling(plan.dtype, plan.streaming, potentials)
+
+    @classmethod
+    def of_tiling(cls, dtype: str, tiling: Tiling, potentials: str | None = None) -> CheckpointForm:
+        """Return the form that a solve in the layout ``tiling`` writes."""
+        return cls(dtype, kind_of(tiling), (tiling.height, tiling.width), tiling.symmetric, potentials)
 
 
 def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
@@ -89,7 +97,12 @@ def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
         return Way.CONTINUE
     if recorded.half and not wanted.half:
         return Way.FORGET
-    return Way.CONTINUE if (recorded.cut, recorded.half) == (wanted.cut, wanted.half) else Way.LOWER
+    return Way.CONTINUE if recorded == wanted else Way.LOWER
+
+
+def kind_of(tiling: Tiling) -> str:
+    """Return the kind of the records that a solve in the layout ``tiling`` writes."""
+    return "passes" if tiling.passes else "rounds"
 
 
 def fingerprint(potentials: npt.NDArray[Any] | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,7 @@ class KeptHostTier(HostTier):
         if self._failure is not None:
             raise self._failure
 
-    def __enter__(self) -> KeptHostTier:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,44 +10,73 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.tiling import Tiling
+from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling
 from engine.streaming.checkpoint import Journal
-from engine.streaming.forms import CheckpointForm, Way, way_on
+from engine.streaming.forms import CheckpointForm, Way, kind_of, way_on
 
 Levels = npt.NDArray[np.int64]
 
 
 def progress_of(levels: Levels, tiling: Tiling) -> dict[str, object]:
-    """Return the record of ``levels``, which are lower bounds of the round that each stripe has reached; -1 for none.
+    """Return the record of ``levels``, which are lower bounds of the round or level that each stripe has reached; -1
+    for none.
 
-    The record holds pairs (round, number of stripes).
+    The record holds pairs (level, number of stripes).
 
     In the half form, a level one above the last round means that the stripe is whole: its columns left of the diagonal
     are stored, too.
     """
     runs = [[int(level), len(list(run))] for level, run in groupby(levels.tolist())]
     cut = {"height": tiling.height, "width": tiling.width, "symmetric": tiling.symmetric}
-    return {"kind": "rounds", **cut, "levels": runs}
+    return {"kind": kind_of(tiling), **cut, "levels": runs}
 
 
 def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
-    """Return a lower bound of the round that each stripe of ``tiling`` has reached, from a record of rounds; -1 for
+    """Return a lower bound of the round or level that each stripe of ``tiling`` has reached, from a record; -1 for
     none.
 
-    If the record has another layout, only rounds that all its stripes have finished count.
+    If the record has another layout, less may count: of rounds, those that all stripes have finished; of passes, the
+    rows above the first that no pass has lowered, whose panels need closing once more (WALKS), and finished rows.
 
     Args:
-        record: a record whose kind is ``rounds``.
+        record: a record whose kind is ``rounds`` or ``passes``.
         tiling: how the matrix is cut now.
         n: side of the matrix.
     """
     found = np.repeat([run[0] for run in record["levels"]], [run[1] for run in record["levels"]]).astype(np.int64)
     height, width = int(record["height"]), int(record["width"])
-    if (height, width) == (tiling.height, tiling.width):
+    if (record["kind"], height, width) == (kind_of(tiling), tiling.height, tiling.width):
         return found
+    if record["kind"] == "passes":
+        return _from_passes(found, height, tiling, n)
     rounds = -(-n // width)
     done = n if found.min() >= rounds - 1 else (int(found.min()) + 1) * width
+    if tiling.passes:
+        # All entries count intermediate vertices before ``done``, so whole panels before it are as the pass down leaves
+        # them.
+        levels = np.full(tiling.stripes(n), FINISHED if done >= n else -1)
+        levels[: done // tiling.width * tiling.group] = FINISHED if done >= n else LOWERED
+        return levels
     return np.full(tiling.stripes(n), tiling.rounds(n) - 1 if done >= n else done // tiling.width - 1)
+
+
+def _from_passes(found: Levels, height: int, tiling: Tiling, n: int) -> Levels:
+    """Return the levels of ``tiling`` from those of stripes of another ``height``, which passes have reached."""
+    if found.min() >= FINISHED:
+        return np.full(tiling.stripes(n), tiling.last(n))
+    levels = np.full(tiling.stripes(n), -1)
+    if not tiling.passes:
+        return levels
+    unlowered, unfinished = np.flatnonzero(found < WALKS), np.flatnonzero(found < FINISHED)
+    lowered = int(unlowered[0]) * height if len(unlowered) else n
+    finished = (int(unfinished[-1]) + 1) * height
+    for stripe in range(len(levels)):
+        first, last = tiling.rows(stripe, n)
+        if first >= finished:
+            levels[stripe] = FINISHED
+        elif last <= lowered:
+            levels[stripe] = WALKS
+    return levels
 
 
 def take_up(
@@ -84,14 +113,14 @@ def take_up(
     dtype = journal.writer.dtype.name
     recorded = CheckpointForm.of_record(record, dtype)
     if joined:
-        tiling = replace(tiling, symmetric=recorded.half, resident=0, ahead=True)
-    wanted = CheckpointForm(dtype, "rounds", (tiling.height, tiling.width), tiling.symmetric, potentials)
+        tiling = replace(tiling, symmetric=recorded.half, resident=0, passes=False)
+    wanted = CheckpointForm.of_tiling(dtype, tiling, potentials)
     way = way_on(recorded, wanted)
     if way is Way.REFUSE:
         raise ValueError(f"a record of {recorded} was let through to a solve that wants {wanted}")
     levels = fresh if way is Way.FORGET else levels_of(record, tiling, n)
     if not mirrored:
-        levels = np.minimum(levels, tiling.rounds(n) - 1)
+        levels = np.minimum(levels, tiling.last(n))
     if joined and recorded.half:
         levels = np.full_like(levels, levels.min())
     stated = {**progress_of(levels, tiling), "potentials": potentials}

@@ -4,9 +4,6 @@ order.
 Each device has a thread.  In round k, each device loads panel k; one of them, the leader of panel k + 1, closes that
 panel one round ahead; resident stripes are relaxed where they are; each other stripe is taken by the next device that
 is free.  The stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is closed.
-
-If the layout closes no panel ahead (one CPU), round k begins by closing panel k, and the stripes of panel k + 1 are
-then relaxed first.
 """
 
 from __future__ import annotations
@@ -81,11 +78,10 @@ class _Run:
         first: int,
     ) -> None:
         n, self._tiling, self._tier, self._devices, self._monitor = tier.n, tiling, tier, devices, monitor
-        if not tiling.ahead and len(devices) > 1:
-            raise ValueError("several devices need a layout whose panels are closed ahead")
-        self._early = int(tiling.ahead)  # rounds before its own in which a panel is closed
+        if tiling.passes:
+            raise ValueError("this layout is one of passes")
         self._first, self._rounds, self._stripes = first, tiling.rounds(n), tiling.stripes(n)
-        self._steps = RoundOrder(self._rounds, ahead=tiling.ahead, first=first)
+        self._steps = RoundOrder(self._rounds, ahead=True, first=first)
         self._change = threading.Condition()
         self._committing = threading.Lock()
         self._stop, self._errors, self._news = False, list[BaseException](), 0
@@ -233,9 +229,9 @@ class _Run:
 
     def _lead(self, index: int, k: int) -> None:
         """Close panel ``k`` as soon as no device uses the buffer that will hold it."""
-        device, first = self._devices[index], k == self._first or not self._early
-        self._await(device, lambda: min(self._position) >= k - self._early)
-        take = None if k in self._owner else partial(self._rows, k - self._early, device=device)
+        device, first = self._devices[index], k == self._first
+        self._await(device, lambda: min(self._position) >= k - 1)
+        take = None if k in self._owner else partial(self._rows, k - 1, device=device)
         device.lead(k, take, first=first)
         with self._change:
             self._closed = k
@@ -289,7 +285,7 @@ class _Run:
     def _sequence(self) -> Iterator[tuple[int, int]]:
         """Yield all (round, stripe) in about the order in which the devices will ask for them."""
         for k in range(self._first, self._rounds):
-            closed = k + self._early
+            closed = k + 1
             if closed < self._rounds and closed not in self._owner:
                 yield from ((k, s) for s in self._job.members(closed))
             yield from ((k, s) for s in self._order(k))
@@ -300,7 +296,7 @@ class _Run:
             k, stripe = self._next
             if self._level[stripe] < k - 1:
                 return
-            panel = stripe // self._tiling.group == k + self._early
+            panel = stripe // self._tiling.group == k + 1
             passed = not panel and self._level[stripe] >= k
             if (k, stripe) not in self._late and not passed:
                 self._ahead[k, stripe] = self._tier.take(stripe)

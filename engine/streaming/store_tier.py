@@ -2,7 +2,7 @@
 
 Background threads read ahead, write back and commit, so a device waits for the disk only if the stripe that it needs is
 still being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing. In
-the last round, rows are passed to ``observe`` before they are written.
+the last round, or when a pass has finished them, rows are passed to ``observe`` before they are written.
 
 Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of the round of each stripe.
 """
@@ -22,7 +22,7 @@ from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
 from engine.streaming.checkpoint import Journal
 from engine.streaming.mirror import Mirror
-from engine.streaming.progress_record import progress_of, take_up
+from engine.streaming.progress_record import Levels, progress_of, take_up
 from storage.matrix.working import WorkingMatrix
 
 #: Threads that read, and as many that write: a disk is fastest with several requests in flight.
@@ -66,7 +66,7 @@ class StoreTier:
         self._journal, self._writer, self._tiling = journal, journal.writer, tiling
         self.n, self.dtype = self._writer.shape[1], self._writer.dtype
         self._weights, self._observe, self._monitor = weights, observe, monitor
-        self._last = tiling.rounds(self.n) - 1
+        self._last = tiling.last(self.n)
         self._levels = take_up(journal, tiling, self.n, mirrored=True)
         self._seen = np.zeros(tiling.stripes(self.n), np.bool_)
         self._state = threading.Condition()
@@ -83,9 +83,9 @@ class StoreTier:
         self._clock.start()
 
     @property
-    def first_round(self) -> int:
-        """The first round that some stripe has not finished."""
-        return int(min(self._last, self._levels.min())) + 1 if len(self._levels) else 0
+    def levels(self) -> Levels:
+        """The round or level that each stripe had reached in the store, at most the last one; a copy."""
+        return np.minimum(self._levels, self._last)
 
     def take(self, stripe: int) -> Future[Array]:
         """Return a future of a buffer with the rows of a stripe, read from the store or made from the arcs.
@@ -110,7 +110,7 @@ class StoreTier:
         """Write the rows back in the background.
 
         Args:
-            k: the round that the stripe has reached.
+            k: the round or level that the stripe has reached.
             stripe: the stripe.
             rows: its rows, shape (rows of the stripe, n), in a buffer of this tier, which is free after the write.
 

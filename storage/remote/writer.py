@@ -194,8 +194,8 @@ class RemoteMatrix(WorkingMatrix):
 
 
 def _says_nothing(record: Mapping[str, Any]) -> bool:
-    """Return whether a record of rounds (``engine.streaming``) says that no stripe has completed a round."""
-    return record.get("kind") == "rounds" and all(level < 0 for level, _ in record["levels"])
+    """Return whether a record of rounds or passes (``engine.streaming``) counts no stripe."""
+    return record.get("kind") in ("rounds", "passes") and all(level < 0 for level, _ in record["levels"])
 
 
 def _read_whole(path: Path) -> bytes:

@@ -142,7 +142,7 @@ def plan_of(graph: Graph, sample: Sample, step: Step) -> Plan:
         return plan
     if step.tier == "dask":
         return replace(plan, tier="host", streaming=Tiling("host", step.width, step.width), workers=2)
-    streaming = Tiling(step.tier, step.height, step.width, symmetric=step.half, ahead=step.half)
+    streaming = Tiling(step.tier, step.height, step.width, symmetric=step.half, passes=not step.half)
     return replace(plan, tier=step.tier, streaming=streaming)
 
 

@@ -48,7 +48,7 @@ def plan_of(graph: Graph, way: str, height: int, width: int) -> Plan:
     if tier == "search":
         return make_plan(graph, Options(algorithm="dijkstra", dtype="int32", also=also_of(way)))
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32"))
-    streaming = Tiling(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    streaming = Tiling(tier, height, width, symmetric=not graph.directed, passes=graph.directed)
     return replace(plan, tier=tier, streaming=streaming)
 
 

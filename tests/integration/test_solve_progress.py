@@ -71,7 +71,7 @@ def test_rounds_count_to_their_end_also_after_a_resume(tmp_path, monkeypatch, ti
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     graph, path = sample(directed=not half), tmp_path / "d.zarr"
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", device="cpu"))
-    streaming = Tiling(tier, 64, 128, symmetric=half, ahead=half)
+    streaming = Tiling(tier, 64, 128, symmetric=half, passes=not half)
     plan = replace(plan, tier=tier, streaming=streaming)
     if stop < 1:
         with pytest.raises(Cancelled):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cpu import packed as cpu_packed
 from engine.devices.cpu import relax as cpu_relax
 from engine.devices.cpu.searches import Searches, Spaces
 from engine.devices.cpu.team import Team
@@ -50,50 +49,6 @@ class CpuBackend:
             ValueError: shapes or types do not match, or rows are not contiguous.
         """
         cpu_relax.relax(self._team, self._space, c, a, b, nonnegative=nonnegative, upper=upper)
-
-    def packed(self, depth: int, columns: int, dtype: np.dtype[np.generic]) -> Array:
-        """Allocate aligned memory for a packed B.
-
-        Args:
-            depth: most rows of B.
-            columns: most columns of B.
-            dtype: type of its entries.
-
-        Returns:
-            A flat array, not cleared.
-        """
-        entries = cpu_packed.packed_entries(depth, columns, dtype.itemsize)
-        return cpu_relax.aligned(entries * dtype.itemsize).view(dtype)
-
-    def piece(self, dtype: np.dtype[np.generic]) -> int:
-        """Return the number of columns of B that can be packed on their own: the width of an item of work."""
-        return cpu_relax.ITEM_BYTES // dtype.itemsize
-
-    def pack(self, out: Array, b: Array) -> None:
-        """Pack ``b``, shape (depth, columns), into the flat array ``out`` for :meth:`relax_by`."""
-        cpu_packed.pack(self._team, out, b)
-
-    def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
-        """Copy rows of a packed B to ``out``, in the calling thread.
-
-        Args:
-            out: shape (rows, columns of B).
-            packed: flat, as :meth:`pack` wrote it.
-            depth: rows of B.
-            first: the row of B that becomes row 0 of ``out``.
-        """
-        cpu_packed.unpack(out, packed, depth, first)
-
-    def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
-        """Compute C <- min(C, A (x) B) with a packed B; equal to :meth:`relax` to the last bit.
-
-        Args:
-            c: shape (m, n), changed in place.
-            a: shape (m, depth).
-            packed: B, shape (depth, n), as :meth:`pack` wrote it.
-            nonnegative: promises that no entry is below zero or -0.0.
-        """
-        cpu_packed.relax(self._team, self._space, c, a, packed, nonnegative=nonnegative)
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
         """Run Floyd-Warshall inside ``d`` in the calling thread; it is meant for blocks that fit the cache.

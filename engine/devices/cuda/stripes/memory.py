@@ -138,7 +138,9 @@ class StripeMemory:
         block = padded_side(width, job.kind.itemsize)
         self._block = allocate(cupy, (block, block), types[0])
         for slot in range(tiling.slots):
-            shape, packed = (height, self._across), (width, _round_up(height, _TILE))
+            # the pivot columns of a stripe in rounds, and in passes the panel's columns that are the rows of a stripe
+            deep, wide = (height, width) if tiling.passes else (width, height)
+            shape, packed = (height, self._across), (deep, _round_up(wide, _TILE))
             self._slots.append(Slot(slot, cupy, shape, packed, types))
             blank(self._found, self._slots[-1].rows)
         for k in resident:
@@ -252,6 +254,21 @@ class StripeMemory:
         if job.settles(k):
             self._settle(rows)
 
+    def _lower(self, target: Any, span: tuple[int, int], source: Any, packed: Any) -> None:
+        """Queue C <- min(C, A (x) B) on the current stream; A are the columns ``span`` of C.
+
+        Args:
+            target: C, rows of the matrix.
+            span: the first of the columns A, and the column after the last; they are the rows of B.
+            source: B, at least as many rows of the matrix, more only at its end.
+            packed: memory for a packed copy of A.
+        """
+        start, stop = span
+        depth = _round_up(stop - start, _STEP)
+        a = packed[:depth, : _round_up(len(target), _TILE)]
+        self._launcher.pack([Copy(target[:, start:stop], a, transposed=True, spread=True)])
+        self._launcher.products([Product(target, a, source[:depth])])
+
     def _settle(self, rows: Any) -> None:
         kernel = self._found.get("settle", self._launcher.arithmetic)
         limit = np.int32(self._job.kind.largest_signed)
@@ -263,6 +280,11 @@ class StripeMemory:
         event = self._cupy.cuda.Event(disable_timing=True)
         event.record(stream)
         return event
+
+    def _after(self, stream: Any, *events: Any) -> None:
+        for event in events:
+            if event is not None:
+                stream.wait_event(event)
 
     def _begin(self, kind: str, stream: Any, k: int, stripe: int, lane: int) -> Any:
         return self._trace and self._trace.begin(stream, kind, (self.device, k, stripe, lane))

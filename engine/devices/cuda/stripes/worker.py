@@ -188,8 +188,3 @@ class CudaWorkerDevice(StripeMemory):
         event = self._touched.pop(stripe, None)
         if event is not None:
             event.synchronize()
-
-    def _after(self, stream: Any, *events: Any) -> None:
-        for event in events:
-            if event is not None:
-                stream.wait_event(event)

@@ -284,7 +284,7 @@ def test_stripes_that_are_adopted_at_once_lower_the_record_first(
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     keep_in_step(monkeypatch)
     graph, path = sample(), tmp_path / "d.zarr"
-    first = replace(plan_for(graph), streaming=Tiling("store", 64, 128, ahead=False), tier="store")
+    first = replace(plan_for(graph), streaming=Tiling("store", 64, 128, passes=True), tier="store")
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=first, monitor=Until(N**3 // 10))
     levels = [level for level, _ in find_checkpoint(path).record["levels"]]  # type: ignore[union-attr]

@@ -48,7 +48,9 @@ def test_a_matrix_beyond_the_budget_of_the_device_lies_in_host_memory() -> None:
     assert plan.streaming is not None
     assert plan.device_memory == device_bytes(plan.streaming, 65_536, 4) <= 4 * GIB
     assert plan.memory > 65_536**2 * 4
-    assert 17 < plan.seconds - 65_536**2 * 4 / 2e9 < 26
+    assert plan.streaming.passes
+    rounds = 65_536**3 / 16e12
+    assert rounds < plan.seconds < 1.35 * rounds  # of 8.6 s for writing, most is hidden
 
 
 def test_a_matrix_beyond_the_budget_of_the_host_lies_in_the_store() -> None:
@@ -59,7 +61,8 @@ def test_a_matrix_beyond_the_budget_of_the_host_lies_in_the_store() -> None:
     assert plan.memory <= 4 * GIB
     stripes = store_buffers(plan.streaming, 1) * plan.streaming.height * 65_536 * 4
     assert stripes < plan.memory
-    # the disk decides: each round reads and writes everything
+    # the disk decides: the passes read everything once for each panel
+    assert plan.streaming.passes
     assert plan.seconds == pytest.approx(plan.streaming.rounds(65_536) * 65_536**2 * 4 / 2.5e9, rel=0.1)
 
 
@@ -73,17 +76,17 @@ def test_the_disk_wants_blocks_as_wide_as_the_device_holds() -> None:
 
 @pytest.mark.parametrize("card", [1, 4])
 def test_undirected_takes_half(card: int) -> None:
-    whole, half = (offered(dense(65_536, directed=d), box(card=card * GIB)) for d in (True, False))
+    whole, half = (offered(dense(65_536, directed=d, half=not d), box(card=card * GIB)) for d in (True, False))
     for tier in ("host", "store"):
         relax = [next(p for p in c[tier].phases if p.name == "relax") for c in (whole, half)]
         assert 0.45 < relax[1].updates / relax[0].updates < 0.53
-        # one panel more is held, so that blocks may be narrower
-        assert 0.4 < relax[1].seconds / relax[0].seconds < (0.57 if (card, tier) == (4, "host") else 0.8)
+        # rounds by halves hold as many panels as passes and write each stripe in each round
+        assert 0.4 < relax[1].seconds / relax[0].seconds < (0.6 if (card, tier) == (4, "host") else 0.9)
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_in_little_memory_an_undirected_graph_is_solved_like_a_directed_one(half: bool) -> None:
-    """Three panels instead of two leave room for narrow blocks, and the bus decides; unless half is all there is."""
+    """Rounds by halves take a panel written per round, and the bus decides; unless half is all there is."""
     machine, n = box(card=GIB // 2), 32_768
     whole = offered(dense(n), machine)["host"]
     found = offered(dense(n, directed=False, half=half), machine)["host"]
@@ -92,7 +95,8 @@ def test_in_little_memory_an_undirected_graph_is_solved_like_a_directed_one(half
     assert found.streaming.symmetric == half
     assert (found.streaming == whole.streaming) == (not half)
     assert (found.seconds > whole.seconds) == half
-    roomy = offered(dense(n, directed=False), box(card=2 * GIB))["host"]
+    # half of the updates pay where writing, which passes hide, takes little time beside them
+    roomy = offered(dense(n, directed=False), box(card=2 * GIB, write_rate=2e10))["host"]
     assert roomy.streaming is not None
     assert roomy.streaming.symmetric
 
@@ -116,7 +120,19 @@ def test_a_long_solve_is_one_that_can_be_gone_on_with() -> None:
     assert 140_000**3 / rate_of(Setting(dense(140_000), BOX, KIND, 0), CARD, 1) > LONG_ON_GPU
     assert plan.tier == "host"
     assert plan.streaming is not None
-    assert plan.streaming.resident > 0
+    assert plan.streaming.passes
+
+
+def test_a_slow_bus_keeps_stripes_on_the_device() -> None:
+    """Rounds with resident stripes move only panels; passes move every stripe, but hide the writing."""
+    slow, fast = (
+        offered(dense(140_000), replace(box(), cuda=replace(CARD, bus_rate=rate, bus_most=rate)))["host"].streaming
+        for rate in (5e9, 5e10)
+    )
+    assert slow is not None
+    assert fast is not None
+    assert slow.resident > 0
+    assert fast.passes
 
 
 def test_what_cannot_fit_is_refused_with_the_least_that_would() -> None:

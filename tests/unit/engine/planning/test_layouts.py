@@ -44,13 +44,13 @@ def test_what_fits_stays_resident():
 
 
 def test_a_grid_has_each_layout_whose_stripes_divide_the_pivot_block():
-    grid = LayoutGrid("store", (64, 192), (128, 64), (4, 3), (True, False), always_ahead=False)
+    grid = LayoutGrid("store", (64, 192), (128, 64), (4, 3), (True, False), passes=True)
     found = list(grid.layouts())
     assert len(found) == len(set(found)) == 8
     assert {(t.height, t.width, t.slots, t.symmetric) for t in found} == {
         (64, width, slots, half) for width in (64, 192) for slots in (4, 3) for half in (True, False)
     }
-    assert all(t.ahead == t.symmetric for t in found)
+    assert all(t.passes != t.symmetric for t in found)
     assert [(t.height, t.width) for t in LayoutGrid("host", (64, 128)).layouts()] == [(64, 64), (128, 128)]
 
 

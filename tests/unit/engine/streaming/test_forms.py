@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Tiling
+from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling
 from engine.streaming import checkpoint, host_tier, progress_record, schedule
 from engine.streaming.forms import UNKNOWN, CheckpointForm, Way, fingerprint, way_on
 from storage.errors import Cancelled, Conflict
@@ -36,32 +37,37 @@ REDUCED = replace(TRUE, potentials="12345678")
 REDUCED_WIDER = replace(WIDER, potentials="12345678")
 OTHERWISE = replace(TRUE, potentials="87654321")
 OLD = replace(TRUE, potentials=UNKNOWN)
+PASSES = replace(TRUE, kind="passes")
+WIDER_PASSES = replace(WIDER, kind="passes")
+REDUCED_PASSES = replace(REDUCED, kind="passes")
 OTHER_TYPE = replace(TRUE, dtype="float32")
 OTHER_ROWS = replace(ROWS, dtype="float32")
 
 RECORDED = {
     "rows": ROWS, "true": TRUE, "half": HALF, "wider": WIDER, "half wider": HALF_WIDER,
     "reduced": REDUCED, "reduced wider": REDUCED_WIDER, "otherwise": OTHERWISE, "old": OLD,
-    "other type": OTHER_TYPE, "other rows": OTHER_ROWS,
+    "other type": OTHER_TYPE, "other rows": OTHER_ROWS, "passes": PASSES, "reduced passes": REDUCED_PASSES,
 }  # fmt: skip
 WANTED = {
     "rows": ROWS, "whole": WHOLE, "true": TRUE, "half": HALF, "wider": WIDER, "half wider": HALF_WIDER,
-    "reduced": REDUCED, "reduced wider": REDUCED_WIDER,
+    "reduced": REDUCED, "reduced wider": REDUCED_WIDER, "passes": PASSES, "wider passes": WIDER_PASSES,
 }  # fmt: skip
 #: C continue, L lower, F forget, R refuse
 TABLE = """
-recorded       rows whole true half wider half-wider reduced reduced-wider
-rows           C    R     R    R    R     R          R       R
-true           R    C     C    L    L     L          F       F
-half           R    C     F    C    F     L          F       F
-wider          R    C     L    L    C     L          F       F
-half-wider     R    C     F    L    F     C          F       F
-reduced        R    F     F    F    F     F          C       L
-reduced-wider  R    F     F    F    F     F          L       C
-otherwise      R    F     F    F    F     F          F       F
-old            R    F     F    F    F     F          F       F
-other-type     R    R     R    R    R     R          R       R
-other-rows     R    R     R    R    R     R          R       R
+recorded       rows whole true half wider half-wider reduced reduced-wider passes wider-passes
+rows           C    R     R    R    R     R          R       R             R      R
+true           R    C     C    L    L     L          F       F             L      L
+half           R    C     F    C    F     L          F       F             F      F
+wider          R    C     L    L    C     L          F       F             L      L
+half-wider     R    C     F    L    F     C          F       F             F      F
+reduced        R    F     F    F    F     F          C       L             F      F
+reduced-wider  R    F     F    F    F     F          L       C             F      F
+otherwise      R    F     F    F    F     F          F       F             F      F
+old            R    F     F    F    F     F          F       F             F      F
+other-type     R    R     R    R    R     R          R       R             R      R
+other-rows     R    R     R    R    R     R          R       R             R      R
+passes         R    C     L    L    L     L          F       F             C      L
+reduced-passes R    F     F    F    F     F          L       L             F      F
 """
 LETTERS = {"C": Way.CONTINUE, "L": Way.LOWER, "F": Way.FORGET, "R": Way.REFUSE}
 
@@ -89,6 +95,8 @@ def test_forms_are_read_from_records_and_plans():
     assert CheckpointForm.of_record(record, "float64") == HALF
     del record["potentials"]
     assert CheckpointForm.of_record(record, "float64") == replace(OLD, half=True)
+    record = {"kind": "passes", "height": 64, "width": 128, "symmetric": False, "potentials": None}
+    assert CheckpointForm.of_record(record, "float64") == PASSES
     assert CheckpointForm.of_record({"kind": "rows", "rows": 64}, "float64") == ROWS
     streaming = Tiling("host", 64, 128, symmetric=True)
     for algorithm, streamed, form in [
@@ -108,11 +116,12 @@ def test_potentials_are_told_apart_by_what_they_are():
 
 N = 300
 KIND = WORK_TYPES["int32"]
-#: (height, width, half) of rounds; (tier) memory writes whole distances
+#: (tier, height, width, kind) of rounds or passes; (tier) memory writes whole distances
 PLACES = {
-    "true": ("host", 64, 128, False), "half": ("host", 64, 128, True), "wider": ("store", 64, 192, False),
-    "half wider": ("store", 64, 192, True), "higher": ("store", 128, 128, False),
-    "half higher": ("host", 128, 128, True), "whole": ("memory", 0, 0, False),
+    "true": ("host", 64, 128, ""), "half": ("host", 64, 128, "half"), "wider": ("store", 64, 192, ""),
+    "half wider": ("store", 64, 192, "half"), "higher": ("store", 128, 128, ""),
+    "half higher": ("host", 128, 128, "half"), "whole": ("memory", 0, 0, ""),
+    "passes": ("host", 64, 128, "passes"), "wider passes": ("store", 64, 192, "passes"),
 }  # fmt: skip
 
 
@@ -129,12 +138,13 @@ def sample(*, directed: bool, both_signs: bool = False) -> Graph:
 def plan_for(graph: Graph, place: str) -> Plan:
     dtype = "int32" if graph.integral else "float64"
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype, device="cpu"))
-    tier, height, width, half = PLACES[place]
+    tier, height, width, kind = PLACES[place]
     if tier == "memory":
         return replace(plan, tier="host", streaming=None)
     if not graph.integral and not graph.directed and tier == "store":
         tier = "host"
-    return replace(plan, tier=tier, streaming=Tiling(tier, height, width, symmetric=half, ahead=half))
+    streaming = Tiling(tier, height, width, symmetric=kind == "half", passes=kind == "passes")
+    return replace(plan, tier=tier, streaming=streaming)
 
 
 class Killed(BaseException):
@@ -228,6 +238,40 @@ def test_any_form_after_any_form_and_back(tmp_path, monkeypatch, first, second, 
         step(graph, path, second, At("write" if second == "whole" else "relax", 0.5, kill=True))
     step(graph, path, first)
     assert wrong(graph, path) == 0
+
+
+@pytest.mark.parametrize("share", [0.2, 0.45, 0.7, 0.95])
+@pytest.mark.parametrize("second", ["true", "wider", "whole", "passes", "wider passes"])
+@pytest.mark.parametrize("first", ["true", "wider", "passes", "wider passes"])
+def test_passes_after_rounds_and_rounds_after_passes(tmp_path, monkeypatch, first, second, share):
+    """A directed graph with arcs of both signs; stopped early or late, killed, and ended in a third form."""
+    graph, path = sample(directed=True, both_signs=share < 0.5), tmp_path / "d.zarr"
+    if not graph.integral and "wider" in (*first.split(), *second.split()):
+        pytest.skip("rounded potentials want all rows at once")
+    with pytest.raises(Cancelled):
+        step(graph, path, first, At("relax", share))
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(host_tier, "COST", 1e9)
+    with suppress(Killed):  # a resume may find everything done
+        step(graph, path, second, At("write" if second == "whole" else "relax", 0.5, kill=True))
+    step(graph, path, "passes" if first == "true" else first)
+    assert wrong(graph, path) == 0
+
+
+def test_a_resume_of_passes_in_another_cut_keeps_what_was_lowered(tmp_path):
+    graph, path = sample(directed=True), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        step(graph, path, "passes", At("relax", 0.8))
+    record = find_checkpoint(path).record
+    levels = np.repeat(*np.array(record["levels"]).T)
+    assert set(levels) == {LOWERED, FINISHED}
+    found = progress_record.levels_of(record, Tiling("store", 64, 192, passes=True), N)
+    assert (found >= WALKS).all()
+    assert (found == FINISHED).any()
+    assert (progress_record.levels_of(record, Tiling("store", 64, 192), N) == -1).all()
+    half = Tiling("store", 64, 128, passes=True)
+    rounds = {"kind": "rounds", "height": 64, "width": 64, "symmetric": False, "levels": [[2, 2], [1, 3]]}
+    assert progress_record.levels_of(rounds, half, N).tolist() == [LOWERED, LOWERED, -1, -1, -1]
 
 
 def test_until_a_tile_is_written_the_record_stays_what_it_is(tmp_path):

@@ -111,12 +111,12 @@ def solve(backends, matrix, streaming, *, devices=1, nonnegative=True, monitor=N
 
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130, 257, 400])
-@pytest.mark.parametrize(("symmetric", "ahead"), [(False, True), (True, True), (False, False)])
+@pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("dtype", list(WORK_TYPES))
 @pytest.mark.parametrize("width", [64, 128])
-def test_distances(backends, dtype, symmetric, ahead, n, width):
+def test_distances(backends, dtype, symmetric, n, width):
     weights = oracle.random_weights(n, seed=n, density=min(1, 3 / n), symmetric=symmetric)
-    streaming = Tiling("host", 64, width, symmetric=symmetric, ahead=ahead)
+    streaming = Tiling("host", 64, width, symmetric=symmetric)
     found, tally = oracle.encode(weights, dtype), Tally()
     tier = solve(backends, found, streaming, monitor=tally)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
@@ -147,41 +147,19 @@ def test_any_number_of_devices_and_residents(backends, n, group, devices, reside
     assert tier.commits[-1] == streaming.rounds(n) - 1
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    n=st.integers(1, 1100),
-    group=st.integers(1, 7),
-    dtype=st.sampled_from(["int32", "float64"]),
-    negative=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_panels_that_are_packed_where_they_lie(backends, n, group, dtype, negative, seed):
-    """One to three pieces, ragged ends, pivot blocks that lie across pieces."""
-    weights = oracle.random_weights(n, seed=seed, density=min(1, 4 / n), negative=negative)
-    streaming, found = Tiling("host", 64, 64 * group, ahead=False), oracle.encode(weights, dtype)
-    tier = solve(backends, found, streaming, nonnegative=not negative)
-    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
-    assert tier.commits[-1] == streaming.rounds(n) - 1
-    assert not any(tier.out.values())
-
-
-def test_one_device_alone_closes_panels_in_their_own_rounds(backends):
+def test_layouts_of_passes_are_refused(backends):
     found = oracle.encode(oracle.random_weights(100, seed=1, density=0.1), "int32")
-    with pytest.raises(ValueError, match="several devices"):
-        solve(backends, found, Tiling("host", 64, 64, ahead=False), devices=2)
-    with pytest.raises(ValueError, match="closed ahead"):
-        Tiling("host", 64, 64, symmetric=True, ahead=False)
+    with pytest.raises(ValueError, match="one of passes"):
+        solve(backends, found, Tiling("host", 64, 64, passes=True))
 
 
-@pytest.mark.parametrize(
-    ("devices", "symmetric", "ahead"),
-    [(1, False, True), (1, True, True), (1, False, False), (2, False, True), (2, True, True)],
-)
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("most", [0.0, 0.2, 0.5, 0.8])
-def test_a_stopped_solve_goes_on_where_it_was(backends, symmetric, ahead, devices, most):
+def test_a_stopped_solve_goes_on_where_it_was(backends, symmetric, devices, most):
     n = 400
     weights = oracle.random_weights(n, seed=7, density=3 / n, symmetric=symmetric)
-    streaming, found = Tiling("host", 64, 64, symmetric=symmetric, ahead=ahead), oracle.encode(weights, "int32")
+    streaming, found = Tiling("host", 64, 64, symmetric=symmetric), oracle.encode(weights, "int32")
     first = Strict(found, streaming, devices)
     with pytest.raises(Cancelled):
         solve(backends, found, streaming, devices=devices, tier=first, monitor=Tally(most * updates(streaming, n)))
@@ -199,9 +177,9 @@ def test_entries_of_different_rounds_may_be_mixed(backends):
     """Torn writes and fuzzy copies: rounds run again over any mixture of older and newer entries."""
     n, rng = 500, np.random.default_rng(3)
     weights = oracle.random_weights(n, seed=5, density=3 / n)
-    for symmetric, ahead in ((False, True), (True, True), (False, False)):
+    for symmetric in (False, True):
         start = oracle.encode(np.minimum(weights, weights.T) if symmetric else weights, "int32")
-        streaming, states = Tiling("host", 64, 64, symmetric=symmetric, ahead=ahead), []
+        streaming, states = Tiling("host", 64, 64, symmetric=symmetric), []
 
         class Keeping(HostTier):
             def commit(self, k, states=states):

@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 from numba import from_dtype, njit, types
 
-from engine.algorithms.products import SIDE
 from engine.devices.cpu import relax, vector
 from engine.devices.cpu.backend import CpuBackend
-from engine.model.backend import Packing
-from engine.model.blocks import PACK_BYTES, cut
+from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import WORK_TYPES
 from tests import oracle
 from tests.contracts.backend import BackendContract
@@ -53,56 +51,6 @@ def test_results_do_not_depend_on_the_number_of_threads(dtype: str, nonnegative:
         backend.shutdown()
         results.append(out)
     assert all(np.array_equal(results[0], other) for other in results[1:])
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (64, 300, 2100), (193, 513, 4097), (500, 256, 64)])
-@pytest.mark.parametrize("dtype", list(WORK_TYPES))
-@pytest.mark.parametrize("threads", [1, 3])
-def test_packed_products_are_products(
-    dtype: str, threads: int, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To the last bit, in whole and from a later column on, and nothing beyond C is touched."""
-    monkeypatch.setattr(relax, "ALONE", 0)
-    (rows, depth, columns), rng, backend = shape, np.random.default_rng(7), CpuBackend(threads)
-    assert isinstance(backend, Packing)
-    a, b, wide = (rng.integers(0, 999, s).astype(dtype) for s in ((rows, depth), (depth, columns), (rows, columns + 9)))
-    expected = wide.copy()
-    backend.relax(expected[:, :columns], a, b, nonnegative=True)
-    packed = backend.packed(depth + 3, columns, np.dtype(dtype))
-    backend.pack(packed, b)
-    for first, last in cut((0, columns), SIDE):
-        backend.relax_by(wide[:, first:last], a, packed[first * depth :], nonnegative=True)
-    backend.shutdown()
-    np.testing.assert_array_equal(wide, expected)
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (300, 1024), (513, 4099)])
-@pytest.mark.parametrize("dtype", list(WORK_TYPES))
-def test_pieces_are_packed_where_they_lie(dtype: str, shape: tuple[int, int]) -> None:
-    (depth, columns), rng, backend = shape, np.random.default_rng(3), CpuBackend(2)
-    b = rng.integers(0, 999, shape).astype(dtype)
-    whole, pieces = (backend.packed(depth, columns, b.dtype) for _ in range(2))
-    whole[:] = pieces[:] = 0
-    backend.pack(whole, b)
-    for first, last in cut((0, columns), backend.piece(b.dtype)):
-        backend.pack(pieces[first * depth :], b[:, first:last])
-    np.testing.assert_array_equal(pieces, whole)
-    for first, last in ((0, depth), (depth // 3, depth // 3 + 1), (depth - depth // 2, depth)):
-        out = np.zeros((last - first, columns + 2), b.dtype)
-        backend.unpack(out[:, :columns], whole, depth, first)
-        np.testing.assert_array_equal(out[:, :columns], b[first:last])
-        assert not out[:, columns:].any()
-    with pytest.raises(ValueError, match="no part"):
-        backend.unpack(np.zeros((2, columns), b.dtype), whole, depth, depth - 1)
-    backend.shutdown()
-
-
-def test_what_cannot_be_packed_is_refused() -> None:
-    backend, b = CpuBackend(1), np.zeros((10, 100), np.float32)
-    with pytest.raises(ValueError, match="cannot be packed"):
-        backend.pack(backend.packed(5, 100, b.dtype), b)
-    with pytest.raises(ValueError, match="do not match"):
-        backend.relax_by(np.zeros((4, 100)), np.zeros((4, 10)), backend.packed(10, 100, b.dtype), nonnegative=True)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 names its registers by width")

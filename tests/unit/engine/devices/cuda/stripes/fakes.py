@@ -16,6 +16,7 @@ class Calls:
 
     def __init__(self):
         self.lines, self.stream, self.made = [], "default", {}
+        self.chance = None  # a random generator decides whether an event is done when the host looks
 
     def note(self, *words):
         self.lines.append(" ".join(map(str, words)))
@@ -84,15 +85,23 @@ def install(monkeypatch):
     calls = Calls()
 
     class Event:
-        done = True
-
         def __init__(self, **_):
-            self.number = calls.number("event")
+            self.number, self.passed = calls.number("event"), False
+
+        @property
+        def done(self):
+            if calls.chance is not None and not self.passed:
+                self.passed = calls.chance.random() < 0.3
+                if self.passed:
+                    calls.note("host waits", self.number)
+            return calls.chance is None or self.passed
 
         def record(self, stream):
+            self.passed = False
             calls.note(stream, "records", self.number)
 
         def synchronize(self):
+            self.passed = True
             calls.note("host waits", self.number)
 
     class Stream:

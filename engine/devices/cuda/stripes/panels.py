@@ -1,0 +1,193 @@
+"""Passes on a GPU: two or three panels are on the device, and the stripes that relax them pass through slots.
+
+One panel is relaxed, the panel before it is copied to the host and relaxes it last, and the next panel is loaded, in a
+third place or when that panel is done with.  The products of a panel run one after the other on one of two streams,
+those of the next panel on the other one, so that they fill the device while a panel is closed on a stream of high
+priority.  Loads have a stream, and so have stores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from engine.devices.cuda.stripes.memory import Slot, StripeMemory
+from engine.model.backend import Array
+from engine.model.tiling import FINISHED
+
+#: Seconds between two checks whether the device is done with a slot.
+_LOOK: Final = 0.0002
+
+
+class CudaPanels(StripeMemory):
+    """The operations of :class:`engine.model.stripe_device.PanelDevice` on one GPU."""
+
+    keeps = True
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._count = -1  # panels are counted in the order in which they are begun; this is the present one
+        self._ended: dict[int, Any] = {}  # by count: the event after which a panel is relaxed and closed
+        self._stored: dict[int, Any] = {}  # by count: the event after which a panel has been copied to the host
+        self._reading: deque[tuple[Any, int, Array]] = deque()
+        self._lowering: deque[tuple[Any, int]] = deque()
+        self._to_store: deque[tuple[int, int, int, Any, bool]] = deque()
+        self._storing: deque[tuple[Any, int, int, Array]] = deque()
+
+    # ---- a panel ----------------------------------------------------------------------------------------------------
+
+    def begin(self, k: int, take: Callable[[int], Array]) -> None:
+        """Queue the loading of panel ``k`` in the place of the panel that was begun two or three panels ago.
+
+        Args:
+            k: the panel.
+            take: returns the rows of a stripe of the tier.
+        """
+        self._count += 1
+        old = self._count - len(self.panels)
+        while self._to_store and self._to_store[0][0] <= old:
+            self._store_some(wait=True)
+        # the panel after the old one was relaxed by it
+        self._after(self._load, self._stored.pop(old, None), self._ended.get(old + 1))
+        self._ended.pop(old, None)  # the old panel is stored; later ones may not yet be
+        job, panel, start = self._job, self._rows_of(k), self._job.pivot(k)[0]
+        for stripe in job.members(k):
+            top, bottom = job.rows(stripe)
+            self._bring_in(panel[top - start : bottom - start], k, stripe, take(stripe), -1)
+        self._lane().wait_event(self._event(self._load))
+
+    def lower(self, k: int, stripe: int, rows: Array | None) -> None:
+        """Queue the loading of a stripe in the next slot, after waiting for that slot, and the product.
+
+        Args:
+            k: the panel.
+            stripe: the stripe.
+            rows: its rows, shape (rows of the stripe, n); None for a stripe of the panel given last.
+        """
+        job, (top, bottom), lane, panel = self._job, self._job.rows(stripe), self._lane(), self._rows_of(k)
+        slot = self._slots[self._next_slot % len(self._slots)]
+        self._next_slot += 1
+        self._wait_for(slot)
+        if rows is None:
+            before = self.panels[(self._count - 1) % len(self.panels)]
+            source = before[top - job.pivot(stripe // job.tiling.group)[0] :]
+            self._after(lane, self._ended[self._count - 1])
+        else:
+            source = slot.rows
+            self._bring_in(source[: bottom - top], k, stripe, rows, slot.index)
+            self._after(lane, self._event(self._load))
+        with lane:
+            mark = self._begin("lower", lane, k, stripe, slot.index)
+            self._lower(panel, (top, bottom), source, slot.packed)
+            self._end(mark, lane)
+        slot.relaxed.record(lane)
+        slot.work = k, stripe, panel
+        self._lowering.append((self._event(lane), (bottom - top) * len(panel) * job.n))
+
+    def close(self, k: int) -> None:
+        """Queue the closing of panel ``k`` on the stream of high priority."""
+        lane, panel = self._lane(), self._rows_of(k)
+        self._after(self._high, self._event(lane))
+        with self._high:
+            mark = self._begin("close", self._high, k, -1, -1)
+            self._close(k, panel)
+            self._end(mark, self._high)
+        closed = self._event(self._high)
+        self._after(lane, closed)
+        self._lowering.append((closed, len(panel) ** 2 * self._job.n))
+
+    def give(self, k: int, level: int) -> None:
+        """Queue the copies of panel ``k`` to the tier.
+
+        Args:
+            k: the panel.
+            level: the level that its stripes have reached.
+        """
+        job, lane, panel, start = self._job, self._lane(), self._rows_of(k), self._job.pivot(k)[0]
+        if level == FINISHED and self._signed:
+            with lane:
+                self._settle(panel)
+        self._ended[self._count] = self._event(lane)
+        for stripe in job.members(k):
+            top, bottom = job.rows(stripe)
+            last = bottom == start + len(panel)
+            self._to_store.append((self._count, level, stripe, panel[top - start : bottom - start], last))
+        self._store_some(wait=False)
+
+    # ---- finished work ----------------------------------------------------------------------------------------------
+
+    def drain(self, *, wait: bool) -> None:
+        """Report the stripes that are back in the tier; with ``wait``, first wait for all of them."""
+        while self._store_some(wait=wait) and wait:
+            pass
+        self._put_back(0 if wait else len(self._reading))
+        while self._lowering and (wait or self._lowering[0][0].done):
+            event, updates = self._lowering.popleft()
+            event.synchronize()
+            self._job.advance(updates)
+        self._look_at_flags(wait=wait)
+
+    def _store_some(self, *, wait: bool) -> bool:
+        """Queue copies of given panels, as many as the tier accepts, and report those that have arrived.
+
+        With ``wait``, wait for the copies that are queued, and for the next panel.  Return whether more are left.
+        """
+        bounded = self._job.tier.window > 0
+        while self._to_store and not (bounded and self._storing):
+            count, level, stripe, source, last = self._to_store[0]
+            ended = self._ended[count]
+            if bounded and not ended.done:
+                if not wait:
+                    break
+                ended.synchronize()
+            self._to_store.popleft()
+            rows = self._job.tier.blank(stripe)
+            self._after(self._put, ended)
+            mark = self._begin("store", self._put, count, stripe, -1)
+            self._copy(rows, source, 0, self._put)
+            self._end(mark, self._put)
+            arrived = self._event(self._put)
+            self._storing.append((arrived, level, stripe, rows))
+            if last:
+                self._stored[count] = arrived
+        while self._storing and (wait or self._storing[0][0].done):
+            event, level, stripe, rows = self._storing.popleft()
+            event.synchronize()
+            self._job.done(level, stripe, rows)
+        return bool(self._to_store)
+
+    # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, k: int) -> Any:
+        """Return the rows of the present panel, panel ``k``, padding columns included."""
+        start, stop = self._job.pivot(k)
+        return self.panels[self._count % len(self.panels)][: stop - start]
+
+    def _lane(self) -> Any:
+        return self._low[self._count % 2]
+
+    def _bring_in(self, target: Any, k: int, stripe: int, rows: Array, lane: int) -> None:
+        """Queue the loading of a stripe; of a tier with few buffers, hold at most two that are still being read."""
+        mark = self._begin("load", self._load, k, stripe, lane)
+        self._copy(target, rows, 0, self._load)
+        self._end(mark, self._load)
+        self._reading.append((self._event(self._load), stripe, rows))
+        self._put_back(1 if self._job.tier.window > 0 else len(self._reading))
+
+    def _put_back(self, most: int) -> None:
+        """Hand the stripes that have been read back to the tier; wait until at most ``most`` are being read."""
+        while self._reading and (len(self._reading) > most or self._reading[0][0].done):
+            event, stripe, rows = self._reading.popleft()
+            event.synchronize()
+            self._job.tier.drop(stripe, rows)
+
+    def _wait_for(self, slot: Slot) -> None:
+        while slot.work is not None:
+            self._job.check()
+            self.drain(wait=False)
+            if slot.relaxed.done:
+                slot.work = None
+            else:
+                time.sleep(_LOOK)

@@ -1,0 +1,214 @@
+"""Passes on the processors, against the textbook: types, ragged ends, resume, mixtures, other cuts, faults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.algorithms import floyd_warshall
+from engine.devices.cpu.backend import CpuBackend
+from engine.model.dtypes import WORK_TYPES
+from engine.model.progress import Monitor
+from engine.model.stripe_device import BelowZero
+from engine.model.tier import HostTier
+from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling, passed_bytes, updates
+from engine.streaming import passes
+from engine.streaming.cpu_panels import CpuPanels
+from engine.streaming.passes import Direction, tasks
+from storage.errors import Cancelled, StorageFailed
+from tests import oracle
+from tests.unit.engine.streaming.test_schedule import Strict, Tally
+
+
+@pytest.fixture(scope="module")
+def backend():
+    made = CpuBackend(1)
+    yield made
+    made.shutdown()
+
+
+class Counting(Strict):
+    """Checks what :class:`Strict` checks, and counts the bytes that are read and written."""
+
+    def __init__(self, matrix, streaming):
+        super().__init__(matrix, streaming)
+        self.read = self.written = 0
+
+    def blank(self, stripe):
+        self.out[stripe] = self.out.get(stripe, 0) + 1  # a stripe may be read twice at a time, as two panels need it
+        assert sum(self.out.values()) <= self.most
+        first, last = self._tiling.rows(stripe, self.n)
+        return np.full((last - first, self.n), 1, self.dtype)
+
+    def take(self, stripe):
+        found = super().take(stripe)
+        self.read += found.result().nbytes
+        return found
+
+    def give(self, k, stripe, rows):
+        self.written += rows.nbytes
+        super().give(k, stripe, rows)
+
+    def commit(self, k):
+        assert not self.commits or k == self.commits[-1] + 1
+        self.commits.append(k)
+
+
+def solve(backend, matrix, streaming, *, nonnegative=True, monitor=None, levels=None, tier=None):
+    tier = tier or Counting(matrix, streaming)
+    if levels is not None:
+        tier.level[:] = levels
+    passes.run(streaming, tier, CpuPanels(backend), monitor or Monitor(), nonnegative=nonnegative, levels=levels)
+    return tier
+
+
+def lengths(weights, most):
+    """The lengths of the shortest walks with intermediate vertices below ``most[row]`` only."""
+    found = weights.copy()
+    np.fill_diagonal(found, np.minimum(found.diagonal(), 0))
+    wanted = np.empty_like(found)
+    for k in range(len(weights) + 1):
+        wanted[most == k] = found[most == k]
+        if k < len(weights):
+            np.minimum(found, found[:, k, None] + found[k], out=found)
+    return wanted
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130, 257, 400])
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (64, 128), (128, 256)])
+def test_distances(backend, dtype, n, height, width):
+    weights = oracle.random_weights(n, seed=n, density=min(1, 3 / n))
+    streaming = Tiling("host", height, width, passes=True)
+    found, tally = oracle.encode(weights, dtype), Tally()
+    tier = solve(backend, found, streaming, monitor=tally)
+    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
+    assert tally.begun == [("relax", updates(streaming, n), "updates")]
+    assert tally.done == updates(streaming, n)
+    assert (tier.level == FINISHED).all()
+    assert not any(tier.out.values())
+    if n % width == 0:
+        assert (tier.read, tier.written) == passed_bytes(streaming, n, found.itemsize)
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(1, 520), group=st.integers(1, 4), negative=st.booleans(), seed=st.integers(0, 99))
+def test_arcs_of_both_signs(backend, n, group, negative, seed):
+    weights = oracle.random_weights(n, seed=seed, density=min(1, 4 / n), negative=negative)
+    found = oracle.encode(weights, "int32")
+    solve(backend, found, Tiling("host", 64, 64 * group, passes=True), nonnegative=not negative)
+    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "int32"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(1, 400),
+    cut=st.sampled_from([(64, 64), (64, 128), (64, 192), (128, 128), (128, 256)]),
+    seed=st.integers(0, 10**6),
+)
+def test_any_mixture_of_levels_is_gone_on_from(backend, n, cut, seed):
+    """Rows that hold at least what their level promises, each entry the length of some walk, whatever its age."""
+    rng, streaming = np.random.default_rng(seed), Tiling("host", *cut, passes=True)
+    weights = oracle.random_weights(n, seed=seed % 97, density=min(1, 4 / n))
+    final = oracle.closure(weights)
+    row = np.arange(n)
+    block = np.minimum(n, (row // streaming.width + 1) * streaming.width)
+    levels = rng.integers(-1, FINISHED + 1, streaming.stripes(n))
+    own = levels[row // streaming.height]
+    promised = np.where(own == FINISHED, n, np.where(own == LOWERED, block, np.where(own == WALKS, row + 1, 0)))
+    held = lengths(weights, promised)
+    found = oracle.encode(np.where(rng.random((n, n)) < 0.2, final, held), "int32")
+    solve(backend, found, streaming, levels=levels)
+    np.testing.assert_array_equal(found, oracle.encode(final, "int32"))
+
+
+def test_the_pass_down_leaves_walks_through_earlier_blocks(backend):
+    n, streaming = 300, Tiling("host", 64, 128, passes=True)
+    weights = oracle.random_weights(n, seed=3, density=4 / n)
+    found = oracle.encode(weights, "int32")
+
+    class Watching(HostTier):
+        def give(self, k, stripe, rows):
+            super().give(k, stripe, rows)
+            first, last = streaming.rows(stripe, n)
+            most = n if k == FINISHED else streaming.pivot(stripe // streaming.group, n)[1]
+            np.testing.assert_array_equal(rows, want(most)[first:last])
+            seen.append((k, stripe))
+
+    def want(most):
+        return oracle.encode(lengths(weights, np.full(n, most)), "int32")
+
+    seen: list[tuple[int, int]] = []
+    solve(backend, found, streaming, tier=Watching(found, streaming))
+    down = [(LOWERED, s) for s in range(4)] + [(FINISHED, 4)]
+    assert seen == [*down, (FINISHED, 2), (FINISHED, 3), (FINISHED, 0), (FINISHED, 1)]
+
+
+def test_what_is_done_is_not_done_again():
+    streaming = Tiling("host", 64, 128, passes=True)  # 5 stripes, 3 panels
+
+    def left(*levels):
+        return [(task.way, task.panel, list(task.sources)) for task in tasks(np.array(levels), streaming, 300)]
+
+    assert left(2, 2, 2, 2, 2) == []
+    assert left(1, 1, 2, 2, 2) == [(Direction.UP, 0, [2, 1])]
+    assert left(1, 1, 1, 2, 2) == [(Direction.UP, 1, [2]), (Direction.UP, 0, [2, 1])]
+    assert left(1, 1, 1, -1, -1)[0] == (Direction.DOWN, 1, [0])
+    assert left(0, 0, 0, 1, 1)[:3] == [(Direction.DOWN, 0, []), (Direction.DOWN, 1, []), (Direction.DOWN, 2, [])]
+    assert left(1, 1, 1, 1, 1)[0] == (Direction.DOWN, 2, [])
+
+
+@pytest.mark.parametrize("most", [0.0, 0.2, 0.5, 0.8, 0.95])
+def test_a_stopped_solve_goes_on_where_it_was(backend, most):
+    n = 400
+    weights = oracle.random_weights(n, seed=7, density=3 / n)
+    streaming, found = Tiling("host", 64, 64, passes=True), oracle.encode(weights, "int32")
+    first = Counting(found, streaming)
+    with pytest.raises(Cancelled):
+        solve(backend, found, streaming, tier=first, monitor=Tally(most * updates(streaming, n)))
+    tally = Tally()
+    solve(backend, found, streaming, levels=first.level.copy(), monitor=tally)
+    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "int32"))
+    assert tally.done == tally.begun[0][1] <= (1 - most) * updates(streaming, n) + 2 * 64 * n * n
+
+
+def test_floats_are_those_of_the_products(backend):
+    n = 600
+    weights = np.random.default_rng(1).random((n, n)).astype(np.float32)
+    np.fill_diagonal(weights, 0)
+    found = weights.copy()
+    solve(backend, found, Tiling("host", 64, 128, passes=True))
+    floyd_warshall.recursive(backend, weights, nonnegative=True)
+    np.testing.assert_allclose(found, weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [100, 300])
+def test_a_negative_cycle_ends_the_solve(backend, n):
+    matrix = np.full((n, n), WORK_TYPES["int32"].sentinel(), np.int32)
+    np.fill_diagonal(matrix, 0)
+    matrix[3, n - 2], matrix[n - 2, 3] = 5, -6
+    with pytest.raises(BelowZero, match="negative cycle"):
+        solve(backend, matrix, Tiling("host", 64, 64, passes=True), nonnegative=False)
+
+
+@pytest.mark.parametrize("at", [(LOWERED, 3), (FINISHED, 2)])
+def test_a_tier_that_fails_ends_the_solve_and_leaves_walks(backend, at):
+    n = 400
+    weights = oracle.random_weights(n, seed=2, density=3 / n)
+    streaming, found = Tiling("host", 64, 64, passes=True), oracle.encode(weights, "int32")
+    final = oracle.encode(oracle.closure(weights), "int32")
+    first = Counting(found, streaming)
+    first.fail_at = at
+    with pytest.raises(StorageFailed, match="disk is full"):
+        solve(backend, found, streaming, tier=first)
+    assert (found >= final).all()
+    solve(backend, found, streaming, levels=first.level.copy())
+    np.testing.assert_array_equal(found, final)
+
+
+def test_layouts_of_halves_and_residents_have_rounds():
+    for more in ({"symmetric": True}, {"resident": 2}):
+        with pytest.raises(ValueError, match="in passes"):
+            Tiling("host", 64, 128, passes=True, **more)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from numba import njit
 from engine.devices.cpu import team as team_module
 from engine.devices.cpu.team import Team, fetch_add
 from engine.model.system import usable_processors
+from tests.interrupting import Interruption, by_itself
 
 
 @njit(nogil=True)
@@ -141,35 +140,6 @@ def test_sharing_goes_on_while_processors_are_free(monkeypatch):
     team.close()
 
 
-class Interruption:
-    """Raises KeyboardInterrupt in this thread before step number ``at`` of the module of teams."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != team_module.__file__:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-        return self
-
-    def hits(self, work: Any) -> bool:
-        """Whether ``work()`` was interrupted; it had fewer steps if not."""
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            work()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.settrace(before)
-        return False
-
-
 def goes_on(team: Team) -> None:
     """Runs are whole after whatever has happened: they end, all workers take part once, and none works afterwards."""
     for most in (None, 2, None):
@@ -191,7 +161,9 @@ def interrupted_everywhere(steps: range) -> list[int]:
         team = Team(3)
         if at % 2:  # both with threads that have run before, and with new ones
             goes_on(team)
-        if not Interruption(at).hits(lambda team=team: team.run(lambda worker: time.sleep(0.001 * worker))):
+        if not Interruption(at, team_module, every=True).hits(
+            lambda team=team: team.run(lambda worker: time.sleep(0.001 * worker))
+        ):
             team.close()
             break
         if at % 3:
@@ -199,17 +171,6 @@ def interrupted_everywhere(steps: range) -> list[int]:
         team.close()
         found.append(at)
     return found
-
-
-def by_itself(work: Any) -> Any:
-    """The value of ``work()``, which must not hang."""
-    values: list[Any] = []
-    thread = threading.Thread(target=lambda: values.append(work()), daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive(), "it waits for ever"
-    (value,) = values
-    return value
 
 
 def test_an_interrupt_at_any_step_of_a_run_leaves_a_team_that_goes_on_and_ends() -> None:
@@ -222,7 +183,7 @@ def test_an_interrupt_at_any_step_of_closing_leaves_a_team_that_can_be_closed() 
         for at in range(1, 2000):
             team = Team(3)
             goes_on(team)
-            hit = Interruption(at).hits(team.close)
+            hit = Interruption(at, team_module, every=True).hits(team.close)
             team.close()
             if not hit:
                 return at

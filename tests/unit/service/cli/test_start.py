@@ -19,9 +19,7 @@ def test_it_imports_nothing_that_takes_time():
     assert set(run(code).stdout.split()) <= {"__future__", "types", "service", "service.cli", "service.cli.start"}
 
 
-@pytest.mark.parametrize(
-    ("before", "within"), [("default_int_handler", signal.SIG_DFL), ("SIG_IGN", signal.SIG_IGN)]
-)
+@pytest.mark.parametrize(("before", "within"), [("default_int_handler", signal.SIG_DFL), ("SIG_IGN", signal.SIG_IGN)])
 def test_the_system_answers_while_the_command_line_is_imported(before: str, within: signal.Handlers):
     code = (
         f"import signal, sys; signal.signal(signal.SIGINT, signal.{before}); from service.cli import start\n"

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,14 @@ def test_an_interrupt_while_a_module_is_imported_comes_after_it(
     lines = ["import signal, time", "signal.raise_signal(signal.SIGINT)", "time.sleep(0.05)", "whole = True"]
     (tmp_path / "slowly_imported.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        try:
-            import slowly_imported  # type: ignore[import-not-found]
-        finally:
-            assert sys.modules["slowly_imported"].whole
-        assert slowly_imported.whole
+
+    def work() -> None:
+        import_module("slowly_imported")
         soon()
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert sys.modules["slowly_imported"].whole
     assert interrupts.requested()
 
 
@@ -63,9 +65,12 @@ def test_an_interrupt_that_a_finalizer_drops_comes_again(
         def __del__(self) -> None:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
+    def work() -> None:
         del [Finalized()][0]
         soon()
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert capsys.readouterr().err == ""
 
 
@@ -93,7 +98,11 @@ def test_all_is_as_before_once_they_are_removed(interrupts: Interrupts) -> None:
     assert interrupts._raise_again()
     interrupts.remove()
     time.sleep(0.03)  # an alarm that nobody handles would end this process
-    assert [signal.getsignal(which) for which in WATCHED] == [signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL]
+    assert [signal.getsignal(which) for which in WATCHED] == [
+        signal.default_int_handler,
+        signal.SIG_DFL,
+        signal.SIG_DFL,
+    ]
     assert sys.unraisablehook is hook
 
 

@@ -21,7 +21,7 @@ from tests.deploy.engine import Engine, compose_program, open_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = {"pipconf": Path("/etc/pip.conf"), "cacert": Path("/etc/ssl/certs/ca-certificates.crt")}
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.data]
+pytestmark = [pytest.mark.slow, pytest.mark.beside, pytest.mark.data]
 
 
 @dataclass

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -285,9 +286,31 @@ def record(use: str) -> None:
         )
 
 
-def recorded(program: Path, use: str) -> list[dict[str, Any]]:
-    """Return the kernels of a use, recorded in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.kernel_list", "--record", use]
+def record_each(names: list[str]) -> None:
+    """Record several uses, each in a process of its own that has imported what all of them need."""
+    import engine.api.solve
+    import engine.execution.kernel_list
+    import engine.interop.scipy_csgraph  # noqa: F401
+
+    for use in names:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                record(use)
+                sys.stdout.flush()
+                status = 0
+            except Exception:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        if os.waitpid(child, 0)[1]:
+            sys.exit(f"{use} failed")
+
+
+def recorded(program: Path, *names: str) -> list[dict[str, Any]]:
+    """Return the kernels of some uses, each recorded in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.kernel_list", "--record", *names]
     kept = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     kept["PYTHONPATH"] = str(program)
     done = subprocess.run(command, cwd=program, env=kept, check=True, stdout=subprocess.PIPE, text=True)
@@ -298,10 +321,10 @@ def main() -> int:
     """Write the list, or check it; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--record", metavar="USE")
+    parser.add_argument("--record", metavar="USE", nargs="+")
     options = parser.parse_args()
     if options.record:
-        record(options.record)
+        record_each(options.record)
         return 0
     from engine.execution.kernel_list import FILE, ListedKernel, listed_kernels
 

@@ -17,7 +17,9 @@ class StripeLocks:
     """
 
     def __init__(self) -> None:
-        self._change = threading.Condition()
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self._lock = threading.RLock()
+        self._change = threading.Condition(self._lock)
         self._taken: set[int] = set()
         self._running, self._over, self._ended = 0, False, 0.0
 
@@ -29,7 +31,7 @@ class StripeLocks:
             DriverStopped: no more tasks may begin.
         """
         own = set(stripes)
-        with self._change:
+        with self._lock:
             self._change.wait_for(lambda: self._over or not own & self._taken)
             if self._over:
                 raise DriverStopped("the driver has stopped")
@@ -38,21 +40,21 @@ class StripeLocks:
         try:
             yield
         finally:
-            with self._change:
+            with self._lock:
                 self._taken -= own
                 self._running -= 1
                 self._change.notify_all()
 
     def own_seconds(self, began: float) -> float:
         """Return the seconds since ``began``, or since the last end of another task if that is later."""
-        with self._change:
+        with self._lock:
             now = time.monotonic()
             seconds, self._ended = now - max(began, self._ended), now
             return seconds
 
     def end(self, patience: float) -> None:
         """Let no more tasks begin, and wait at most ``patience`` seconds for those that run."""
-        with self._change:
+        with self._lock:
             self._over = True
             self._change.notify_all()
             self._change.wait_for(lambda: not self._running, patience)

@@ -97,7 +97,9 @@ class RowPipeline:
         self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
         self._facts = sink if isinstance(sink, FactSink) else None
         self._free, self._in_place = deque(buffers), in_place
-        self._changed = threading.Condition()
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._writes: deque[Callable[[int], None]] = deque()
         self._now: _Batch | None = None
         self._open = 0
@@ -136,13 +138,13 @@ class RowPipeline:
             while (task := self._next(worker)) is not None:
                 task(worker)
         except BaseException as error:
-            with self._changed:
+            with self._lock:
                 self._error = self._error or error
                 self._changed.notify_all()
 
     def _next(self, worker: int) -> Callable[[int], None] | None:
         """Return the next task of a thread; None if all tasks are done, or if another thread has failed."""
-        with self._changed:
+        with self._lock:
             while True:
                 if self._error is not None:
                     return None
@@ -171,7 +173,7 @@ class RowPipeline:
         array.
         """
         self._last, self._due = time.perf_counter(), False
-        with self._changed:
+        with self._lock:
             fresh, self._told = self._done - self._told, self._done
         self._monitor.step(fresh)
 
@@ -179,14 +181,14 @@ class RowPipeline:
         """Begin the next batch in a free buffer."""
         rows = next(self._batches, None)
         if rows is None:
-            with self._changed:
+            with self._lock:
                 self._beginning, self._all_begun = False, True
                 self._changed.notify_all()
             return
         buffer = self._free[0]
         block = buffer[rows.start : rows.stop] if self._in_place else buffer[: len(rows)]
         batch = _Batch(rows.start, buffer, block, self._start(rows, block))
-        with self._changed:
+        with self._lock:
             if not self._in_place:
                 self._free.popleft()
             self._now, self._beginning = batch, False
@@ -200,7 +202,7 @@ class RowPipeline:
         facts = self._facts
         then = None if facts is None else lambda some, found: facts.gather(batch.first, batch.block, some, found)
         rows, last = batch.searches.take(worker, then)
-        with self._changed:
+        with self._lock:
             self._done += rows if self._in_place else 0
             if last:
                 self._finish(batch)
@@ -229,7 +231,7 @@ class RowPipeline:
             self._sink.write(batch.first + start, 0, part)
         else:
             self._facts.keep(batch.first + start, part)
-        with self._changed:
+        with self._lock:
             self._done += len(part)
             batch.left -= 1
             self._due = True

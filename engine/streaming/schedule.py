@@ -82,7 +82,9 @@ class _Run:
             raise ValueError("this layout is one of passes")
         self._first, self._rounds, self._stripes = first, tiling.rounds(n), tiling.stripes(n)
         self._steps = RoundOrder(self._rounds, ahead=True, first=first)
-        self._change = threading.Condition()
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self._lock = threading.RLock()
+        self._change = threading.Condition(self._lock)
         self._committing = threading.Lock()
         self._stop, self._errors, self._news = False, list[BaseException](), 0
         self._working = len(devices)  # threads that have not ended
@@ -141,7 +143,7 @@ class _Run:
         del self._job, self._asked
 
     def _report(self) -> None:
-        with self._change:
+        with self._lock:
             if not self._news and self._working:
                 self._change.wait(_PAUSE)
             news, self._news = self._news, 0
@@ -149,7 +151,7 @@ class _Run:
             self._monitor.step(news)
 
     def _fail(self, error: BaseException) -> None:
-        with self._change:
+        with self._lock:
             self._errors.append(error)
             self._stop = True
             self._change.notify_all()
@@ -167,7 +169,7 @@ class _Run:
         except BaseException as error:
             self._fail(error)
         finally:
-            with self._change:
+            with self._lock:
                 self._working -= 1
                 self._change.notify_all()
 
@@ -201,7 +203,7 @@ class _Run:
         while (stripe := self._pop(k)) is not None:
             device.relax(k, stripe, self._rows(k, stripe, device))
         device.leave(k)
-        with self._change:
+        with self._lock:
             self._position[index] = k + 1
             self._change.notify_all()
 
@@ -233,7 +235,7 @@ class _Run:
         self._await(device, lambda: min(self._position) >= k - 1)
         take = None if k in self._owner else partial(self._rows, k - 1, device=device)
         device.lead(k, take, first=first)
-        with self._change:
+        with self._lock:
             self._closed = k
             self._change.notify_all()
 
@@ -243,7 +245,7 @@ class _Run:
         """
         while not self._stop and not ready():
             device.drain(wait=False)
-            with self._change:
+            with self._lock:
                 if not ready():
                     self._change.wait(_POLL)
         self._check()
@@ -257,7 +259,7 @@ class _Run:
 
     def _pop(self, k: int) -> int | None:
         """Return the next stripe to relax in round ``k``, None at its end; skip stripes that an earlier run relaxed."""
-        with self._change:
+        with self._lock:
             order = self._orders.setdefault(k, deque(self._order(k)))
             while order:
                 stripe = order.popleft()
@@ -274,7 +276,7 @@ class _Run:
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
         """Return the rows of a stripe for round ``k``; wait until round ``k`` - 1 has given it back."""
         self._await(device, lambda: bool(self._level[stripe] >= k - 1))
-        with self._change:
+        with self._lock:
             found = self._ahead.pop((k, stripe), None)
             if found is None:
                 found = self._tier.take(stripe)
@@ -316,7 +318,7 @@ class _Run:
     def _done(self, k: int, stripe: int, rows: Array) -> None:
         """Give a stripe back after round ``k``, and commit if that completes a round."""
         self._tier.give(k, stripe, rows)
-        with self._change:
+        with self._lock:
             for passed in range(int(self._level[stripe]) + 1, k + 1):
                 self._behind[passed] -= 1
             self._level[stripe] = max(k, self._level[stripe])
@@ -330,13 +332,13 @@ class _Run:
                 self._tier.commit(floor)
 
     def _wants(self, k: int) -> bool:
-        with self._change:
+        with self._lock:
             if k not in self._wanted:
                 self._wanted = {k: self._tier.wants(k), **self._wanted}
             return self._wanted[k]
 
     def _advance(self, amount: int) -> None:
-        with self._change:
+        with self._lock:
             self._news += amount
             self._change.notify_all()
 

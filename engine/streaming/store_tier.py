@@ -69,7 +69,9 @@ class StoreTier:
         self._last = tiling.last(self.n)
         self._levels = take_up(journal, tiling, self.n, mirrored=True)
         self._seen = np.zeros(tiling.stripes(self.n), np.bool_)
-        self._state = threading.Condition()
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self._lock = threading.RLock()
+        self._state = threading.Condition(self._lock)
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}
         self._free = deque(buffers)
         self._asked: deque[tuple[int, Future[Array]]] = deque()
@@ -93,7 +95,7 @@ class StoreTier:
         The future raises StorageFailed if they cannot be read.
         """
         found: Future[Array] = Future()
-        with self._state:
+        with self._lock:
             self._check()
             self._asked.append((stripe, found))
         self._serve()
@@ -101,7 +103,7 @@ class StoreTier:
 
     def blank(self, stripe: int) -> Array:
         """Return a buffer for the rows of a stripe; wait until one is free."""
-        with self._state:
+        with self._lock:
             self._state.wait_for(lambda: self._failure is not None or self._free)
             self._check()
             return self._rows(stripe, self._free.popleft())
@@ -117,7 +119,7 @@ class StoreTier:
         Raises:
             StorageFailed: an earlier write failed.
         """
-        with self._state:
+        with self._lock:
             self._check()
             self._writing.add(stripe)
             self._busy += 1
@@ -137,7 +139,7 @@ class StoreTier:
 
     def commit(self, k: int) -> None:  # noqa: ARG002
         """Raise the first error of a background thread; commits are made by such a thread, at intervals."""
-        with self._state:
+        with self._lock:
             self._check()
 
     def finish(self, tiling: Tiling) -> None:
@@ -156,10 +158,10 @@ class StoreTier:
                 self._seen[stripe] = True
                 if tiling.symmetric and self._levels[stripe] <= self._last:
                     mirror.write(stripe, rows)
-                    with self._state:
+                    with self._lock:
                         self._levels[stripe] = self._last + 1
                 self._monitor.step(len(rows))
-            with self._state:
+            with self._lock:
                 self._check()
 
     def save(self) -> None:
@@ -177,7 +179,7 @@ class StoreTier:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._clock.join()
-        with self._state:
+        with self._lock:
             asked = list(self._asked)
             self._asked.clear()
         for _stripe, found in asked:
@@ -195,7 +197,7 @@ class StoreTier:
     def _serve(self) -> None:
         """Begin to read the requested stripes in order, as long as there are free buffers."""
         while True:
-            with self._state:
+            with self._lock:
                 ready = next((a for a in self._asked if a[0] not in self._writing), None)
                 if ready is None or not self._free or self._failure is not None:
                     return
@@ -243,12 +245,12 @@ class StoreTier:
                 self._finish_rows(stripe, first, rows)
             for i, j, block in tiles_of(self._writer, first, rows, self._tiling.left(stripe)):
                 self._writer.write(i * self._writer.tile[0], j * self._writer.tile[1], block)
-            with self._state:
+            with self._lock:
                 self._levels[stripe] = max(self._levels[stripe], k)
         except BaseException as error:
             self._fail(error)
         finally:
-            with self._state:
+            with self._lock:
                 self._writing.discard(stripe)
                 self._busy -= 1
             self._release(rows)
@@ -262,19 +264,19 @@ class StoreTier:
         self._observe(first, rows)
 
     def _release(self, rows: Array) -> None:
-        with self._state:
+        with self._lock:
             self._free.append(self._buffers[rows.ctypes.data])
             self._state.notify_all()
         self._serve()
 
     def _wait(self) -> None:
-        with self._state:
+        with self._lock:
             self._state.wait_for(lambda: self._busy == 0)
             self._check()
 
     def _fail(self, error: BaseException) -> None:
         """Record an error, and pass it to all pending and later callers."""
-        with self._state:
+        with self._lock:
             self._failure = self._failure or error
             asked = list(self._asked)
             self._asked.clear()
@@ -298,7 +300,7 @@ class StoreTier:
                     return
 
     def _commit(self) -> None:
-        with self._state:
+        with self._lock:
             levels = self._levels.copy()
         if (levels >= 0).any():
             self._journal.commit(progress_of(levels, self._tiling))

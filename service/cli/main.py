@@ -300,16 +300,32 @@ def version() -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code; every error becomes one message on standard error."""
-    from service.cli.commands.failures import BAD_USE, FAILED, OUTPUT_CLOSED, complain, report
+    from service.cli.commands.failures import complain
     from service.cli.commands.interrupts import INTERRUPTS
-    from service.cli.commands.output import OutputClosedError
-    from storage.errors import Cancelled
 
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process has closed it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
-    INTERRUPTS.install()
-    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        INTERRUPTS.install()
+        code = _exit_code(sys.argv[1:] if arguments is None else arguments)
+        if code and INTERRUPTS.requested():
+            complain(f"interrupted; {INTERRUPTS.left_behind}")
+            return INTERRUPTS.exit_code
+        return code
+    except KeyboardInterrupt:  # one more, while a message was written
+        return INTERRUPTS.exit_code
+    finally:
+        INTERRUPTS.remove()
+
+
+def _exit_code(words: list[str]) -> int:
+    """Run the command and return its exit code, also for an error, whose message is then written."""
+    from service.cli.commands.failures import BAD_USE, FAILED, OUTPUT_CLOSED, comes_of_interrupt, complain, report
+    from service.cli.commands.interrupts import INTERRUPTS
+    from service.cli.commands.output import OutputClosedError
+    from storage.errors import Cancelled
+
     try:
         code = app(words or ["--help"], standalone_mode=False, prog_name="apsp")
     except typer.TyperException as error:
@@ -324,12 +340,8 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else FAILED
     except Exception as error:  # any other error becomes a message, never a traceback
-        code = report(error)
-    code = int(code or 0)
-    if code and INTERRUPTS.requested():
-        complain(f"interrupted; {INTERRUPTS.left_behind}")
-        return INTERRUPTS.exit_code
-    return code
+        code = INTERRUPTS.exit_code if comes_of_interrupt(error) else report(error)
+    return int(code or 0)
 
 
 def main() -> None:

@@ -32,7 +32,9 @@ class FilePool:
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)
-        self._condition = threading.Condition()
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
         self._free: list[Path] = []
         self._retired: list[Path] = []
         self._touched: set[Path] = set()
@@ -55,12 +57,12 @@ class FilePool:
             atomic.overwrite_file(spare, buffers, size)
             kept = atomic.take_place(spare, path)
         except BaseException:
-            with self._condition:
+            with self._lock:
                 self._out -= 1
                 self._free.append(spare)
                 self._condition.notify()
             raise
-        with self._condition:
+        with self._lock:
             self._out -= 1
             self._touched.add(path.parent)
             if kept:
@@ -70,7 +72,7 @@ class FilePool:
 
     def settle(self) -> None:
         """Make the folders of replaced tiles durable.  Raises OSError."""
-        with self._condition:
+        with self._lock:
             self._settle()
 
     def _settle(self) -> None:
@@ -82,7 +84,7 @@ class FilePool:
         self._condition.notify_all()
 
     def _take(self) -> Path:
-        with self._condition:
+        with self._lock:
             while not self._free:
                 if len(self._retired) + self._out < self._most:
                     self._made += 1

@@ -111,7 +111,9 @@ class MatrixWriter:
             name: QuantityTiles(staging.folder, name, grid, about, compressed=self._compressed)
             for name, about in further(attributes).items()
         }
-        self._state = threading.Condition()
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self._lock = threading.RLock()
+        self._state = threading.Condition(self._lock)
         self._open, self._accepting, self._busy = True, True, 0
 
     @property
@@ -206,19 +208,19 @@ class MatrixWriter:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Context manager: count the running writes, so that sealing and aborting wait for them."""
-        with self._state:
+        with self._lock:
             if not self._accepting:
                 raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
             self._busy += 1
         try:
             yield
         finally:
-            with self._state:
+            with self._lock:
                 self._busy -= 1
                 self._state.notify_all()
 
     def _finish_writes(self) -> None:
-        with self._state:
+        with self._lock:
             if not self._open:
                 raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
             self._accepting = False

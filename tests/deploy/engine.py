@@ -78,7 +78,7 @@ class Engine:
         archive = self.folder / "base.tar"
         words = [program, "--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm", archive]
         words += [_SOURCES] if _SOURCES.exists() else []
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=400)
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=600)
         if done.returncode:
             raise missing(f"no base image can be made: {done.stderr[-600:]}")
         self.run("import", archive, _BASE)

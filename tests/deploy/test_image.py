@@ -21,7 +21,8 @@ from tests.deploy.engine import Engine, compose_program, open_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = {"pipconf": Path("/etc/pip.conf"), "cacert": Path("/etc/ssl/certs/ca-certificates.crt")}
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.data]
+# other tests run meanwhile
+pytestmark = [pytest.mark.slow, pytest.mark.beside, pytest.mark.data, pytest.mark.timeout(1500)]
 
 
 @dataclass
@@ -53,7 +54,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
         words += ["--build-arg", "KERNEL_LEVELS=auto"]  # that of this machine, which runs it
         # the tests' own network: an index may be on a host that only this machine knows
         engine.run("build", "--network", "host", "-f", "deploy/Dockerfile", "--target", "cpu", *words,
-                   "-t", "apsp-test:cpu", ROOT, seconds=550)  # fmt: skip
+                   "-t", "apsp-test:cpu", ROOT, seconds=1200)  # fmt: skip
         yield Image(engine, "apsp-test:cpu", canaries)
         engine.run("image", "rm", "-f", "apsp-test:cpu", check=False)
     finally:

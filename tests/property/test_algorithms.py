@@ -195,6 +195,13 @@ def test_every_algorithm_and_type_agrees_with_scipy(case: Case) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=200, **QUIET)
+@given(cases())
+def test_two_hundred_graphs_agree_with_scipy(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.long
 @settings(max_examples=1000, **QUIET)
 @given(cases())
 def test_a_thousand_graphs_agree_with_scipy(case: Case) -> None:

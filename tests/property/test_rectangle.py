@@ -108,6 +108,13 @@ def test_every_algorithm_answers_the_rectangle(question: tuple[Graph, np.ndarray
 
 
 @pytest.mark.slow
+@settings(max_examples=120, **QUIET)
+@given(questions())
+def test_more_than_a_hundred_rectangles(question: tuple[Graph, np.ndarray, Options]) -> None:
+    check(*question)
+
+
+@pytest.mark.long
 @settings(max_examples=600, **QUIET)
 @given(questions())
 def test_hundreds_of_rectangles(question: tuple[Graph, np.ndarray, Options]) -> None:

@@ -180,5 +180,10 @@ def test_keys_and_ranges(served: tuple[TestClient, str, Path]):
 
 
 @pytest.mark.slow
+def test_two_thousand_keys_and_ranges(served: tuple[TestClient, str, Path]):
+    run(served, 2_000, SEED + 2)
+
+
+@pytest.mark.long
 def test_ten_thousand_keys_and_ranges(served: tuple[TestClient, str, Path]):
     run(served, 10_000, SEED + 1)

@@ -180,10 +180,47 @@ def test_where_there_is_no_gpu_nothing_is_skipped_in_silence(monkeypatch, tmp_pa
 )
 def test_campaigns_run_only_when_they_are_asked_for(monkeypatch, arguments, marks):
     dev, calls = script_whose_commands_are_noted(monkeypatch)
+    besides = noted_beside(monkeypatch, dev, 0)
     assert dev.test(arguments) == 0
-    given = calls[0][3:]  # after python -m pytest
-    found = given[given.index("-m") + 1] if "-m" in given else None
-    assert found == (f"{marks} and not alone" if len(calls) == 2 else marks)
+    found = [chosen(call) for call in calls]
+    whole = [f"{marks} and not alone and not beside", f"{marks} and alone"]
+    assert found == (whole if len(calls) == 2 else [marks])
+    assert [chosen(call) for call in besides] == [f"{marks} and beside"] * (len(calls) - 1)
+
+
+def chosen(call):
+    given = list(map(str, call))[3:]  # after python -m pytest
+    return given[given.index("-m") + 1] if "-m" in given else None
+
+
+def noted_beside(monkeypatch, dev, status):
+    """What is started beside the others; it ends with ``status``."""
+    calls = []
+
+    class Process:
+        returncode = status
+
+        def __init__(self, words, **_):
+            calls.append(words)
+
+        def wait(self):
+            return status
+
+        def poll(self):
+            return status
+
+    monkeypatch.setattr(dev.subprocess, "Popen", Process)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("status", "again"), [(0, "alone"), (5, "alone"), (1, "(alone or beside)"), (-9, "(alone or beside)")]
+)
+def test_what_fails_beside_the_others_runs_once_more_with_nothing_beside_it(monkeypatch, status, again):
+    dev, calls = script_whose_commands_are_noted(monkeypatch)
+    (beside,) = [noted_beside(monkeypatch, dev, status), dev.test(["--all"])][:1]
+    assert "no:cacheprovider" in beside[0]
+    assert chosen(calls[1]) == f"not gpu and not long and {again}"
 
 
 def test_every_example_has_its_licence_noted():

@@ -3,6 +3,10 @@
 numba's own parallel loops spin while they wait, which on a busy machine makes two threads slower than one.  These
 threads are ordinary ones that sleep on a lock; kernels release the GIL.  Threads take items from an atomic counter, so
 a thread that loses its processor delays the others by one item at most.
+
+Ctrl-C raises an exception in the caller's thread between any two steps.  So threads take tasks from a queue, whose
+``put`` happens or does not, each task says itself whether it is over, and a run begins with waiting for what an
+interrupted one has left: nobody waits for a task that was never begun, and no two runs mix (decision 166).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Final, cast
 
 from llvmlite import ir
@@ -47,8 +52,8 @@ WORTH: Final = 1.1
 class Team:
     """A fixed number of threads that run the same kernel together; the caller is one of them.
 
-    Each of the others sleeps on a lock of its own, so that waking one takes a few microseconds; an executor's queue
-    takes several times that.  They are started when they are first needed.  Not re-entrant: one ``run`` at a time.
+    Each of the others sleeps on a queue of its own, so that waking one takes a few microseconds; an executor takes
+    several times that.  They are started when they are first needed.  Not re-entrant: one ``run`` at a time.
 
     Args:
         threads: the number of threads, including the caller; None for one per usable processor.
@@ -76,14 +81,14 @@ class Team:
         if self.threads == 1:
             kernel(0, *args)
             return
+        self._settle()
         start, self._task = time.perf_counter(), (kernel, args)
-        self._begin(wanted - 1)
         try:
+            self._begin(wanted - 1)
             used = _timed(kernel, 0, args)
         finally:
-            others, self._running, self._task = self._running, [], None
-            for other in others:
-                other.wait()
+            others, self._task = self._running, None
+            self._settle()
         if others:
             self._used += used + sum(other.used for other in others)
             self._wall += time.perf_counter() - start
@@ -95,6 +100,12 @@ class Team:
         finally:
             error = None
             del errors[:]  # an error and a frame that refer to each other would keep arrays alive
+
+    def _settle(self) -> None:
+        """Wait for the others that run; those of an earlier run are some if an interrupt ended its waiting."""
+        for other in self._running:
+            other.wait()
+        self._running = []
 
     def widen(self) -> None:
         """Let all threads take part in the run that has begun with some of them; called by its worker 0 only."""
@@ -128,10 +139,32 @@ class Team:
         return worth
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, once they have done their tasks."""
         for other in self._others:
             other.end()
-        self._others = []
+        self._others, self._running = [], []
+
+
+class _Task:
+    """A kernel for one thread to run once.
+
+    Attributes:
+        work: the kernel, and its arguments after the number of the worker; None once it was taken.
+        over: whether the kernel has returned; then ``lock`` may be free or not.
+        lock: held until the kernel has returned.
+    """
+
+    __slots__ = ("lock", "over", "work")
+
+    def __init__(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
+        self.work: tuple[Callable[..., object], tuple[object, ...]] | None = (kernel, args)
+        self.over, self.lock = False, threading.Lock()
+        self.lock.acquire()
+
+    def wait(self) -> None:
+        """Wait until the kernel has returned; an interrupt ends the waiting, which may then be repeated."""
+        if not self.over:
+            self.lock.acquire()
 
 
 class _Other:
@@ -145,21 +178,23 @@ class _Other:
     def __init__(self, worker: int) -> None:
         self.used, self.error = 0.0, cast("BaseException | None", None)
         self._worker = worker
-        self._task: tuple[Callable[..., object], tuple[object, ...]] | None = None
-        self._go, self._done = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._done.acquire()
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._last, self._sure = cast("_Task | None", None), True
         self._thread = threading.Thread(target=self._run, name=f"apsp-team-{worker}", daemon=True)
         self._thread.start()
 
     def begin(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
         """Let the thread run ``kernel(worker, *args)``."""
-        self._task = (kernel, args)
-        self._go.release()
+        self._sure, self._last = False, _Task(kernel, args)
+        self._tasks.put(self._last)
+        self._sure = True
 
     def wait(self) -> None:
-        """Wait until the kernel has returned."""
-        self._done.acquire()
+        """Wait until the thread has done all its tasks."""
+        if not self._sure:  # an interrupt came: the last task may be in the queue or not, but none is behind this one
+            self.begin(_nothing, ())
+        if self._last is not None:
+            self._last.wait()
 
     def take_error(self) -> BaseException | None:
         """Return the exception of the last kernel, and forget it; None if the kernel returned."""
@@ -167,23 +202,26 @@ class _Other:
         return error
 
     def end(self) -> None:
-        """End the thread."""
-        self._go.release()
+        """End the thread, after all its tasks."""
+        self._tasks.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            self._go.acquire()
-            if self._task is None:
-                return
-            (kernel, args), self._task = self._task, None
+        while (task := self._tasks.get()) is not None:
+            assert task.work is not None
+            (kernel, args), task.work = task.work, None
             self.error = None
             try:
                 self.used = _timed(kernel, self._worker, args)
             except BaseException as error:
                 self.error = error
             del kernel, args  # so that a waiting thread keeps no array alive
-            self._done.release()
+            task.over = True
+            task.lock.release()
+
+
+def _nothing(worker: int) -> None:
+    """Do nothing; whoever has done this has done all before it."""
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:

@@ -64,6 +64,14 @@ def message_of(error: BaseException) -> str:
     return f"a fault in apsp, please report it: {fault} (APSP_DEBUG=1 shows where it happened)"
 
 
+def comes_of_interrupt(error: BaseException) -> bool:
+    """Return whether ``error`` only says that a library was interrupted: it has made it of a KeyboardInterrupt."""
+    inner: BaseException | None = None if isinstance(error, (errors.ApspError, OSError)) else error
+    while inner is not None and not isinstance(inner, KeyboardInterrupt):
+        inner = inner.__cause__ or inner.__context__
+    return inner is not None
+
+
 def complain(message: str) -> None:
     """Write the message on standard error, if that is open."""
     with contextlib.suppress(OSError, ValueError):

@@ -21,6 +21,7 @@ from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic
 from engine.devices.cuda.code.prebuilt import all_modules
 
 GENERATIONS = [70, 75, 80, 90, 100]
+OLDEST, NEWEST = GENERATIONS[0], GENERATIONS[-1]
 ONCE = {a.name: a for a in ARITHMETICS.values()}
 #: Each has its own test of relax, and one file with the same options is compiled once.
 FORMS = [(module.name, module.arithmetic) for module in all_modules() if module.name != "relax"]
@@ -85,11 +86,17 @@ def test_relax_spills_nothing(arithmetic: str, generation: int, tmp_path: Path) 
     assert registers <= (128 if generation == 90 else 255), "two blocks of 256 threads must fit a Hopper multiprocessor"
 
 
-@pytest.mark.slow
+def _compiled(generations: list[int], marks: list[pytest.MarkDecorator]) -> list[object]:
+    """Whole numbers and fractions everywhere, the other types on the oldest.  What is tuned for, 90, is compiled as a
+    whole in the tests of building.
+    """
+    forms = [(k, a.name, g) for k, a in FORMS for g in generations if g == OLDEST or a.name in TYPICAL]
+    return [pytest.param(*form, marks=marks) for form in forms]
+
+
 @pytest.mark.parametrize(
     ("name", "arithmetic", "generation"),
-    # whole numbers and fractions everywhere; the other types on the oldest and on what is tuned for
-    [(k, a.name, g) for k, a in FORMS for g in GENERATIONS if g in (70, 90) or a.name in TYPICAL],
+    [*_compiled([OLDEST, NEWEST], [pytest.mark.slow]), *_compiled([75, 80], [pytest.mark.long])],
 )
 def test_it_compiles(name: str, arithmetic: str, generation: int, tmp_path: Path) -> None:
     assert "registers" in _report(name, ONCE[arithmetic], generation, tmp_path)

@@ -18,6 +18,7 @@ from engine.rows.floats import FloatSink
 from engine.rows.pipeline import RowPipeline, place_of
 from engine.rows.summary import SummarySink
 from storage.errors import Cancelled, StorageFailed
+from tests.interrupting import Interruption, by_itself
 
 Array = npt.NDArray[Any]
 N = 30
@@ -180,3 +181,30 @@ def test_an_error_ends_all_threads_and_comes_out(threads: int, where: str) -> No
         RowPipeline(fails, ranges, Full(160, 8), Monitor(), memory, in_place=False).run(backend)
     backend.shutdown()
     assert threading.active_count() <= before
+
+
+def test_an_interrupt_wherever_python_looks_for_one_ends_all_threads() -> None:
+    """In the pipeline, and in the locks and conditions that it uses; the threads take part in the next run."""
+
+    def work() -> int:
+        backend, count = CpuBackend(2), 0
+        for at in range(1, 10**5):
+            sink = Writes(12, 4)
+            buffers = [np.empty((4, N), np.int32) for _ in range(2)]
+            batches = (range(k, k + 4) for k in range(0, 12, 4))
+            rows = RowPipeline(begin, batches, sink, Monitor(), buffers, in_place=False)
+            if not Interruption(at, pipeline, threading).hits(lambda rows=rows: ended(rows, backend)):
+                break
+            count += 1
+        backend.shutdown()
+        return count
+
+    assert by_itself(work) > 60
+
+
+def ended(rows: RowPipeline, backend: CpuBackend) -> None:
+    """Run; an interrupt while a condition takes its lock again is an error about that lock."""
+    try:
+        rows.run(backend)
+    except RuntimeError as error:
+        raise KeyboardInterrupt from error

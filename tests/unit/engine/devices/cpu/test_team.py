@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from numba import njit
 from engine.devices.cpu import team as team_module
 from engine.devices.cpu.team import Team, fetch_add
 from engine.model.system import usable_processors
+from tests.interrupting import Interruption, by_itself
 
 
 @njit(nogil=True)
@@ -135,4 +137,83 @@ def test_sharing_goes_on_while_processors_are_free(monkeypatch):
     monkeypatch.setattr(team_module.time, "thread_time", lambda: 0.9 * clock())
     team.run(lambda worker: time.sleep(team_module.JUDGED))
     assert team.worth_sharing()
+    team.close()
+
+
+def goes_on(team: Team) -> None:
+    """Runs are whole after whatever has happened: they end, all workers take part once, and none works afterwards."""
+    for most in (None, 2, None):
+        begun, ended = [], []
+
+        def work(worker: int, begun: list[int] = begun, ended: list[int] = ended) -> None:
+            begun.append(worker)
+            time.sleep(0.0005 * worker)
+            ended.append(worker)
+
+        team.run(work, most=most)
+        assert sorted(begun) == sorted(ended) == list(range(most or team.threads))
+
+
+def interrupted_everywhere(steps: range) -> list[int]:
+    """The steps at which a run could be interrupted; for each, the team then goes on and can be closed."""
+    found = []
+    for at in steps:
+        team = Team(3)
+        if at % 2:  # both with threads that have run before, and with new ones
+            goes_on(team)
+        if not Interruption(at, team_module, every=True).hits(
+            lambda team=team: team.run(lambda worker: time.sleep(0.001 * worker))
+        ):
+            team.close()
+            break
+        if at % 3:
+            goes_on(team)
+        team.close()
+        found.append(at)
+    return found
+
+
+def test_an_interrupt_at_any_step_of_a_run_leaves_a_team_that_goes_on_and_ends() -> None:
+    found = by_itself(lambda: interrupted_everywhere(range(1, 2000)))
+    assert 150 < len(found) < 1999, "every step of a run was one, and the last run had no more"
+
+
+def test_an_interrupt_at_any_step_of_closing_leaves_a_team_that_can_be_closed() -> None:
+    def work() -> int:
+        for at in range(1, 2000):
+            team = Team(3)
+            goes_on(team)
+            hit = Interruption(at, team_module, every=True).hits(team.close)
+            team.close()
+            if not hit:
+                return at
+        return 0
+
+    assert by_itself(work) > 20
+
+
+def test_a_run_waits_for_threads_that_an_interrupted_one_has_left_at_work() -> None:
+    team, working, go = Team(2), threading.Event(), threading.Event()
+
+    def slow(worker: int) -> None:
+        if worker == 1:
+            working.set()
+            go.wait(60)
+            time.sleep(0.05)
+            left.append(worker)
+        else:
+            working.wait(60)
+
+    def interrupted(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    left: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(team_module._Task, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            team.run(slow)
+    assert left == []
+    go.set()
+    team.run(lambda _worker: left.append(0))
+    assert left == [1, 0, 0]
     team.close()

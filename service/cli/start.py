@@ -1,0 +1,29 @@
+"""Starts the command line: while its modules are imported, an interrupt ends the process at once and without a word.
+
+Python answers SIGINT with an exception, which may appear anywhere: in a module that is half imported, where it ends as
+a traceback, as another error, or nowhere at all.  Nothing has been written before a command begins, so until then the
+system's own answer is right: the process dies of the signal, and a shell that runs it in a loop ends the loop.  SIGTERM
+is answered like that anyway.  ``service.cli.main`` takes over when it can answer better (decision 166).
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import TracebackType
+
+
+def main() -> None:
+    """Entry point of the ``apsp`` command."""
+    sys.excepthook = _without_a_word
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a signal that the parent ignored stays ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from service.cli import main as command_line
+
+    command_line.main()
+
+
+def _without_a_word(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Show an exception that nothing has caught, unless it is an interrupt: of that Python lets the process die."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)

@@ -34,6 +34,8 @@ BUSY_ENTRIES: Final = 2**25
 #: Seconds of searches that make another thread worth its start.  On 16 processors, graphs of 900 to 1,600 vertices took
 #: 1.1 to 1.7 times as long with all threads; those of 2,000 to 7,300 took within a tenth of the same.
 SHARE_SECONDS: Final = 0.004
+#: Predicted seconds of searches on all threads up to which they are begun in one compiled call.
+SHORT_SECONDS: Final = 0.2
 
 
 class RowBatches:
@@ -150,4 +152,7 @@ def run(backend: Backend, search: RowSearch) -> None:
     search.monitor.begin("search", len(sources), "rows")
     few = None if search.seconds is None else max(2, math.ceil(search.seconds / SHARE_SECONDS))
     few = None if few is None or few >= backend.threads else few
-    RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few).run(backend)
+    short = search.seconds is not None and search.seconds / backend.threads < SHORT_SECONDS
+    RowPipeline(
+        begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few, at_once=short
+    ).run(backend)

@@ -67,7 +67,7 @@ def usable_processors() -> int:
 def resident_bytes() -> int:
     """Return the bytes of memory that this process holds now; 0 where the system does not report them."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(_content("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
 
@@ -78,9 +78,8 @@ def available_memory() -> int:
     """
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
+        free = int(_content("/proc/meminfo").partition("MemAvailable:")[2].split(None, 1)[0]) * 1024
+    except (OSError, IndexError):
         pass
     for group in _groups():
         limit, used = _words(group / "memory.max"), _words(group / "memory.current")
@@ -92,7 +91,7 @@ def available_memory() -> int:
 def _groups() -> Iterator[Path]:
     """Yield the folders of this process's control group (version 2) and of its parents, whose limits hold as well."""
     try:
-        lines = _OWN_GROUP.read_text().splitlines()
+        lines = _content(_OWN_GROUP).splitlines()
     except OSError:
         return
     own = next((line[3:] for line in lines if line.startswith("0::")), None)
@@ -107,10 +106,22 @@ def _groups() -> Iterator[Path]:
         yield here
 
 
+def _content(file: Path | str) -> str:
+    """Return the text of a small file; a plan reads several, and ``read_text`` takes four times as long."""
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        parts = list[bytes]()
+        while part := os.read(handle, 65536):
+            parts.append(part)
+        return b"".join(parts).decode()
+    finally:
+        os.close(handle)
+
+
 def _words(file: Path) -> list[str]:
     """Return the words of a control group's file; an empty list where the file does not exist."""
     try:
-        return file.read_text().split()
+        return _content(file).split()
     except OSError:
         return []
 

@@ -10,13 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.rows import Array, Count, FoundFacts, InPlace, RowFacts, Sink
+from engine.model.rows import BINS, NARROWEST, Array, Count, FoundFacts, InPlace, RowFacts, Sink
 from storage.errors import SolveFailed
-
-#: Number of bins of the distance histogram; if a distance lies beyond the last bin, pairs of bins are merged.
-BINS = 128
-#: The least width of a bin: kernels multiply by its inverse, which must not overflow to infinity (0 * inf is NaN).
-NARROWEST = 2.0**-1000
 
 
 def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

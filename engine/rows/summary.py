@@ -194,9 +194,10 @@ class Summary:
             "radius": None,
         }
         if reached:
-            central = comparable(self._reach) & ~np.isnan(self._eccentricity)
-            top = int(np.nanargmax(self._eccentricity))
-            low = int(np.nanargmin(np.where(central, self._eccentricity, np.nan)))
+            known = ~np.isnan(self._eccentricity)
+            central = comparable(self._reach) & known
+            top = int(np.argmax(np.where(known, self._eccentricity, -np.inf)))
+            low = int(np.argmin(np.where(central, self._eccentricity, np.inf)))
             facts["diameter"] = self._number(self._eccentricity[top])
             facts["radius"] = self._number(self._eccentricity[low])
             far = self._farthest[top] if self._targets is None else self._targets[self._farthest[top]]

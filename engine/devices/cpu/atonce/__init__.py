@@ -3,5 +3,5 @@
 import sys
 from typing import Final
 
-#: Whether the system has POSIX threads.
-AVAILABLE: Final = sys.platform.startswith(("linux", "darwin"))
+#: Whether the system has the threads and semaphores that are used.
+AVAILABLE: Final = sys.platform == "linux"

@@ -6,7 +6,7 @@ import numpy as np
 
 from engine.devices.cpu.atonce.facts import widen_bins
 from engine.devices.cpu.atonce.lanes import FINISHED, GIVEN_UP, NEXT, THREAD
-from engine.devices.cpu.atonce.threads import run_in_threads, seconds_now
+from engine.devices.cpu.atonce.threads import function_of, seconds_now, share_out, stored, word_at
 from engine.devices.cpu.bfs_bits import bit_space, search_bits
 from engine.devices.cpu.bit_facts import FARTHEST, LARGEST, REACHED, SUM
 from engine.devices.cpu.team import fetch_add
@@ -53,19 +53,23 @@ def _take(given):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def search_all_bits(threads, given):  # type: ignore[no-untyped-def]
+def search_all_bits(threads, pool, given):  # type: ignore[no-untyped-def]
     """Search blocks of sources breadth first in several threads, and gather the facts of their rows.
 
     Args:
         threads: the number of threads.
+        pool: threads, see :mod:`engine.devices.cpu.atonce.pool`.
         given: a tuple of: shared, batch, seconds and gathered, as in
             :func:`engine.devices.cpu.atonce.lanes.search_all_lanes`; arcs, goal and limits, as in
             :func:`engine.devices.cpu.bfs_bits.search_bits`; in this order: shared, arcs, goal, batch, limits, seconds,
             gathered.
 
     Returns:
-        How many threads have failed.
+        How many calls have failed.
     """
     shared, arcs, goal, batch, limits, seconds, gathered = given
     late = seconds_now() + seconds
-    return run_in_threads(_take, threads, (shared, arcs, goal, batch, limits, late, gathered))
+    inner = (shared, arcs, goal, batch, limits, late, gathered)
+    failures = stored(inner)
+    share_out(pool, threads - 1, function_of(_take, inner), failures)
+    return word_at(failures)

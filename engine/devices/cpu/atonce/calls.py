@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from engine.devices.cpu.atonce.facts import Gathered
 from engine.devices.cpu.atonce.lanes import BAD, FINISHED, GIVEN_UP, GOOD, UNTAKEN
+from engine.devices.cpu.atonce.pool import KEPT
 from engine.devices.cpu.searches import BlockGroup, BlockPiece, Done, Piece
 
 if TYPE_CHECKING:
@@ -57,13 +58,15 @@ class BlocksAtOnce:
         """Make the call.
 
         Args:
-            kernel: takes the number of threads and a tuple: ``shared``, what is ``given``, and the facts.
+            kernel: takes the number of threads, a pool of threads, and a tuple: ``shared``, what is ``given``, and the facts.
             given: the inputs of the searches.
 
         Raises:
             MemoryError: a thread found no memory for its work.
         """
-        if kernel(self.threads, (self.shared, *given, self.gathered.arrays())):
+        with KEPT.borrow(self.threads - 1) as pool:
+            failures = kernel(self.threads, pool, (self.shared, *given, self.gathered.arrays()))
+        if failures:
             raise MemoryError("a thread that searches found no memory for its work")
 
     @property

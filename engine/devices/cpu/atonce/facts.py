@@ -72,11 +72,9 @@ class Gathered:
 
     def _count(self, width: float, counts: Indices) -> int:
         """Add all threads' histograms to one whose bins are at least as wide: widths are powers of two."""
-        for thread in np.flatnonzero(self.width):
-            own, found = float(self.width[thread]), self.counts[thread]
-            while own < width:
-                own, found = 2 * own, np.append(found.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64))
-            counts += found
+        for thread in np.flatnonzero(self.width).tolist():
+            joined = int(min(width / self.width[thread], BINS))
+            counts[: BINS // joined] += self.counts[thread].reshape(-1, joined).sum(1)
         return int(self.below.sum())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.devices.cpu.atonce.facts import gather_rows
-from engine.devices.cpu.atonce.threads import run_in_threads, seconds_now
+from engine.devices.cpu.atonce.threads import function_of, seconds_now, share_out, stored, word_at
 from engine.devices.cpu.lanes import ROW_BYTES, search_lanes
 from engine.devices.cpu.team import fetch_add
 from engine.graph.kernels import njit
@@ -53,11 +53,12 @@ def _take(given):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def search_all_lanes(threads, given):  # type: ignore[no-untyped-def]
+def search_all_lanes(threads, pool, given):  # type: ignore[no-untyped-def]
     """Search blocks of sources in several threads, and gather the facts of their rows.
 
     Args:
         threads: the number of threads.
+        pool: threads, see :mod:`engine.devices.cpu.atonce.pool`.
         given: a tuple of: shared, int64: the numbers of ``NEXT`` to ``BAD``, changed in place; arcs, ends, goal and
             bounds as in :func:`engine.devices.cpu.lanes.search_lanes`, between them the batch: sources, rows (int64),
             starts (int64: where each block begins in ``rows``, and the end), states (uint8, shape (blocks,)), and out;
@@ -65,8 +66,11 @@ def search_all_lanes(threads, given):  # type: ignore[no-untyped-def]
             returns it.
 
     Returns:
-        How many threads have failed.
+        How many calls have failed.
     """
     shared, arcs, ends, goal, batch, bounds, seconds, gathered = given
     late = seconds_now() + seconds
-    return run_in_threads(_take, threads, (shared, arcs, ends, goal, batch, bounds, late, gathered))
+    inner = (shared, arcs, ends, goal, batch, bounds, late, gathered)
+    failures = stored(inner)
+    share_out(pool, threads - 1, function_of(_take, inner), failures)
+    return word_at(failures)

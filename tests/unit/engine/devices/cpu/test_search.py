@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.devices.cpu import search as cpu_search
 from engine.devices.cpu.arcs import prepare
+from engine.devices.cpu.atonce import lane_blocks
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.row_facts import count_rows
 from engine.devices.cpu.search import label_type

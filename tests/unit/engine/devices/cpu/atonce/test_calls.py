@@ -154,7 +154,7 @@ def test_a_failure_in_a_thread_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
     backend = CpuBackend(2)
     try:
         searches, _ = searches_of("fractions", backend)
-        monkeypatch.setattr(lanes, "search_all_lanes", lambda threads, given: 1)
+        monkeypatch.setattr(lanes, "search_all_lanes", lambda threads, pool, given: 1)
         with pytest.raises(MemoryError):
             searches.take_all(2, math.inf)
     finally:

@@ -78,10 +78,8 @@ def available_memory() -> int:
     groups.
     """
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
+    with contextlib.suppress(OSError, IndexError):
         free = int(_content("/proc/meminfo").partition("MemAvailable:")[2].split(None, 1)[0]) * 1024
-    except (OSError, IndexError):
-        pass
     for group in _groups():
         limit = _words(f"{group}/memory.max")
         used = _words(f"{group}/memory.current") if limit and limit[0] != "max" else []

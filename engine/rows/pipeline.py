@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.backend import Backend, RowSearches, RowsDone
+from engine.model.backend import Backend, RowsDone, RowSearches
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
 from engine.model.rows import Array, FactSink, InPlace, Sink
@@ -31,7 +31,7 @@ Indices = npt.NDArray[np.int64]
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
 PATIENCE: Final = 0.012
-#: Seconds for which one compiled call may search: in that time progress is not reported, and no request to stop noticed.
+#: Seconds for which one compiled call may search: until then progress is not reported, and no request to stop noticed.
 AT_ONCE: Final = 0.05
 #: Up to this number of rows, one thread does what a compiled call has left.
 FEW_ROWS: Final = 16

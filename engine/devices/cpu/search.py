@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
-from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.atonce.lane_blocks import LaneBlocks
+from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import ROW_BYTES
 from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces
 from engine.graph.kernels import njit

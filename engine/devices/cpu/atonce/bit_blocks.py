@@ -42,7 +42,10 @@ class BitBlocks:
         """Arcs, goal and limits, as the kernels take them."""
         ready, goal, most = self.batch.ready, self.batch.goal, 2**PLANES
         limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
-        arcs, columns = (ready.indptr, ready.heads, ready.into, ready.tails), (ready.rank, goal.near, self.batch.sentinel)
+        arcs, columns = (
+            (ready.indptr, ready.heads, ready.into, ready.tails),
+            (ready.rank, goal.near, self.batch.sentinel),
+        )
         return arcs, columns, (min(limit, most), limit <= most)
 
     @property
@@ -85,7 +88,8 @@ class BitBlocks:
 
         arcs, columns, limits = self._form
         call = BlocksAtOnce.of(self.batch, blocks, min(threads, len(blocks)), facts=facts)
-        call.run(search_all_bits, (arcs, columns, call.batch, limits, seconds))
+        if not call.run(search_all_bits, (arcs, columns, call.batch, limits, seconds)):
+            return None
         left = [piece for rows in call.given_up for piece in self.batch.blocks(rows, self.threads, self.spaces)]
         return call.done(left, self)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,15 @@ from engine.devices.cpu.atonce.facts import Gathered
 from engine.devices.cpu.atonce.lanes import BAD, FINISHED, GIVEN_UP, GOOD, UNTAKEN
 from engine.devices.cpu.atonce.pool import KEPT
 from engine.devices.cpu.searches import BlockGroup, BlockPiece, Done, Piece
+from engine.model.progress import NotCompiledError, only_ready
 
 if TYPE_CHECKING:
     from engine.devices.cpu.search import SearchBatch
 
 Indices = npt.NDArray[np.int64]
+
+#: The forms of kernels that this process has found not to be compiled; it does not look for them again.
+_NOT_COMPILED: Final = set[tuple[Any, ...]]()
 
 
 @dataclass(frozen=True)
@@ -54,20 +58,32 @@ class BlocksAtOnce:
         gathered = Gathered.of(batch.out, threads, wanted=facts)
         return cls(blocks, threads, shared, states, given, gathered)
 
-    def run(self, kernel: Callable[..., int], given: tuple[Any, ...]) -> None:
-        """Make the call.
+    def run(self, kernel: Callable[..., int], given: tuple[Any, ...]) -> bool:
+        """Make the call, unless kernels would have to be compiled: that takes longer than many short solves.
 
         Args:
-            kernel: takes the number of threads, a pool of threads, and a tuple: ``shared``, what is ``given``, and the facts.
+            kernel: takes the number of threads, a pool of threads, and a tuple: ``shared``, what is ``given``, and the
+                facts.
             given: the inputs of the searches.
+
+        Returns:
+            Whether the call was made.
 
         Raises:
             MemoryError: a thread found no memory for its work.
         """
-        with KEPT.borrow(self.threads - 1) as pool:
-            failures = kernel(self.threads, pool, (self.shared, *given, self.gathered.arrays()))
+        form = (kernel, self.gathered.largest.dtype, tuple(getattr(each, "dtype", None) for each in given[0]))
+        if form in _NOT_COMPILED:
+            return False
+        try:
+            with only_ready(), KEPT.borrow(self.threads - 1) as pool:
+                failures = kernel(self.threads, pool, (self.shared, *given, self.gathered.arrays()))
+        except NotCompiledError:
+            _NOT_COMPILED.add(form)
+            return False
         if failures:
             raise MemoryError("a thread that searches found no memory for its work")
+        return True
 
     @property
     def tally(self) -> list[int]:
@@ -78,7 +94,7 @@ class BlocksAtOnce:
     @property
     def given_up(self) -> list[Indices]:
         """The rows of each block that was given up."""
-        return [self.blocks[k] for k in np.flatnonzero(self.states == GIVEN_UP)]
+        return [self.blocks[k] for k in np.flatnonzero(self.states == GIVEN_UP).tolist()]
 
     def done(self, left: list[Piece], group: BlockGroup) -> Done:
         """Return the result.
@@ -87,8 +103,8 @@ class BlocksAtOnce:
             left: what has to be done instead of blocks that were given up.
             group: searches the blocks that no thread has taken.
         """
-        finished = [self.blocks[k] for k in np.flatnonzero(self.states == FINISHED)]
-        untaken = [BlockPiece(group, self.blocks[k]) for k in np.flatnonzero(self.states == UNTAKEN)]
+        finished = [self.blocks[k] for k in np.flatnonzero(self.states == FINISHED).tolist()]
+        untaken = [BlockPiece(group, self.blocks[k]) for k in np.flatnonzero(self.states == UNTAKEN).tolist()]
         rows = np.concatenate(finished) if finished else np.empty(0, np.int64)
         facts = partial(self.gathered.found, rows) if len(self.gathered.reached) else None
         return Done(rows, list(chain(left, untaken)), facts)

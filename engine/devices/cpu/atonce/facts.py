@@ -131,7 +131,12 @@ def gather_rows(out, sources, some, columns, worker, gathered):  # type: ignore[
     own = np.empty(count, np.int64)
     for j in range(count):
         own[j] = sources[some[j]] if len(columns) == 0 else _place(columns, sources[some[j]])
-    facts = (np.zeros(count, np.int64), np.zeros(count, sums.dtype), np.zeros(count, out.dtype), np.zeros(count, np.int64))
+    facts = (
+        np.zeros(count, np.int64),
+        np.zeros(count, sums.dtype),
+        np.zeros(count, out.dtype),
+        np.zeros(count, np.int64),
+    )
     _facts(out, some, own, columns, nowhere, facts)
     top, reaching = 0.0, False
     for j in range(count):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from engine.devices.cpu.atonce import AVAILABLE
 from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
 from engine.devices.cpu.row_facts import count_rows, row_facts
-from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces
+from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.model.dtypes import WORK_TYPES
 from engine.model.rows import FoundFacts, RowFacts
 
@@ -57,7 +57,10 @@ class LaneBlocks:
         ready, goal, kind = self.batch.ready, self.batch.goal, self.kind
         arcs = (ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind))
         unit = ready.decimal[1] if ready.decimal is not None and kind != "float64" else None
-        ends, columns = (self._far, self.batch.sentinel, goal.beyond, unit), (ready.rank, goal.near, goal.shift, goal.onto)
+        ends, columns = (
+            (self._far, self.batch.sentinel, goal.beyond, unit),
+            (ready.rank, goal.near, goal.shift, goal.onto),
+        )
         return arcs, ends, columns, (PASSES * (ready.arcs + 4 * len(ready.rank)), int(self.heaviest))
 
     @cached_property
@@ -108,7 +111,8 @@ class LaneBlocks:
 
         arcs, ends, columns, bounds = self._form
         call = BlocksAtOnce.of(batch, blocks, min(threads, len(blocks)), self._tally, facts=facts)
-        call.run(search_all_lanes, (arcs, ends, columns, call.batch, bounds, seconds))
+        if not call.run(search_all_lanes, (arcs, ends, columns, call.batch, bounds, seconds)):
+            return None
         self._tally[:] = call.tally
         left = [piece for rows in call.given_up for piece in self._otherwise(rows)]
         return call.done(left, self)

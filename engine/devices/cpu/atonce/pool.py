@@ -64,6 +64,7 @@ class KeptThreads:
 def _new() -> Pool:
     pool = np.zeros(WORDS, np.int64)
     prepare_pool(pool)
+    end_pool(pool)  # ends nothing; nothing has to be compiled when the threads are to end
     return pool
 
 

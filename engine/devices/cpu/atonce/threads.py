@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing import signature as signature_of
+from numba.core.typing.templates import signature as signature_of
 from numba.extending import intrinsic
 
 from engine.devices.cpu.team import fetch_add

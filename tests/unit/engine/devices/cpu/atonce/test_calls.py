@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -10,18 +11,26 @@ import pytest
 
 from engine.algorithms import dijkstra
 from engine.api.solve import make_plan, solve
-from engine.devices.cpu.atonce import lanes
+from engine.devices.cpu.atonce import calls, lanes
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bfs_bits import BreadthFirst
 from engine.graph.profile import GraphProfile
 from engine.model.backend import RowsWanted
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
+from engine.model.progress import NotCompiledError
 from engine.model.rows import ArraySink
 from engine.rows.floats import FloatSink
 from storage.graph.graph import Graph, build_graph
 
 N = 300
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that are not compiled are waited for."""
+    monkeypatch.setattr(calls, "only_ready", contextlib.nullcontext)
+    monkeypatch.setattr(calls, "_NOT_COMPILED", set())
 
 
 def graph_of(kind: str, *, directed: bool = True, arcs: int = 3 * N) -> Graph:
@@ -157,5 +166,25 @@ def test_a_failure_in_a_thread_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(lanes, "search_all_lanes", lambda threads, pool, given: 1)
         with pytest.raises(MemoryError):
             searches.take_all(2, math.inf)
+    finally:
+        backend.shutdown()
+
+
+def test_kernels_that_are_not_compiled_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def kernel(threads: int, pool: Any, given: Any) -> int:
+        asked.append(threads)
+        raise NotCompiledError("it is not")
+
+    monkeypatch.setattr(lanes, "search_all_lanes", kernel)
+    backend = CpuBackend(2)
+    try:
+        for _ in range(2):
+            searches, out = searches_of("fractions", backend)
+            assert searches.take_all(2, math.inf) == (0, False)
+            assert (out == 77).all()
+            assert searches.waiting
+        assert len(asked) == 1  # what was not there is not looked for again
     finally:
         backend.shutdown()

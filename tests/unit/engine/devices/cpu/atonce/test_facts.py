@@ -33,7 +33,9 @@ def test_facts_and_histogram_are_the_same_in_whatever_thread(dtype: str, largest
         gather_rows(out, sources, some, none, worker, gathered.arrays())
     wanted = row_facts(out, sources)
     found = gathered.found(sources)
-    for mine, other in zip((found.facts.reached, found.facts.sums, found.facts.farthest), (*wanted[:2], wanted[3])):
+    for mine, other in zip(
+        (found.facts.reached, found.facts.sums, found.facts.farthest), (*wanted[:2], wanted[3]), strict=True
+    ):
         assert np.array_equal(mine, other)
     some = wanted[0] > 0
     assert np.array_equal(found.facts.largest[some], wanted[2][some])

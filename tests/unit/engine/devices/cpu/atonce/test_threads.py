@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine.devices.cpu.atonce import AVAILABLE
 from engine.devices.cpu.atonce.pool import KeptThreads
-from engine.devices.cpu.atonce.threads import WORDS, end_pool, fill_pool, function_of, prepare_pool, seconds_now, share_out, stored, word_at
+from engine.devices.cpu.atonce.threads import (
+    WORDS,
+    end_pool,
+    fill_pool,
+    function_of,
+    prepare_pool,
+    seconds_now,
+    share_out,
+    stored,
+    word_at,
+)
 from engine.devices.cpu.team import fetch_add
 from engine.graph.kernels import njit
 
@@ -52,7 +63,7 @@ def spread(threads: int, failing: int = -1, kept: KeptThreads | None = None) -> 
 
 def tasks() -> int:
     """Return the number of threads of this process."""
-    return len(os.listdir("/proc/self/task"))
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
 def wait_for(count: int) -> None:

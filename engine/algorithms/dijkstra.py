@@ -36,9 +36,9 @@ BUSY_ENTRIES: Final = 2**25
 SHARE_SECONDS: Final = 0.004
 #: Predicted seconds of searches on all threads up to which they are begun in one compiled call.
 SHORT_SECONDS: Final = 0.2
-#: Bytes of the matrix up to which they are.  On 16 processors 33 to 45 MB took 0.7 to 0.9 times as long so, but 129 to
-#: 487 MB 1.2 to 1.4 times.
-SHORT_BYTES: Final = 2**26
+#: Bytes of the matrix up to which they are.  On 16 processors solves of 33 to 105 MB took 0.3 to 0.9 times as long so,
+#: those of 129 to 487 MB 0.6 to 1.4 times.
+SHORT_BYTES: Final = 112 * 2**20
 
 
 class RowBatches:
@@ -157,6 +157,5 @@ def run(backend: Backend, search: RowSearch) -> None:
     few = None if few is None or few >= backend.threads else few
     short = search.seconds is not None and search.seconds / backend.threads < SHORT_SECONDS
     short = short and place is not None and place.nbytes <= SHORT_BYTES
-    RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few, at_once=short).run(
-        backend
-    )
+    rows = RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few)
+    rows.run(backend, at_once=short)

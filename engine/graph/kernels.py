@@ -72,8 +72,6 @@ PARTS: Final = {
 _BEGUN: Final = time.time()
 #: The kernels that have been defined, by module and name.
 KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
-#: The packages of which a kernel was found loaded.
-_LOADED: Final = set[str]()
 
 
 def is_known(version: str = numba.__version__) -> bool:
@@ -298,11 +296,7 @@ class CompiledKernel:
 
 def is_loaded(package: str) -> bool:
     """Return whether a kernel of ``package`` is loaded in this process."""
-    if package not in _LOADED and any(
-        name.startswith(package) and one.dispatcher.overloads for (name, _), one in KERNELS.items()
-    ):
-        _LOADED.add(package)
-    return package in _LOADED
+    return any(name.startswith(package) and one.dispatcher.overloads for (name, _), one in KERNELS.items())
 
 
 def _replace(path: Path, content: bytes) -> None:

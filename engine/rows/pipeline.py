@@ -84,8 +84,6 @@ class RowPipeline:
         in_place: whether ``buffers`` is that array.
         few: the number of threads that a short run is begun with; None for all.  If it is not over after ``PATIENCE``
             seconds, all take part.
-        at_once: whether the run seems short enough to be begun by one compiled call, which searches for ``AT_ONCE``
-            seconds at most; the rest is done piece by piece.
     """
 
     def __init__(
@@ -98,9 +96,7 @@ class RowPipeline:
         *,
         in_place: bool,
         few: int | None = None,
-        at_once: bool = False,
     ) -> None:
-        self._at_once = at_once
         self._few, self._late = few, math.inf if few is None else time.perf_counter() + PATIENCE
         self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
         self._facts = sink if isinstance(sink, FactSink) else None
@@ -113,18 +109,20 @@ class RowPipeline:
         self._error: BaseException | None = None
         self._done, self._told, self._last = 0, 0, time.perf_counter()
 
-    def run(self, backend: Backend) -> None:
+    def run(self, backend: Backend, *, at_once: bool = False) -> None:
         """Search and write all rows.
 
         Args:
             backend: its threads do the work.
+            at_once: whether the run seems short enough to be begun by one compiled call, which begins searches for
+                ``AT_ONCE`` seconds; the rest is done piece by piece.
 
         Raises:
             Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
             Exception: what a search or the sink raised.
         """
         self._backend = backend
-        if self._at_once and self._in_place:
+        if at_once and self._in_place:
             self._search_all()
         backend.share(self._work, self._few)
         if self._error is not None:

@@ -229,7 +229,7 @@ def test_a_short_run_is_begun_by_one_call(
     sink, backend = SummarySink(inner := ArraySink((100, N), np.int32), range(100), N, integral=True), CpuBackend(3)
     sink._own[N:] = -1
     try:
-        RowPipeline(begin_blocks, [range(100)], sink, Steps(), [inner.array], in_place=True, at_once=True).run(backend)
+        RowPipeline(begin_blocks, [range(100)], sink, Steps(), [inner.array], in_place=True).run(backend, at_once=True)
     finally:
         backend.shutdown()
     assert np.array_equal(inner.array, expected(100))
@@ -250,8 +250,8 @@ def test_a_stop_is_noticed_after_one_call() -> None:
     sink, backend = SummarySink(inner := ArraySink((20, N), np.int32), range(20), N, integral=True), CpuBackend(1)
     try:
         with pytest.raises(Cancelled):
-            RowPipeline(begin_blocks, [range(20)], sink, Stops(), [inner.array], in_place=True, at_once=True).run(
-                backend
+            RowPipeline(begin_blocks, [range(20)], sink, Stops(), [inner.array], in_place=True).run(
+                backend, at_once=True
             )
     finally:
         backend.shutdown()

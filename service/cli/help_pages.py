@@ -64,6 +64,7 @@ EXAMPLES: Final = {
     "query": (
         "apsp query roads.zarr distance 17 42",
         "apsp query roads.zarr path 17 42",
+        "apsp query city.zarr path 17 42 -o route.geojson",
         "apsp query roads.zarr nearest 17 5",
         "apsp query roads.zarr within 17 900",
         "apsp query city.zarr distance home school --points places.csv",

@@ -186,6 +186,9 @@ def query(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Vertices may be points of this table with lon and lat; may be repeated."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write a path as a line into this .geojson file.")
+    ] = None,
     server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
@@ -195,11 +198,11 @@ def query(
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 
-        remote.query(store, question, vertices or [], remote.Remote(server, as_json), points or [])
+        remote.query(store, question, vertices or [], remote.Remote(server, as_json, out), points or [])
         return
     from service.cli.commands import querying
 
-    querying.query(store, question, vertices or [], points or [], as_json=as_json)
+    querying.query(store, question, vertices or [], points or [], out=out, as_json=as_json)
 
 
 @command(app)

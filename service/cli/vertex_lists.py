@@ -263,3 +263,12 @@ def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[
     for line, row in enumerate(rows, 1):
         if row.strip():
             yield f": {name}, line {line}", row.strip()
+
+
+def tell_points(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:
+    """Say on standard error where points were taken, and leave that out of the answer."""
+    for side, end, name in zip(("source", "target"), ends, names, strict=False):
+        if isinstance(end, dict):
+            told = answer.pop(f"{side}_point", None) or answer.pop(f"{side}_points")[0]
+            text = f"{told['snap']:,.0f}{' m' if 'lon' in told else ''} from vertex {told['vertex']}"
+            print(f"note: {name} is a point, {text}{'; FAR' if told['far'] else ''}", file=sys.stderr)

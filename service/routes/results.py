@@ -81,7 +81,7 @@ class PairQuery(SourceQuery):
 class PathQuery(PairQuery):
     """A source and a target, and as what the path between them is wanted."""
 
-    format: Annotated[Literal["json", "geojson"] | None, Field(description="Goes before Accept.")] = None
+    format: Annotated[Literal["json", "geojson"] | None, Field(description="Takes precedence over Accept.")] = None
 
 
 class NearestQuery(SourceQuery):

@@ -39,7 +39,9 @@ PointTexts = Annotated[
     list[Annotated[str, Field(max_length=100)]] | None,
     Field(description="In place of vertices points, lon,lat (or x,y) each; repeat it for several."),
 ]
-Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Field(description="Goes before Accept.")]
+Format = Annotated[
+    Literal["json", "csv", "npy", "parquet", "arrow"] | None, Field(description="Takes precedence over Accept.")
+]
 Also = Annotated[
     str | None, Field(max_length=200, description="Of npy: the sums of this quantity in place of distances.")
 ]

@@ -72,7 +72,7 @@ class TableQuery(BaseModel):
     sort: Name | None = Field(None, description="Column; with - before it, the largest first.", examples=["-within_15"])
     limit: int | None = Field(None, ge=1, lt=2**53, description="Most rows; a thousand if left out.")
     cursor: str | None = Field(None, max_length=300, description="Where the page before this one ended.")
-    format: Literal["json", "csv", "parquet", "arrow"] | None = Field(None, description="Goes before Accept.")
+    format: Literal["json", "csv", "parquet", "arrow"] | None = Field(None, description="Takes precedence over Accept.")
 
 
 @results.get("", response_class=Response, responses=_PAGES)

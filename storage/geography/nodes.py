@@ -39,6 +39,14 @@ def read_nodes(path: Path, labels: npt.NDArray[Any], system: str | None) -> tupl
     table = read_points(path, first_is_id=True)
     if table.ids is None:
         raise InvalidRequest(f"{path} has no column of ids, such as id", field="nodes")
+    return join_nodes(table, labels, system)
+
+
+def join_nodes(table: PointTable, labels: npt.NDArray[Any], system: str | None) -> tuple[Coordinates, list[str]]:
+    """Give each vertex the coordinates of its row in a table with ids.
+
+    Args, returned values and errors are those of :func:`read_nodes`.
+    """
     found, notes = _matched(table, labels)
     geographic, about = _system(table, system)
     notes += about
@@ -49,7 +57,7 @@ def read_nodes(path: Path, labels: npt.NDArray[Any], system: str | None) -> tupl
     columns = {name: _spread(column[rows], found[rows], len(labels)) for name, column in table.columns.items()}
     coordinates = Coordinates(x, y, geographic, columns)
     if len(labels) and not coordinates.there.any():
-        raise InvalidRequest(f"{path}: no vertex has coordinates in it, every one is empty", field="nodes")
+        raise InvalidRequest(f"{table.path}: no vertex has coordinates in it, every one is empty", field="nodes")
     return coordinates, [*notes, *missing_note(coordinates, labels)]
 
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.coordinates import LONLAT, check_numbers
-from storage.geography.geopackage import GEOPACKAGE, read_layer
+from storage.geography.geopackage import GEOPACKAGE
+from storage.geography.layers import PointLayer, read_points_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -100,7 +101,28 @@ def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
     """
     if path.suffix.lower() not in TABLES:
         raise InvalidRequest(f"{path} must end in {', '.join(TABLES)}, which says its format", field="nodes")
-    frame, geometry = _frame(path)
+    return _table(path, *_frame(path), first_is_id=first_is_id)
+
+
+def layer_points(name: str, layer: PointLayer) -> PointTable:
+    """Return a layer of a GeoPackage as a table of points; errors as ``read_points``.
+
+    Args:
+        name: what messages call it.
+        layer: what was read of it.
+    """
+    path = Path(f"layer {name}")
+    return _table(path, layer.table, (*_from_wkb(path, layer.geometry), layer.system))
+
+
+def _table(
+    path: Path,
+    frame: pl.DataFrame,
+    geometry: tuple[Floats, Floats, str | None] | None,
+    *,
+    first_is_id: bool = False,
+) -> PointTable:
+    """Return the points of a frame whose geometry was taken out; errors as ``read_points``."""
     names = frame.columns
     found = _pair(names) if geometry is None else None
     if found is None and geometry is None:
@@ -163,7 +185,7 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
 
     ending = path.suffix.lower()
     if ending == GEOPACKAGE:
-        layer = read_layer(path)
+        layer = read_points_of(path)
         return layer.table, (*_from_wkb(path, layer.geometry), layer.system)
     try:
         if ending == ".geojson":

@@ -23,7 +23,7 @@ from storage.readers.lines import line_of
 
 Indices = npt.NDArray[np.int64]
 #: Formats whose entries are table rows; errors name the row, because the file has no lines.
-_ROWS: Final = frozenset({"parquet"})
+_ROWS: Final = frozenset({"parquet", "gpkg"})
 #: Formats that are not text.
 _BINARY: Final = frozenset({"npz", "npy"})
 
@@ -102,13 +102,17 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
         directed: whether the stored graph is directed; the file is read in the same way.
 
     Raises:
-        InvalidRequest: the file has no weights, or a unit or coordinates are given, which stay as they are.
+        InvalidRequest: the file has no weights, vertices of it are not those of another file, or a unit or coordinates
+            are given, which stay as they are.
         ApspError: as ``storage.readers.read_graph``.
     """
     if said := next((name for name in ("unit", "coordinates") if reading.get(name)), None):
         raise InvalidRequest(f"new weights keep unit and coordinates of the graph; {said} was given", field=said)
     given, limits = cast(ReadingOptions, {**reading, "directed": directed}), ReadLimits()
     parsed, form = read_arcs(path, limits=limits, **given)
+    if parsed.alone is not None:
+        message = f"{path}: {parsed.alone}; give new weights as a table with a row for each arc: from, to, weight"
+        raise InvalidRequest(message, field="weights")
     if parsed.arcs.weights is None:
         raise InvalidRequest(f"{path} has no weights; name the column that has them (--weight)", field="weights")
     ends = [parsed.arcs.tails, parsed.arcs.heads]

@@ -54,7 +54,8 @@ FORMATS: Final[Mapping[str, str]] = MappingProxyType(
         "tsplib": "TSPLIB (.tsp, .atsp) with an explicit matrix",
         "npz": "SciPy sparse matrix (.npz): CSR, CSC or COO",
         "npy": "dense NumPy matrix (.npy)",
-        "parquet": "Parquet edge list",
+        "parquet": "Parquet edge list, and GeoParquet of lines",
+        "gpkg": "GeoPackage of edges (.gpkg): a layer of lines, of OSMnx, QGIS and others",
         "algs4": "vertex count, arc count, then 'u v w' lines from 0 (Sedgewick and Wayne)",
         "osm": "OpenStreetMap extracts (.osm.pbf, .osm), with --mode walking, cycling or driving",
         "rcpsp-max": "RCPSP/max projects (.sch): a minimum lag d from i to j is the arc of weight -d",
@@ -81,6 +82,7 @@ _MODULES: Final = {
     "npz": "instances.arrays",
     "npy": "instances.arrays",
     "parquet": "tables.parquet",
+    "gpkg": "layers.geopackage",
     "algs4": "instances.algs4",
     "osm": "networks.osm",
     "rcpsp-max": "instances.rcpsp_max",
@@ -88,12 +90,12 @@ _MODULES: Final = {
 
 #: Formats whose edges have columns or attributes with names.
 _WITH_NAMES: Final = (
-    "edges", "parquet", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp",
+    "edges", "parquet", "gpkg", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp",
 )  # fmt: skip
 #: Options that have a meaning only for some formats; readers of other formats refuse them instead of ignoring them.
 _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "source": ("--from", ("edges", "parquet")),
-    "target": ("--to", ("edges", "parquet")),
+    "source": ("--from", ("edges", "parquet", "gpkg")),
+    "target": ("--to", ("edges", "parquet", "gpkg")),
     "labels": ("--labels", ("gml", "graphml", "gexf", "pajek", "json")),
     "length_of": ("--length-of", _WITH_NAMES),
     "also": ("--also", _WITH_NAMES),
@@ -103,7 +105,9 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 #: Formats in which single quotes are part of the names that they enclose.
-_UNQUOTED: Final = frozenset({"edges", "matrix", "sif", "adjlist", "multiline-adjlist", "nx-edgelist", "parquet"})
+_UNQUOTED: Final = frozenset(
+    {"edges", "matrix", "sif", "adjlist", "multiline-adjlist", "nx-edgelist", "parquet", "gpkg"}
+)
 
 
 class _Reader(Protocol):

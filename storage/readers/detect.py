@@ -13,7 +13,13 @@ from storage.readers.source import Source
 from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.table import is_comment
 
-_BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
+_BINARY = {
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",
+    b"PAR1": "parquet",
+    b"SQLite format 3\0": "gpkg",
+}
 #: The head of the first blob of OpenStreetMap's PBF: its length in four bytes, and what it is.
 _PBF = re.compile(rb"\0\0..\n\tOSMHeader", re.DOTALL)
 # All of these patterns are applied to lines stripped of blanks.
@@ -55,9 +61,6 @@ def detect(source: Source) -> str:
     for magic, name in _BINARY.items():
         if source.start.startswith(magic):
             return name
-    if source.start.startswith(b"SQLite format 3\0"):
-        message = "this is a database of SQLite, as GeoPackages are, which is not read; write its edges as CSV"
-        raise InvalidGraph(f"{message} or Parquet: gdf.drop(columns='geometry').to_csv('edges.csv')")
     if _PBF.match(source.start):
         return "osm"
     lines = [line.strip() for line in source.head]

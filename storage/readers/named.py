@@ -147,10 +147,10 @@ def with_directions(
     if options.directed is not None:
         return arcs, True, []
     note = f"undirected edges among directed ones, each of which became two arcs: {np.sum(~one_way):,}"
-    return _both_ways(arcs, ~one_way), True, [note]
+    return both_ways(arcs, ~one_way), True, [note]
 
 
-def _both_ways(arcs: ArcList, twice: AnyArray) -> ArcList:
+def both_ways(arcs: ArcList, twice: AnyArray) -> ArcList:
     """Return the arcs, and after them the reverse of those marked by ``twice``."""
     weights = None if arcs.weights is None else np.concatenate([arcs.weights, arcs.weights[twice]])
     tails = np.concatenate([arcs.tails, arcs.heads[twice]])

@@ -60,6 +60,7 @@ class Parsed:
             terminals.
         coordinates: where the vertices are, in the order of ``labels``; None if the file does not say it.
         unit: what the weights measure; None if the file does not say it.
+        alone: why arcs of this file cannot be matched with those of another; None if they can.
         notes: remarks for people about how the file was understood.
     """
 
@@ -74,4 +75,5 @@ class Parsed:
     first_through: int | None = None
     coordinates: Coordinates | None = None
     unit: str | None = None
+    alone: str | None = None
     notes: list[str] = field(default_factory=list)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import networkx as nx
@@ -18,6 +20,7 @@ from service.client import AsyncClient
 from service.client.errors import ServiceError
 from storage.errors import InvalidRequest
 from tests.integration.keyed_service import KeyedService
+from tests.layers import line, write_geoparquet, write_gpkg
 
 SIDE = 6
 
@@ -62,7 +65,9 @@ def points(city: Path, name: str) -> list[dict]:
     return pl.read_csv(city / f"{name}.csv").to_dicts()
 
 
-def test_questions_have_the_answers_of_the_command_line(client: Client, live: KeyedService, city: Path, capsys):
+def test_questions_have_the_answers_of_the_command_line(
+    client: Client, live: KeyedService, city: Path, capsys, monkeypatch
+):
     result = client.solve(city / "city.graphml")
     homes, shops = points(city, "homes"), points(city, "shops")
     with pytest.warns(UserWarning, match=r"2 of 2 points are far from the network"):
@@ -85,6 +90,25 @@ def test_questions_have_the_answers_of_the_command_line(client: Client, live: Ke
     assert line["properties"]["source_point"]["vertex"] == vertices[1]
     assert line["properties"]["distance"] == result.distance(homes[1], shops[1])
     assert len(line["geometry"]["coordinates"]) == max(2, len(line["properties"]["vertices"]))
+    files = [city / name for name in ("here.geojson", "there.geojson")]
+    run("query", city / "city.zarr", "path", *vertices[1:3], "-o", files[0])
+    monkeypatch.setenv("APSP_KEY", live.key)
+    run("query", result.job, "path", *vertices[1:3], "-o", files[1], "--server", live.url)
+    run(
+        "query",
+        result.job,
+        "path",
+        homes[1]["id"],
+        shops[1]["id"],
+        *both,
+        "-o",
+        city / "p.geojson",
+        "--server",
+        live.url,
+    )
+    assert json.loads((city / "p.geojson").read_text()) == line
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert json.loads(files[0].read_bytes()) == result.path_feature(*vertices[1:3])
     assert result.nearest(homes[1], 3) == result.nearest(vertices[1], 3)
     assert result.path(homes[1], shops[1]).vertices[0] == vertices[1]
     with pytest.raises(ServiceError, match="farther than 100"):
@@ -145,3 +169,25 @@ def test_a_job_between_points_is_the_table_of_the_command(
     with pytest.raises(ServiceError, match="farther than 100"):
         client.submit(city / "city.graphml", sources=points(city, "homes"), snap_limit=100)
     run("submit", city / "city.graphml", *sides, "--snap-limit", "100", code=2)
+
+
+@pytest.mark.parametrize("kind", ["gpkg", "parquet"])
+def test_layers_of_lines_can_be_uploaded(client: Client, tmp_path: Path, kind: str):
+    lines = [line((24.9, 60.1), (24.91, 60.1)), line((24.91, 60.1), (24.91, 60.11))]
+    fields = {"minutes": [3, 4], "oneway": ["yes", "no"]}
+    if kind == "gpkg":
+        path = write_gpkg(tmp_path / "x.gpkg", "streets", lines, **fields)
+    else:
+        path = write_geoparquet(tmp_path / "x.parquet", lines, **fields)
+    result = client.solve(path, unit="min")
+    assert (result.distance(0, 2), result.distance(2, 0), result.distance(2, 1)) == (7, float("inf"), 4)
+    assert result.nearest_vertices([{"lon": 24.911, "lat": 60.112}])[0] == [2]
+    assert result.path_feature(0, 2)["geometry"]["coordinates"] == [[24.9, 60.1], [24.91, 60.1], [24.91, 60.11]]
+    view = tmp_path / "view.gpkg"
+    with closing(sqlite3.connect(write_gpkg(view, "streets", lines))) as database:
+        database.execute("CREATE VIEW v AS SELECT * FROM streets")
+        database.execute("UPDATE gpkg_contents SET table_name = 'v'")
+        database.execute("UPDATE gpkg_geometry_columns SET table_name = 'v'")
+        database.commit()
+    with pytest.raises(ServiceError, match="layer v is a view, which is not read"):
+        client.solve(view)

@@ -133,6 +133,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "times before pairs": ("10 1 2\n20 2 3\n30 3 4\n", "may be a time"),
     # -------- columns of directions
     "one-way or not": ("from,to,km,oneway\n1,2,3,yes\n2,3,4,no\n", "says that some rows are arcs both ways"),
+    "OSMnx, undirected": (
+        "u,v,key,osmid,oneway,length,from,to\n1,2,0,9,True,5,2,1\n2,3,0,9,False,4,2,3\n",
+        "says that some rows are arcs both ways",
+    ),
     "two-way or not": ("from,to,km,bidirectional\n1,2,3,1\n2,3,4,0\n", "says that some rows are arcs both ways"),
     "pgRouting": ("id,source,target,cost,reverse_cost\n1,5,6,3,4\n2,6,7,5,-1\n", "'reverse_cost' says that some"),
     "many numbers": ("q1 s1 98.5 100 1 0\nq2 s1 90.5 100 1 0\n", "none has a name"),

@@ -672,7 +672,7 @@ def test_a_negative_entry_on_the_diagonal_of_an_array_is_a_negative_cycle(tmp_pa
 
 WITH_COLUMNS = {
     "edges", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp", "parquet",
-    "osm",
+    "osm", "gpkg",
 }  # fmt: skip
 
 

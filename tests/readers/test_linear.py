@@ -205,6 +205,7 @@ BEGINNINGS: dict[str, list[bytes]] = {
     "matrix": [b",a,b\na,1,", b"0,1\n1,"],
     "npy": [_binary(lambda out: np.save(out, np.ones((3, 3))))],
     "npz": [_binary(lambda out: scipy.sparse.save_npz(out, scipy.sparse.csr_array(np.ones((3, 3)))))],
+    "gpkg": [b"SQLite format 3\0", b"SQLite format 3\0\x10\0\1\1\0@  "],
     "parquet": [_binary(lambda out: pl.DataFrame({"u": [1], "v": [2]}).write_parquet(out))],
 }
 PUMPS = [

@@ -14,18 +14,28 @@ from service.cli.commands.showing import (
     check_question,
     count_of,
     limit_of,
+    save_path,
     show_pair,
     show_row,
     show_summary,
 )
 from service.cli.progress import ProgressMonitor
 from service.jobs.results import ResultReader
+from service.views.path_feature import path_feature
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
 
 
-def query(store: str, question: str, vertices: Sequence[str], points: Sequence[Path] = (), *, as_json: bool) -> None:
+def query(
+    store: str,
+    question: str,
+    vertices: Sequence[str],
+    points: Sequence[Path] = (),
+    *,
+    out: Path | None = None,
+    as_json: bool,
+) -> None:
     """Answer one question; vertices are named as in the graph's file.
 
     Args:
@@ -33,13 +43,14 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
         question: distance, path, row, nearest, within, also or summary.
         vertices: names of the vertices that the question takes, and its number (of vertices, or a distance).
         points: tables of points, whose ids and names may stand for vertices.
+        out: the file of GeoJSON for a path; None prints the answer.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: no such question, or the wrong number of vertices.
+        InvalidRequest: no such question, the wrong number of vertices, or ``out`` without longitudes and latitudes.
         NotFound: no such store or vertex, or its row was not solved.
     """
-    check_question(question, vertices)
+    check_question(question, vertices, out)
     count = count_of(vertices[1]) if question == "nearest" else 0
     limit = limit_of(vertices[1]) if question == "within" else 0.0
     from engine.api.prepared_matrix import open_result
@@ -47,10 +58,14 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
     with open_result(store_folder(store)) as opened:
         result = ResultReader(opened)
         unit = result.matrix.unit
+        if out is not None:
+            check_lines(result.matrix)
         if points:
             count_of_names = 2 if question in ("distance", "path", "also") else 1
             vertices = [*at_points(result, points, vertices[:count_of_names]), *vertices[count_of_names:]]
-        if question in ("distance", "path", "also"):
+        if out is not None:
+            save_path(path_feature(result, vertices[0], vertices[1], {}), out, as_json)
+        elif question in ("distance", "path", "also"):
             show_pair(question, getattr(result, question)(*vertices), as_json, unit)
         elif question == "nearest":
             show_row(result.nearest(vertices[0], count), as_json, unit)
@@ -60,6 +75,22 @@ def query(store: str, question: str, vertices: Sequence[str], points: Sequence[P
             show_row(_row(result, vertices[0]), as_json, unit)
         else:
             _summary(result, as_json)
+
+
+def check_lines(matrix: Any) -> None:
+    """Raise InvalidRequest if the vertices of a result have no longitudes and latitudes."""
+    if not matrix.placed:
+        raise InvalidRequest(
+            "-o: the graph has no coordinates, so its paths have no lines: give them with --nodes TABLE when the graph "
+            "is read, or leave out -o",
+            field="-o",
+        )
+    if not matrix.coordinates.geographic:
+        raise InvalidRequest(
+            "-o: GeoJSON holds longitude and latitude, and the coordinates of this graph are those of a plane; leave "
+            "out -o, or read the graph in EPSG:4326",
+            field="-o",
+        )
 
 
 def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:

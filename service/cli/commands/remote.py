@@ -17,6 +17,7 @@ from service.cli.commands.showing import (
     check_question,
     count_of,
     limit_of,
+    save_path,
     show_pair,
     show_row,
     show_summary,
@@ -24,7 +25,7 @@ from service.cli.commands.showing import (
 )
 from service.cli.progress import FetchDisplay, JobDisplay
 from service.cli.remote import SHOWN_DIGITS
-from service.cli.vertex_lists import points_or_names
+from service.cli.vertex_lists import points_or_names, tell_points
 from service.client import Client, flows
 from service.client.asking import Patience
 from service.client.blocking import Job, Result
@@ -46,10 +47,11 @@ _LARGEST: Final = 3.4028234663852886e38
 
 
 class Remote(NamedTuple):
-    """A service (``server`` is APSP_SERVER if None), and whether its answers are printed as one JSON object."""
+    """A service (APSP_SERVER if ``server`` is None), whether answers are printed as JSON, and the file for a path."""
 
     server: str | None
     as_json: bool
+    out: Path | None = None
 
     def client(self, patience: float = WORK_SECONDS) -> Client:
         """Return a client that reports failed attempts on standard error, and makes them for ``patience`` seconds."""
@@ -284,7 +286,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
         at: the service, and how the answer is printed.
         points: tables of points, which may stand for vertices.
     """
-    check_question(question, vertices)
+    check_question(question, vertices, at.out)
     ends = points_or_names(points, vertices[: 2 if question in ("distance", "path", "also") else 1])
     with at.asker() as client:
         patience, job = client.patience, _id(client, job)
@@ -296,26 +298,22 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
         if question == "nearest":
             params = {**Names().asked(None, source=ends[0]), "k": count_of(vertices[1])}
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=params))
-            _tell(found, ends, vertices)
+            tell_points(found, ends, vertices)
             show_row(found, at.as_json, unit)
         elif question in ("row", "within"):
             row = client.run(_row(job, ends[0], patience))
-            _tell(row, ends, vertices)
+            tell_points(row, ends, vertices)
             show_row(row if question == "row" else _within(row, limit_of(vertices[1]), facts), at.as_json, unit)
         else:
             pair = Names().asked(None, **dict(zip(("source", "target"), ends, strict=True)))
+            pair |= {} if at.out is None else {"format": "geojson"}
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
-            _tell(found, ends, vertices)
-            show_pair(question, found, at.as_json, unit)
-
-
-def _tell(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:
-    """Say on standard error where points were taken, and leave that out of the answer."""
-    for side, end, name in zip(("source", "target"), ends, names, strict=False):
-        if isinstance(end, dict):
-            told = answer.pop(f"{side}_point", None) or answer.pop(f"{side}_points")[0]
-            text = f"{told['snap']:,.0f}{' m' if 'lon' in told else ''} from vertex {told['vertex']}"
-            print(f"note: {name} is a point, {text}{'; FAR' if told['far'] else ''}", file=sys.stderr)
+            if at.out is None:
+                tell_points(found, ends, vertices)
+                show_pair(question, found, at.as_json, unit)
+            else:
+                tell_points(dict(found["properties"]), ends, vertices)
+                save_path(found, at.out, at.as_json)
 
 
 def _row(job: str, source: Any, patience: Patience) -> Flow[dict[str, Any]]:

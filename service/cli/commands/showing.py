@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 from service.cli.commands.output import emit, emit_json, number, table
 from service.views.matrix_summary import shown_facts
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, NotFound, StorageFailed
+from storage.files.writing import Writing
 from storage.matrix.frame import said_unit
 
+#: Ending of the files of paths.
+ROUTES: Final = ".geojson"
 #: The questions, each with the vertices and the number that it takes.
 QUESTIONS: Final = {
     "distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "nearest": ("U", "K"), "within": ("U", "DISTANCE"),
@@ -19,8 +24,18 @@ QUESTIONS: Final = {
 }  # fmt: skip
 
 
-def check_question(question: str, vertices: Sequence[str]) -> None:
-    """Raise InvalidRequest if there is no such question, or if it takes another number of vertices."""
+def check_question(question: str, vertices: Sequence[str], out: Path | None = None) -> None:
+    """Refuse a question that cannot be asked.
+
+    Args:
+        question: the question.
+        vertices: the vertices and the number that were given.
+        out: the file of its answer; None to print it.
+
+    Raises:
+        InvalidRequest: no such question, another number of vertices, or ``out`` cannot hold the answer.
+        NotFound: the folder of ``out`` does not exist.
+    """
     if question not in QUESTIONS:
         raise InvalidRequest(f"there is no query {question!r}; ask for {', '.join(QUESTIONS)}", field="query")
     wanted = QUESTIONS[question]
@@ -28,6 +43,48 @@ def check_question(question: str, vertices: Sequence[str]) -> None:
     if len(vertices) != len(wanted):
         usage = " ".join(["apsp query STORE", question, *wanted])
         raise InvalidRequest(f"{usage}: {len(vertices)} {kind} given, {len(wanted)} needed", field="vertices")
+    if out is None:
+        return
+    if question != "path":
+        message = f"-o writes a path as a line of GeoJSON; for {question} redirect what is printed, or see apsp export"
+        raise InvalidRequest(message, field="-o")
+    if out.suffix.lower() != ROUTES:
+        raise InvalidRequest(f"-o: {out.name} should end in {ROUTES}", field="-o")
+    if not out.absolute().parent.is_dir():
+        raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
+
+
+def save_path(feature: Mapping[str, Any], out: Path, as_json: bool) -> None:
+    """Write a shortest path as a file of GeoJSON, and say what is in it.
+
+    Args:
+        feature: as ``service.views.path_feature`` makes it.
+        out: the file, which is replaced when the new one is complete.
+        as_json: whether to print one JSON object instead of text.
+
+    Raises:
+        StorageFailed: the file cannot be written.
+    """
+    told, data = feature["properties"], json.dumps(feature, allow_nan=False).encode()
+    partial = out.with_name(f".{out.name}.partial")
+    with Writing(out, "query"):
+        try:
+            partial.write_bytes(data)
+            partial.replace(out)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise StorageFailed(f"cannot write {out}: {error.strerror or error}") from error
+    if as_json:
+        emit_json(
+            {"file": str(out), **{name: told[name] for name in ("source", "target", "distance", "unit", "vertices")}}
+        )
+    elif feature["geometry"] is None and told["distance"] is None:
+        emit(f"{out}: no path from {told['source']} to {told['target']}, so the feature has no line")
+    else:
+        unit = f" {told['unit']}" if told["unit"] else ""
+        left = told.get("without_coordinates", [])
+        more = f"; {len(left):,} of them have no coordinates, and the line leaves them out" if left else ""
+        emit(f"{out}: {len(told['vertices']):,} vertices, {_text(told['distance'])}{unit}{more}")
 
 
 def count_of(text: str) -> int:

@@ -51,7 +51,7 @@ _COORDINATE: Final = re.compile(
     r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
 )
 #: Names of columns that say whether a row is an arc both ways, and their values.
-_ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
+ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
 _TWO_WAY: Final = frozenset({"bidirectional", "bidir", "isbidirectional", "twoway", "reversible", "bothways"})
 _WAY_BACK: Final = frozenset({"reversecost", "rcost", "costreverse", "reversetime", "reverselength", "backwardcost"})
 _NO: Final = frozenset({"no", "false", "0", "n", "b"})
@@ -203,11 +203,11 @@ def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: 
         InvalidRequest: there is such a column; the message names the options that decide.
     """
     short = [plain(name) for name in names]
-    if "osmid" in short:
-        return  # OSMnx lists both arcs of a street that is not one-way
+    if "osmid" in short and not {"u", "v", "from", "to"} <= set(short):
+        return  # OSMnx lists both arcs of a street that is not one-way; undirected it lists one, with from and to, too
     for i, name in enumerate(short):
         values = {row[i].strip().lower() for row in body} if i not in used else set()
-        both = (name in _ONE_WAY and values & _NO) or (name in _TWO_WAY and values & _YES)
+        both = (name in ONE_WAY and values & _NO) or (name in _TWO_WAY and values & _YES)
         back = name in _WAY_BACK and any(is_number(value) and float(value) >= 0 for value in values)
         if both or back:
             raise InvalidRequest(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from storage.errors import InvalidGraph, InvalidRequest
-from storage.graph.cleaning import AnyArray
 from storage.readers.columns import ArcColumns, TextLabels
-from storage.readers.formula import Formula
+from storage.readers.layers.edges import read_edges
+from storage.readers.layers.frames import SAMPLE, arcs_of, sample_of
+from storage.readers.layers.geoparquet import lines_of
 from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 _ROWS = 1 << 18
-#: Rows that are read to find out what columns mean.
-_SAMPLE = 1000
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
@@ -49,12 +46,15 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     # Run-length encoding can pack a billion rows into one page; in memory each row takes three columns of 8 bytes.
     if 24 * rows > HARMLESS_BYTES:
         options.limits.check_bytes(24 * rows, path.stat().st_size)
+    lines = lines_of(path, table, options.limits)
+    if lines is not None:
+        return read_edges(lines, options)
     names = schema.names()
     numeric = [schema[name].is_numeric() for name in names]
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
     _refuse_matrix(names, numeric, rows, options)
-    selected = choose_by_name(names, numeric, options, _sample(table.head(_SAMPLE).collect()))
+    selected = choose_by_name(names, numeric, options, sample_of(table.head(SAMPLE).collect()))
     source, target, weight = selected.source, selected.target, selected.weight
     for name in (names[source], names[target]):
         kind = schema[name]
@@ -67,7 +67,7 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     columns, labels = ArcColumns(options.limits, weight is not None), TextLabels()
     for top in range(0, rows, _ROWS):
         frame = table.select(wanted).slice(top, _ROWS).collect()
-        columns.append(*_arcs(frame, top, text, labels, options.length_of))
+        columns.append(*arcs_of(frame, top, text, labels, options.length_of))
     arcs = columns.take()
     directed, told = _direction(table, names, selected.kind, options)
     return Parsed(
@@ -79,20 +79,6 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
         length_of=None if options.length_of is None else options.length_of.text,
         notes=[*selected.notes, *told],
     )
-
-
-def _sample(frame: pl.DataFrame) -> list[list[str]]:
-    """Return rows as text for ``choose_by_name``; a value that is neither number nor text becomes ``x``, a null is
-    empty.
-    """
-    import polars as pl
-
-    columns = []
-    for column in frame:
-        text = column.dtype.is_numeric() or column.dtype in (pl.String(), pl.Boolean())
-        cells = column.cast(pl.String()).to_list() if text else ["x"] * len(column)
-        columns.append(["" if cell is None else cell for cell in cells])
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: ReadOptions) -> tuple[bool, list[str]]:
@@ -121,49 +107,3 @@ def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: Re
             "columns of an edge list with --from and --to",
             field="schema",
         )
-
-
-def _arcs(
-    frame: pl.DataFrame, top: int, text: bool, labels: TextLabels, formula: Formula | None
-) -> tuple[AnyArray, AnyArray, AnyArray | None]:
-    import polars as pl
-
-    for column in frame:
-        if column.null_count():
-            row = top + int(column.is_null().arg_max() or 0)
-            raise InvalidGraph(f"row {row + 1} of column {column.name!r} is empty", field=column.name)
-    weights = None
-    if frame.width > 2:
-        column = frame.to_series(2)
-        if column.dtype.is_integer():
-            column = _as_int64(column, top)
-        elif column.dtype.is_decimal():
-            column = column.cast(pl.Float64())
-        weights = column.to_numpy()
-        if weights.dtype.kind == "f":
-            wrong = np.isnan(weights) | (weights == -np.inf)
-            if wrong.any():
-                row = int(np.argmax(wrong))
-                raise InvalidGraph(f"row {top + row + 1}: weight {weights[row]} is not a length", field="weight")
-        weights = weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)
-        if formula is not None:
-            weights = formula(weights)
-            wrong = np.flatnonzero(~np.isfinite(weights))
-            if len(wrong):
-                message = f"row {top + int(wrong[0]) + 1}: {formula.text} is {weights[wrong[0]]}, which is no length"
-                raise InvalidGraph(message, field="length_of")
-    ends = frame.to_series(0), frame.to_series(1)
-    if text:
-        return labels.encode(ends[0].cast(pl.String())), labels.encode(ends[1].cast(pl.String())), weights
-    return _as_int64(ends[0], top).to_numpy(), _as_int64(ends[1], top).to_numpy(), weights
-
-
-def _as_int64(column: pl.Series, top: int) -> pl.Series:
-    import polars as pl
-
-    whole = column.cast(pl.Int64(), strict=False)
-    if whole.null_count():
-        row = int(whole.is_null().arg_max() or 0)
-        message = f"row {top + row + 1}: {column[row]} in column {column.name!r} is beyond the range of int64"
-        raise InvalidGraph(message, field=column.name)
-    return whole

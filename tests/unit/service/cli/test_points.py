@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import struct
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -233,6 +234,38 @@ def test_a_question_about_points(city, capsys):
     assert "2 points are called '3'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("way", ["solved", "prepared"])
+def test_a_path_as_a_line(city, tmp_path, way, capsys):
+    graph = nx.read_graphml(city / "city.graphml", node_type=int)
+    out = tmp_path / "route.geojson"
+    out.write_text("the one before")
+    run("query", city / way, "path", "100", "131", "-o", out)
+    feature = json.loads(out.read_text())
+    told, line = feature["properties"], feature["geometry"]["coordinates"]
+    length = nx.dijkstra_path_length(graph, 100, 131, weight="length")
+    assert (told["source"], told["target"], told["distance"], told["unit"]) == (100, 131, length, "m")
+    assert sum(graph[u][v]["length"] for u, v in pairwise(told["vertices"])) == length
+    assert line == [[round(graph.nodes[v]["x"], 7), round(graph.nodes[v]["y"], 7)] for v in told["vertices"]]
+    assert capsys.readouterr().out == f"{out}: {len(line)} vertices, {length:g} m\n"
+    run("query", city / way, "path", "3", "H9", "--points", city / "homes.csv", "--points", city / "hospitals.csv",
+        "-o", out, "--json")  # fmt: skip
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["file"] == str(out)
+    assert json.loads(out.read_text())["properties"]["vertices"] == printed["vertices"]
+    assert printed["distance"] == expected(city)["3", "H9"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["route.geojson"]
+
+
+def test_a_path_that_is_not_there_has_no_line(tmp_path, capsys):
+    (tmp_path / "g.csv").write_text("from,to,length\n1,2,4\n")
+    (tmp_path / "n.csv").write_text("id,lon,lat\n1,24.9,60.1\n2,24.8,60.2\n")
+    run("solve", tmp_path / "g.csv", "--nodes", tmp_path / "n.csv", "--out", tmp_path / "s")
+    capsys.readouterr()
+    run("query", tmp_path / "s", "path", "2", "1", "-o", tmp_path / "x.geojson")
+    assert capsys.readouterr().out == f"{tmp_path / 'x.geojson'}: no path from 2 to 1, so the feature has no line\n"
+    assert json.loads((tmp_path / "x.geojson").read_text())["geometry"] is None
+
+
 def test_a_solve_from_points(city, tmp_path, capsys):
     run("solve", city / "city.graphml", "--sources", city / "homes.csv", "--out", tmp_path / "some")
     with apsp.open(tmp_path / "some") as some, apsp.open(city / "solved") as every:
@@ -251,6 +284,9 @@ def test_a_solve_from_points(city, tmp_path, capsys):
         (["export", "plain", "-o", "x.geojson"], "the graph has no coordinates"),
         (["export", "plain", "-o", "x.csv", "--sources", "homes.csv"], "points, and the graph has no coordinates"),
         (["export", "solved", "-o", "x.geojson", "--wide"], "--wide is for tables"),
+        (["query", "plain", "path", "100", "101", "-o", "x.geojson"], "-o: the graph has no coordinates"),
+        (["query", "solved", "path", "100", "101", "-o", "x.json"], "-o: x.json should end in .geojson"),
+        (["query", "solved", "distance", "100", "101", "-o", "x.geojson"], "-o writes a path as a line"),
         (["export", "solved", "-o", "x.csv", "--features", "lines"], "--features is for .geojson, .gpkg and .parquet"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "x.npz", "--sources", "homes.csv"], "points have names of"),
         (["near", "city.graphml", "--cutoff", "1", "-o", "x.csv", "--features", "lines"], "--features is for .geojson"),

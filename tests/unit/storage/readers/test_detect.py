@@ -48,7 +48,7 @@ def test_told_by_content(tmp_path: Path, name: str, text: str, expected: str) ->
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [(b"\x93NUMPY\x01\x00", "npy"), (b"PK\x03\x04", "npz"), (b"PAR1", "parquet")],
+    [(b"\x93NUMPY\x01\x00", "npy"), (b"PK\x03\x04", "npz"), (b"PAR1", "parquet"), (b"SQLite format 3\0", "gpkg")],
 )
 def test_binary_marks(tmp_path: Path, start: bytes, expected: str) -> None:
     path = tmp_path / "x.txt"
@@ -59,7 +59,6 @@ def test_binary_marks(tmp_path: Path, start: bytes, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("SQLite format 3\0\x10\0\1\1", "GeoPackages"),
         ('{"type": "FeatureCollection", "features": []}', "GeoJSON"),
     ],
 )

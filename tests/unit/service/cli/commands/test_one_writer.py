@@ -44,6 +44,7 @@ COMMANDS = {
     ),
     "export": (["export", "{prepared}", "-o", "{out}"], ".csv"),
     "plot": (["plot", "{solved}", "-o", "{out}"], ".png"),
+    "query": (["query", "{solved}", "path", "0", "2", "-o", "{out}"], ".geojson"),
 }
 
 
@@ -52,7 +53,9 @@ def places(tmp_path: Path) -> dict[str, Path]:
     """A graph file, a solved store and a prepared graph."""
     graph = tmp_path / "graph.csv"
     graph.write_text("from,to,km\n0,1,1\n1,2,2\n")
-    assert main.run(["solve", str(graph), "--directed", "-o", str(tmp_path / "solved")]) == 0
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("id,lon,lat\n0,24,60\n1,25,60\n2,25,61\n")
+    assert main.run(["solve", str(graph), "--directed", "--nodes", str(nodes), "-o", str(tmp_path / "solved")]) == 0
     demands = tmp_path / "demands.csv"
     demands.write_text("origin,destination,flow\n0,2,5\n2,0,1\n")
     prepare(GRAPH, tmp_path / "prepared")
@@ -94,7 +97,7 @@ def test_a_command_refuses_what_another_one_writes(places, tmp_path: Path, capsy
     if name == "reweight in place":
         prepare(GRAPH, out)
     said = [word.format(out=out, **places) for word in words]
-    if name not in ("plot", "export"):
+    if name not in ("plot", "export", "query"):
         said.append("--directed")
     before = contents(tmp_path)
     assert held(out, lambda: main.run(said)) == 2

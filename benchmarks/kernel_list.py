@@ -81,6 +81,10 @@ def _planning() -> None:
         *(make_graph("whole", directed=directed) for directed in (True, False)),
         *(make_graph(kind) for kind in ("chain", "unit", "below", "heavy")),
         make_graph("whole", arcs=10),
+        # so long that a bound by the heaviest arcs does not prove the narrowest type
+        make_graph("whole", vertices=2000, arcs=8000),
+        make_graph("chain", vertices=2000, arcs=8000),
+        make_graph("chain", vertices=2000, arcs=2000),
     ):
         make_plan(graph, Options(device="cpu"))
 
@@ -100,6 +104,24 @@ def _basic(algorithm: str, dtype: str) -> None:
         kinds.append("decimals")
     for kind in kinds:
         solve(make_graph(kind), algorithm=algorithm, dtype=dtype)
+
+
+def _in_memory(algorithm: str, dtype: str) -> None:
+    from engine.api.in_memory import solve as solve_in_memory
+    from engine.api.solve import make_plan
+    from engine.api.solve import solve as solve_into
+    from engine.devices.cpu.atonce import calls
+    from engine.model.problem import Options
+    from engine.model.rows import ArraySink
+
+    calls.only_ready = contextlib.nullcontext  # short solves do without these kernels while they are not compiled
+    kinds = ["unit"] if algorithm == "bfs" else [_weights(dtype)]
+    kinds += {"dijkstra int32": ["heavy"], "dijkstra float32": ["decimals"]}.get(f"{algorithm} {dtype}", [])
+    for kind in kinds:
+        graph, options = make_graph(kind), Options(device="cpu", algorithm=algorithm, dtype=dtype)
+        solve_in_memory(graph, options)
+        plan = make_plan(graph, options)
+        solve_into(graph, plan, options, ArraySink(plan.shape, dtype))
 
 
 def _rectangles(algorithm: str, dtype: str) -> None:
@@ -232,6 +254,8 @@ def uses() -> dict[str, Callable[[], None]]:
             if algorithm == "johnson" and dtype == "uint16":
                 continue  # no negative distances
             found[f"{algorithm} {dtype}"] = partial(_basic, algorithm, dtype)
+            if algorithm in ("dijkstra", "bfs"):
+                found[f"{algorithm} {dtype} in memory"] = partial(_in_memory, algorithm, dtype)
             if algorithm not in DENSE:
                 found[f"{algorithm} {dtype} rectangle"] = partial(_rectangles, algorithm, dtype)
     for dtype in TYPES:

@@ -34,6 +34,11 @@ BUSY_ENTRIES: Final = 2**25
 #: Seconds of searches that make another thread worth its start.  On 16 processors, graphs of 900 to 1,600 vertices took
 #: 1.1 to 1.7 times as long with all threads; those of 2,000 to 7,300 took within a tenth of the same.
 SHARE_SECONDS: Final = 0.004
+#: Predicted seconds of searches on all threads up to which they are begun in one compiled call.
+SHORT_SECONDS: Final = 0.2
+#: Bytes of the matrix up to which they are.  On 16 processors solves of 33 to 105 MB took 0.3 to 0.9 times as long so,
+#: those of 129 to 487 MB 0.6 to 1.4 times.
+SHORT_BYTES: Final = 112 * 2**20
 
 
 class RowBatches:
@@ -150,4 +155,7 @@ def run(backend: Backend, search: RowSearch) -> None:
     search.monitor.begin("search", len(sources), "rows")
     few = None if search.seconds is None else max(2, math.ceil(search.seconds / SHARE_SECONDS))
     few = None if few is None or few >= backend.threads else few
-    RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few).run(backend)
+    short = search.seconds is not None and search.seconds / backend.threads < SHORT_SECONDS
+    short = short and place is not None and place.nbytes <= SHORT_BYTES
+    rows = RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few)
+    rows.run(backend, at_once=short)

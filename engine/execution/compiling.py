@@ -177,7 +177,7 @@ def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
     Raises:
         Cancelled: the monitor asks to stop.
     """
-    count = _abreast(kernels)
+    count = _abreast(kernels) if len(kernels) > 1 else 1  # surveying the machine takes as long as a plan
     if count < 2:
         return
     clock.begin(COMPILING, len(kernels), "kernels")

@@ -86,6 +86,9 @@ class ListedKernel:
 def _kernel(listed: ListedKernel) -> Any:
     from engine.graph.kernels import KERNELS
 
+    found = KERNELS.get((listed.module, listed.name))
+    if found is not None:
+        return found
     importlib.import_module(listed.module)
     return KERNELS[listed.module, listed.name]
 
@@ -112,7 +115,12 @@ def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
 
 def used_by(*uses: str) -> list[ListedKernel]:
     """Return the kernels that one of ``uses`` needs."""
-    return [listed for listed in listed_kernels() if not set(uses).isdisjoint(listed.uses)]
+    return list(_used_by(uses))
+
+
+@cache
+def _used_by(uses: tuple[str, ...]) -> tuple[ListedKernel, ...]:
+    return tuple(listed for listed in listed_kernels() if not set(uses).isdisjoint(listed.uses))
 
 
 def types_text(types: Iterable[Any]) -> str:

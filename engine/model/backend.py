@@ -70,6 +70,19 @@ class RowSearches(Protocol):
         """
         ...
 
+    def take_all(self, threads: int, seconds: float, then: RowsDone | None = None) -> tuple[int, bool]:
+        """Do all pieces that one compiled call can do, if there are some; called by one thread, before all others.
+
+        Args:
+            threads: the number of threads to use.
+            seconds: for how long pieces are begun.
+            then: as in :meth:`take`; called once, with all rows that are finished.
+
+        Returns:
+            As :meth:`take`.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class RowsWanted:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
+#: Number of bins of the distance histogram; if a distance lies beyond the last bin, pairs of bins are merged.
+BINS: Final = 128
+#: The least width of a bin: kernels multiply by its inverse, which must not overflow to infinity (0 * inf is NaN).
+NARROWEST: Final = 2.0**-1000
 #: Takes the width of a bin and an array of counts; counts the finite distances of some rows, and returns how many are
 #: negative.
 Count = Callable[[float, npt.NDArray[np.int64]], int]

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.backend import Backend, RowSearches
+from engine.model.backend import Backend, RowsDone, RowSearches
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
 from engine.model.rows import Array, FactSink, InPlace, Sink
@@ -31,6 +31,10 @@ Indices = npt.NDArray[np.int64]
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
 PATIENCE: Final = 0.012
+#: Seconds for which one compiled call may search: until then progress is not reported, and no request to stop noticed.
+AT_ONCE: Final = 0.05
+#: Up to this number of rows, one thread does what a compiled call has left.
+FEW_ROWS: Final = 16
 #: Seconds between two reports of progress.  Reports are made between pieces, and then a request to stop is noticed,
 #: too.
 REPORT: Final = 0.05
@@ -107,17 +111,21 @@ class RowPipeline:
         self._error: BaseException | None = None
         self._done, self._told, self._last = 0, 0, time.perf_counter()
 
-    def run(self, backend: Backend) -> None:
+    def run(self, backend: Backend, *, at_once: bool = False) -> None:
         """Search and write all rows.
 
         Args:
             backend: its threads do the work.
+            at_once: whether the run seems short enough to be begun by one compiled call, which begins searches for
+                ``AT_ONCE`` seconds; the rest is done piece by piece.
 
         Raises:
             Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
             Exception: what a search or the sink raised.
         """
         self._backend = backend
+        if at_once and self._in_place:
+            self._search_all()
         backend.share(self._work, self._few)
         if self._error is not None:
             self._rescue()
@@ -127,6 +135,24 @@ class RowPipeline:
             finally:
                 del error  # an error and a frame that refer to each other would keep the graph alive
         self._report()
+
+    def _search_all(self) -> None:
+        """Begin the first batch, and search as many of its rows as one compiled call can."""
+        self._begin(0)
+        batch = self._now
+        if batch is None:
+            return
+        last = False
+        for _ in range(2):  # a block that is given up leaves one with wider labels
+            if not last:
+                rows, last = batch.searches.take_all(self._backend.threads, AT_ONCE, self._gatherer(batch))
+                self._done += rows
+        if last:
+            self._finish(batch)
+        if last or len(batch.block) - self._done <= FEW_ROWS:
+            self._few = 1  # nothing is left that would be worth another thread
+        if self._few is not None:
+            self._late = time.perf_counter() + PATIENCE
 
     def _rescue(self) -> None:
         """Write the rows of finished batches after a request to stop, so that they can be committed."""
@@ -199,15 +225,18 @@ class RowPipeline:
 
     def _search(self, batch: _Batch, worker: int) -> None:
         """Search a block of a batch, and gather the facts of its rows."""
-        facts = self._facts
-        then = None if facts is None else lambda some, found: facts.gather(batch.first, batch.block, some, found)
-        rows, last = batch.searches.take(worker, then)
+        rows, last = batch.searches.take(worker, self._gatherer(batch))
         with self._lock:
             self._done += rows if self._in_place else 0
             if last:
                 self._finish(batch)
             if last or batch.searches.waiting:
                 self._changed.notify_all()
+
+    def _gatherer(self, batch: _Batch) -> RowsDone | None:
+        """Return what gathers the facts of rows of a batch; None where nobody wants them."""
+        facts = self._facts
+        return None if facts is None else lambda some, found: facts.gather(batch.first, batch.block, some, found)
 
     def _finish(self, batch: _Batch) -> None:
         """Cut a batch whose rows are all found into pieces to write."""

@@ -10,13 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.rows import Array, Count, FoundFacts, InPlace, RowFacts, Sink
+from engine.model.rows import BINS, NARROWEST, Array, Count, FoundFacts, InPlace, RowFacts, Sink
 from storage.errors import SolveFailed
-
-#: Number of bins of the distance histogram; if a distance lies beyond the last bin, pairs of bins are merged.
-BINS = 128
-#: The least width of a bin: kernels multiply by its inverse, which must not overflow to infinity (0 * inf is NaN).
-NARROWEST = 2.0**-1000
 
 
 def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -199,9 +194,10 @@ class Summary:
             "radius": None,
         }
         if reached:
-            central = comparable(self._reach) & ~np.isnan(self._eccentricity)
-            top = int(np.nanargmax(self._eccentricity))
-            low = int(np.nanargmin(np.where(central, self._eccentricity, np.nan)))
+            known = ~np.isnan(self._eccentricity)
+            central = comparable(self._reach) & known
+            top = int(np.argmax(np.where(known, self._eccentricity, -np.inf)))
+            low = int(np.argmin(np.where(central, self._eccentricity, np.inf)))
             facts["diameter"] = self._number(self._eccentricity[top])
             facts["radius"] = self._number(self._eccentricity[low])
             far = self._farthest[top] if self._targets is None else self._targets[self._farthest[top]]

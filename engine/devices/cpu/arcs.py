@@ -28,6 +28,10 @@ FAR: Final = 2**62
 #: With more arcs per vertex than this, no order of the vertices keeps neighbours near each other, so the vertices are
 #: not renumbered.  Meshes have up to 27 arcs per vertex.
 DENSE: Final = 32
+#: On a graph of at most so many vertices with more than so many arcs per vertex, breadth-first searches of all sources
+#: take no longer in any order: what they hold of the vertices fits in a cache.
+SMALL: Final = 4096
+DENSE_SMALL: Final = 8
 #: Up to this many neighbours are sorted by insertion.
 FEW_SORTED: Final = 24
 
@@ -114,7 +118,7 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
     if places is not None and _mirrored(arcs, into, tails, places):
         into, tails, places = indptr, heads, None
     rank = np.arange(n, dtype=np.int32)
-    order = None if len(heads) > DENSE * n else search_order(indptr, heads, into, tails)
+    order = None if _is_dense(n, weights) else search_order(indptr, heads, into, tails)
     if order is not None:
         rank[order] = np.arange(n, dtype=np.int32)
         indptr, heads, moved = renumber(indptr, heads, order, rank)
@@ -142,6 +146,14 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
     return PreparedArcs(indptr, heads, weights, into, tails, back, rank, bits, largest, {}, {}, decimal)
+
+
+def _is_dense(n: int, weights: Array) -> bool:
+    """Return whether no order of ``n`` vertices would be worth its time."""
+    if len(weights) > DENSE * n:
+        return True
+    small = n <= SMALL and len(weights) > DENSE_SMALL * n
+    return small and weights.dtype.kind == "i" and bool((weights == 1).all())
 
 
 def _mirrored(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32], places: Indices) -> bool:

@@ -18,8 +18,6 @@ targets and the sum of their distances.
 
 from __future__ import annotations
 
-import math
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,12 +25,10 @@ import numpy.typing as npt
 
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bit_facts import (
-    BITS,
     DIGITS,
     PLANES,
     SQUARES,
     begin_facts,
-    facts_found,
     renumber_farthest,
     tell_squares,
 )
@@ -48,8 +44,8 @@ from engine.devices.cpu.bit_rows import (
     transpose_bits,
 )
 from engine.devices.cpu.row_facts import SPARSE, expand_rows
-from engine.devices.cpu.search import Indices, SearchBatch
-from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
+from engine.devices.cpu.search import SearchBatch
+from engine.devices.cpu.searches import Searches
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
@@ -322,29 +318,6 @@ class BreadthFirst(CpuBackend):
             return super().begin_search(arcs, sources, out, wanted)
         batch = SearchBatch.of(arcs, sources, out, wanted)
         left, copies = batch.without(wanted.known)
-        return Searches(copies + _bit_blocks(batch, left, self.threads, self._spaces))
+        from engine.devices.cpu.atonce.bit_blocks import bit_blocks
 
-
-def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces) -> list[Piece]:
-    """Return the searches of the rows ``left`` of ``wanted`` as pieces of up to ``BITS`` sources."""
-    ready, goal, count = wanted.ready, wanted.goal, len(left)
-    most = 2**PLANES
-    limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
-    whole, limit = limit <= most, min(limit, most)
-    arcs = (ready.indptr, ready.heads, ready.into, ready.tails)
-    n = len(ready.rank)
-    everywhere = goal.left == 0 and len(goal.near) == n  # facts are gathered only if rows are whole
-
-    def search(rows: Indices, worker: int) -> Done:
-        space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
-        columns = (ready.rank, goal.near, wanted.sentinel)
-        if search_bits(arcs, space, columns, wanted.sources, rows, wanted.out, (limit, whole)):
-            found = partial(facts_found, len(rows), wanted.out.dtype, *space[-3::2])
-            return Done(rows, found=found if everywhere else None)
-        return Done(rows[:0], wanted.blocks(rows, threads, spaces))
-
-    order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
-    blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
-    if blocks > threads:  # equally many blocks per thread, so that all threads end at about the same time
-        blocks = min(-(-blocks // threads) * threads, count // LEAST)
-    return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]
+        return Searches(copies + bit_blocks(batch, left, self.threads, self._spaces))

@@ -15,24 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
+from engine.devices.cpu.atonce.lane_blocks import LaneBlocks
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
-from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
-from engine.devices.cpu.row_facts import count_rows, row_facts
-from engine.devices.cpu.searches import Done, Piece, Spaces
+from engine.devices.cpu.lanes import ROW_BYTES
+from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
-from engine.model.rows import FoundFacts, KnownRows, RowFacts
+from engine.model.rows import KnownRows
 
 #: Labels of 16 bits are tried if no weight is larger than this.
 NARROW: Final = 4096
-#: If a block of lanes would have fewer sources than this, they are searched one by one.
-LEAST_LANES: Final = 12
 #: Rows in a piece of work that copies known rows.
 COPIED: Final = 64
 #: Most rows in a piece of work that searches one by one; its work space is allocated once for all of them.
 SINGLE: Final = 16
+
+#: If a block of lanes would have fewer sources than this, they are searched one by one.
+LEAST_LANES: Final = 12
 
 Indices = npt.NDArray[np.int64]
 
@@ -175,62 +176,28 @@ class SearchBatch:
         # neighbouring sources share a block, because their labels fall in the same sweeps
         rows = rows[np.argsort(ready.rank[self.sources[rows]], kind="stable")]
         if self.kind == "int32" and self._maybe_narrow():
-            return self._lanes(rows, "uint16", ready.heaviest(), threads, spaces)
+            return self.cut(rows, LaneBlocks(self, "uint16", ready.heaviest(), threads, spaces))
         return self.blocks(rows, threads, spaces)
 
     def blocks(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
         """Return the searches of ``rows`` as pieces, in lanes if that is faster."""
         if self.kind is None:
-            return self._single(rows, threads)
-        return self._lanes(rows, self.kind, 0, threads, spaces)
+            return self.single(rows, threads)
+        return self.cut(rows, LaneBlocks(self, self.kind, 0, threads, spaces))
 
     def _maybe_narrow(self) -> bool:
         """Return whether to try labels of 16 bits, twice as many per vector, although some lengths may not fit."""
         enough = len(self.sources) >= ROW_BYTES // 2 and self.ready.heaviest() <= NARROW
         return enough and self.ready.looks_short(self.sources[len(self.sources) // 2])
 
-    def _lanes(self, rows: Indices, kind: str, heaviest: float, threads: int, spaces: Spaces) -> list[Piece]:
-        """Return blocks of lanes whose labels have type ``kind``, and single searches of the rows that are left over.
-
-        Unless ``heaviest`` (the largest weight) is 0, a block in which a label may not fit ``kind`` is searched again.
-        """
-        ready, goal = self.ready, self.goal
-        n, lanes = len(ready.rank), ROW_BYTES // np.dtype(kind).itemsize
-        far = goal.far(WORK_TYPES[kind].unreachable, kind)[0]
-        arcs = (ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind))
-        unit = ready.decimal[1] if ready.decimal is not None and kind != "float64" else None
-        ends, columns = (far, self.sentinel, goal.beyond, unit), (ready.rank, goal.near, goal.shift, goal.onto)
-        bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
-        tally = ready.tally.setdefault(kind, [0, 0])
-        whole = goal.left == 0  # facts are gathered only if rows are whole
-
-        def search(some: Indices, worker: int) -> Done:
-            finished = tally[1] <= 1 + tally[0] // 4
-            if finished:
-                space = spaces.of(worker, ("lanes", kind, n, far), lambda: lane_space(n, far))
-                finished, few = search_lanes(arcs, space, ends, columns, (self.sources, some), self.out, bounds)
-                tally[0 if finished else 1] += 1
-            if finished:
-                return Done(some, found=partial(self._facts_of, some, few) if whole and len(few) else None)
-            again = self.blocks(some, threads, spaces) if heaviest else self._single(some, threads)
-            return Done(some[:0], again)
-
+    def cut(self, rows: Indices, group: LaneBlocks) -> list[Piece]:
+        """Return blocks of lanes that ``group`` searches, and single searches of the rows that are left over."""
+        lanes = ROW_BYTES // np.dtype(group.kind).itemsize
         blocks = max(0, (len(rows) - LEAST_LANES) // lanes + 1)
-        found: list[Piece] = [partial(search, rows[k * lanes : (k + 1) * lanes]) for k in range(blocks)]
-        return found + self._single(rows[blocks * lanes :], threads)
+        found: list[Piece] = [BlockPiece(group, rows[k * lanes : (k + 1) * lanes]) for k in range(blocks)]
+        return found + self.single(rows[blocks * lanes :], group.threads)
 
-    def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:
-        """Return the facts of finished rows whose distances all lie in a few columns; columns are vertices here."""
-        own = np.searchsorted(columns, self.sources[rows])
-        reached, sums, largest, farthest = row_facts(self.out, own, rows, columns)
-        farthest = np.where(farthest < 0, -1, columns[farthest].astype(np.int64))
-
-        def count(width: float, counts: npt.NDArray[np.int64]) -> int:
-            return count_rows(self.out, own, width, counts, rows, columns)
-
-        return FoundFacts(RowFacts(reached, sums, largest, farthest), count)
-
-    def _single(self, rows: Indices, threads: int) -> list[Piece]:
+    def single(self, rows: Indices, threads: int) -> list[Piece]:
         """Return searches one by one with a heap, or breadth first where all arcs weigh 1."""
         ready, goal = self.ready, self.goal
         real = ready.weights.dtype.kind == "f"
@@ -266,16 +233,6 @@ def _rows_to_floats(block, places, unreachable, out, rows):  # type: ignore[no-u
         for j in range(block.shape[1]):
             x = block[places[i], j]
             out[rows[i], j] = np.inf if x == unreachable else x
-
-
-def lane_space(n: int, far: np.generic) -> tuple[Array, Array, Array]:
-    """Return the work space of a thread for :func:`engine.devices.cpu.lanes.search_lanes`."""
-    lanes = ROW_BYTES // far.itemsize
-    memory = np.empty(n * ROW_BYTES + 64, np.uint8)
-    skip = -memory.ctypes.data % 64
-    labels = memory[skip : skip + n * ROW_BYTES].view(far.dtype).reshape(n, lanes)
-    labels[:] = far
-    return labels, np.zeros((n + 7) // 8 * 8, np.uint8), np.zeros((n + 7) // 8 * 8, np.uint8)
 
 
 def label_type(ready: PreparedArcs, potentials: Array | None, out: str, limit: float = math.inf) -> str | None:

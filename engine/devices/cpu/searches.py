@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,42 @@ class Done:
 
 #: A function that searches some rows; it takes the number of the thread.
 Piece = Callable[[int], Done]
+
+
+class BlockGroup(Protocol):
+    """Blocks of sources that one compiled call can search in several threads."""
+
+    def search(self, rows: Indices, worker: int) -> Done:
+        """Search some rows of the batch as one block, in the calling thread, which has number ``worker``."""
+        ...
+
+    def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
+        """Search blocks in several threads that Python does not see; None where that cannot be done.
+
+        Args:
+            blocks: the rows of each block.
+            threads: the number of threads, the calling one included.
+            seconds: for how long blocks are begun.
+            facts: whether to gather the facts of the rows.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPiece:
+    """A piece that is one of many blocks.
+
+    Attributes:
+        group: what searches it, alone or with the others.
+        rows: its rows of the batch, int64.
+    """
+
+    group: BlockGroup
+    rows: Indices
+
+    def __call__(self, worker: int) -> Done:
+        """Search the block in the calling thread."""
+        return self.group.search(self.rows, worker)
 
 
 class Searches:
@@ -79,6 +115,32 @@ class Searches:
         with self._lock:
             self._running -= 1
             self._pieces.extendleft(done.left)
+            return len(done.rows), not self._pieces and self._running == 0
+
+    def take_all(self, threads: int, seconds: float, then: RowsDone | None = None) -> tuple[int, bool]:
+        """Do all pieces that one compiled call can do in several threads, if there are some.
+
+        Args:
+            threads: the number of threads, the calling one included.
+            seconds: for how long pieces are begun.
+            then: as in :meth:`take`; called once, with all rows that are finished.
+
+        Returns:
+            As :meth:`take`.
+        """
+        with self._lock:
+            group = next((piece.group for piece in self._pieces if isinstance(piece, BlockPiece)), None)
+            mine = [piece for piece in self._pieces if isinstance(piece, BlockPiece) and piece.group is group]
+        if group is None:
+            return 0, False
+        done = group.search_all([piece.rows for piece in mine], threads, seconds, facts=then is not None)
+        if done is None:
+            return 0, False
+        if then is not None and len(done.rows):
+            then(done.rows, None if done.found is None else done.found())
+        with self._lock:
+            others = [piece for piece in self._pieces if piece not in mine]
+            self._pieces = deque([*done.left, *others])
             return len(done.rows), not self._pieces and self._running == 0
 
 

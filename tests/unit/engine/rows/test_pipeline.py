@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from engine.devices.cpu.backend import CpuBackend
-from engine.devices.cpu.searches import Done, Searches
+from engine.devices.cpu.searches import BlockPiece, Done, Searches
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from engine.rows import pipeline
@@ -208,3 +208,78 @@ def ended(rows: RowPipeline, backend: CpuBackend) -> None:
         rows.run(backend)
     except RuntimeError as error:
         raise KeyboardInterrupt from error
+
+
+class Blocks:
+    """Blocks of which one call does some, and leaves one to a second call, one to pieces and the others untouched."""
+
+    def __init__(self, block: Array, done: int) -> None:
+        self.block, self.done, self.calls = block, done, list[int]()
+
+    def search(self, rows: Array, worker: int) -> Done:
+        self.block[rows] = rows[:, None] + np.arange(N)
+        return Done(rows)
+
+    def search_all(self, blocks: Any, threads: int, seconds: float, *, facts: bool) -> Done | None:
+        assert (seconds, facts) == (pipeline.AT_ONCE, True)
+        self.calls.append(threads)
+        if self.done < 0:
+            return None
+        finished = [self.search(rows, 0).rows for rows in blocks[: self.done]]
+        left = [BlockPiece(self, rows) for rows in blocks[self.done :]]
+        return Done(np.concatenate([np.empty(0, np.int64), *finished]), left)
+
+
+@pytest.mark.parametrize(
+    ("done", "calls", "few"),
+    [(-1, 2, None), (0, 2, None), (3, 2, None), (18, 2, 1), (20, 1, 1), (99, 1, 1)],
+)
+def test_a_short_run_is_begun_by_one_call(
+    done: int, calls: int, few: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left is done piece by piece: by one thread if it is little."""
+    groups, told, begun = list[Blocks](), list[int](), list[int | None]()
+    share = CpuBackend.share
+
+    def remember(self: CpuBackend, work: Any, most: int | None = None) -> None:
+        begun.append(most)
+        share(self, work, most)
+
+    def begin_blocks(rows: range, block: Array) -> Searches:
+        groups.append(Blocks(block, done))
+        return Searches(BlockPiece(groups[0], rows) for rows in np.array_split(np.arange(len(rows)), 20))
+
+    class Steps(Monitor):
+        def step(self, amount: int) -> None:
+            told.append(amount)
+
+    monkeypatch.setattr(CpuBackend, "share", remember)
+    sink, backend = SummarySink(inner := ArraySink((100, N), np.int32), range(100), N, integral=True), CpuBackend(3)
+    sink._own[N:] = -1
+    try:
+        RowPipeline(begin_blocks, [range(100)], sink, Steps(), [inner.array], in_place=True).run(backend, at_once=True)
+    finally:
+        backend.shutdown()
+    assert np.array_equal(inner.array, expected(100))
+    assert (groups[0].calls, begun) == ([3] * calls, [few])
+    assert sum(told) == 100
+    assert sink.part(0).reached == 100 * N - N
+
+
+def test_a_stop_is_noticed_after_one_call() -> None:
+    class Stops(Monitor):
+        def step(self, amount: int) -> None:
+            raise Cancelled("stop")
+
+    def begin_blocks(rows: range, block: Array) -> Searches:
+        group = Blocks(block, 20)
+        return Searches(BlockPiece(group, rows) for rows in np.array_split(np.arange(len(rows)), 20))
+
+    sink, backend = SummarySink(inner := ArraySink((20, N), np.int32), range(20), N, integral=True), CpuBackend(1)
+    try:
+        with pytest.raises(Cancelled):
+            RowPipeline(begin_blocks, [range(20)], sink, Stops(), [inner.array], in_place=True).run(
+                backend, at_once=True
+            )
+    finally:
+        backend.shutdown()

@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.devices.cpu import search as cpu_search
 from engine.devices.cpu.arcs import prepare
+from engine.devices.cpu.atonce import lane_blocks
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.row_facts import count_rows
 from engine.devices.cpu.search import label_type
@@ -279,13 +280,13 @@ def test_rows_that_reach_little_are_looked_at_where_they_reach(
     arcs = Arcs(indptr, (keys % n).astype(np.int32), weights)
     out, sources = np.empty((n, n), dtype), rng.permutation(n)
     looked: list[int] = []
-    few = cpu_search.row_facts
+    few = lane_blocks.row_facts
 
     def counted(block: Any, own: Any, rows: Any, columns: Any) -> Any:
         looked.append(len(rows) * len(columns))
         return few(block, own, rows, columns)
 
-    monkeypatch.setattr(cpu_search, "row_facts", counted)
+    monkeypatch.setattr(lane_blocks, "row_facts", counted)
     backend = CpuBackend(1)
     searches = backend.begin_search(arcs, sources, out, RowsWanted(cutoff=cutoff))
     told = np.zeros(n, bool)

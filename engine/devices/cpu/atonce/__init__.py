@@ -1,0 +1,7 @@
+"""Searches of a short solve in one compiled call: threads that Python does not see, and what they run."""
+
+import sys
+from typing import Final
+
+#: Whether the system has the threads and semaphores that are used.
+AVAILABLE: Final = sys.platform == "linux"

@@ -1,0 +1,111 @@
+"""Blocks of breadth-first searches: searched one by one as pieces, or all in one compiled call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.atonce import AVAILABLE
+from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits
+from engine.devices.cpu.bit_facts import BITS, PLANES, facts_found
+from engine.devices.cpu.search import SearchBatch
+from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BitBlocks:
+    """The blocks of a batch of breadth-first searches.
+
+    Attributes:
+        batch: the batch.
+        threads: the number of threads of the backend.
+        spaces: the work space of these threads.
+    """
+
+    batch: SearchBatch
+    threads: int
+    spaces: Spaces
+
+    def __post_init__(self) -> None:
+        _ = self._form  # made once, before several threads ask for it
+
+    @cached_property
+    def _form(self) -> tuple[Any, ...]:
+        """Arcs, goal and limits, as the kernels take them."""
+        ready, goal, most = self.batch.ready, self.batch.goal, 2**PLANES
+        limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
+        arcs, columns = (
+            (ready.indptr, ready.heads, ready.into, ready.tails),
+            (ready.rank, goal.near, self.batch.sentinel),
+        )
+        return arcs, columns, (min(limit, most), limit <= most)
+
+    @property
+    def _everywhere(self) -> bool:
+        """Whether rows are whole; only then facts are gathered."""
+        goal = self.batch.goal
+        return goal.left == 0 and len(goal.near) == len(self.batch.ready.rank)
+
+    def search(self, rows: Indices, worker: int) -> Done:
+        """Search one block in the calling thread.
+
+        Args:
+            rows: its rows of the batch.
+            worker: number of the thread.
+        """
+        batch, n = self.batch, len(self.batch.ready.rank)
+        arcs, columns, limits = self._form
+        space = self.spaces.of(worker, ("bits", n), lambda: bit_space(n))
+        if search_bits(arcs, space, columns, batch.sources, rows, batch.out, limits):
+            found = partial(facts_found, len(rows), batch.out.dtype, *space[-3::2])
+            return Done(rows, found=found if self._everywhere else None)
+        return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
+
+    def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
+        """Search blocks in several threads that Python does not see; None where that cannot be done.
+
+        Args:
+            blocks: the rows of each block.
+            threads: the number of threads, the calling one included.
+            seconds: for how long blocks are begun.
+            facts: whether to gather the facts of the rows.
+
+        Raises:
+            MemoryError: a thread found no memory for its work.
+        """
+        if not AVAILABLE or not self._everywhere:
+            return None
+        from engine.devices.cpu.atonce.bits import search_all_bits
+        from engine.devices.cpu.atonce.calls import BlocksAtOnce
+
+        arcs, columns, limits = self._form
+        call = BlocksAtOnce.of(self.batch, blocks, min(threads, len(blocks)), facts=facts)
+        if not call.run(search_all_bits, (arcs, columns, call.batch, limits, seconds)):
+            return None
+        left = [piece for rows in call.given_up for piece in self.batch.blocks(rows, self.threads, self.spaces)]
+        return call.done(left, self)
+
+
+def bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+    """Return the searches of some rows of a batch as pieces of up to ``BITS`` sources.
+
+    Args:
+        wanted: the batch.
+        left: the rows, int64.
+        threads: the number of threads.
+        spaces: the work space of these threads.
+    """
+    count, group = len(left), BitBlocks(wanted, threads, spaces)
+    order = left[np.argsort(wanted.ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
+    blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
+    if blocks > threads:  # equally many blocks per thread, so that all threads end at about the same time
+        blocks = min(-(-blocks // threads) * threads, count // LEAST)
+    return [BlockPiece(group, rows) for rows in np.array_split(order, blocks) if len(rows)]

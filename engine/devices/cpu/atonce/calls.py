@@ -1,0 +1,110 @@
+"""One compiled call that searches many blocks: what it is given, and what became of the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.atonce.facts import Gathered
+from engine.devices.cpu.atonce.lanes import BAD, FINISHED, GIVEN_UP, GOOD, UNTAKEN
+from engine.devices.cpu.atonce.pool import KEPT
+from engine.devices.cpu.searches import BlockGroup, BlockPiece, Done, Piece
+from engine.model.progress import NotCompiledError, only_ready
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.search import SearchBatch
+
+Indices = npt.NDArray[np.int64]
+
+#: The forms of kernels that this process has found not to be compiled; it does not look for them again.
+_NOT_COMPILED: Final = set[tuple[Any, ...]]()
+
+
+@dataclass(frozen=True)
+class BlocksAtOnce:
+    """The blocks of one call.
+
+    Attributes:
+        blocks: the rows of each block.
+        threads: the number of threads.
+        shared: the numbers that threads share, see :mod:`engine.devices.cpu.atonce.lanes`.
+        states: uint8, shape (blocks,): what became of each block.
+        batch: the sources, the rows of all blocks, where each block begins among them, the states, and the rows' array.
+        gathered: the facts of the rows.
+    """
+
+    blocks: Sequence[Indices]
+    threads: int
+    shared: Indices
+    states: npt.NDArray[np.uint8]
+    batch: tuple[Any, ...]
+    gathered: Gathered
+
+    @classmethod
+    def of(
+        cls, batch: SearchBatch, blocks: Sequence[Indices], threads: int, tally: Sequence[int] = (0, 0), *, facts: bool
+    ) -> BlocksAtOnce:
+        """Return a call that searches ``blocks`` of ``batch``."""
+        starts = np.zeros(len(blocks) + 1, np.int64)
+        np.cumsum([len(rows) for rows in blocks], out=starts[1:])
+        states, shared = np.zeros(len(blocks), np.uint8), np.array([0, 0, *tally], np.int64)
+        given = (batch.sources, np.concatenate(blocks), starts, states, batch.out)
+        gathered = Gathered.of(batch.out, threads, wanted=facts)
+        return cls(blocks, threads, shared, states, given, gathered)
+
+    def run(self, kernel: Callable[..., int], given: tuple[Any, ...]) -> bool:
+        """Make the call, unless kernels would have to be compiled: that takes longer than many short solves.
+
+        Args:
+            kernel: takes the number of threads, a pool of threads, and a tuple: ``shared``, what is ``given``, and the
+                facts.
+            given: the inputs of the searches.
+
+        Returns:
+            Whether the call was made.
+
+        Raises:
+            MemoryError: a thread found no memory for its work.
+        """
+        form = (kernel, self.gathered.largest.dtype, tuple(getattr(each, "dtype", None) for each in given[0]))
+        if form in _NOT_COMPILED:
+            return False
+        try:
+            with only_ready(), KEPT.borrow(self.threads - 1) as pool:
+                failures = kernel(self.threads, pool, (self.shared, *given, self.gathered.arrays()))
+        except NotCompiledError:
+            _NOT_COMPILED.add(form)
+            return False
+        if failures:
+            raise MemoryError("a thread that searches found no memory for its work")
+        return True
+
+    @property
+    def tally(self) -> list[int]:
+        """How many blocks were finished and given up, earlier ones included."""
+        found: list[int] = self.shared[[GOOD, BAD]].tolist()
+        return found
+
+    @property
+    def given_up(self) -> list[Indices]:
+        """The rows of each block that was given up."""
+        return [self.blocks[k] for k in np.flatnonzero(self.states == GIVEN_UP).tolist()]
+
+    def done(self, left: list[Piece], group: BlockGroup) -> Done:
+        """Return the result.
+
+        Args:
+            left: what has to be done instead of blocks that were given up.
+            group: searches the blocks that no thread has taken.
+        """
+        finished = [self.blocks[k] for k in np.flatnonzero(self.states == FINISHED).tolist()]
+        untaken = [BlockPiece(group, self.blocks[k]) for k in np.flatnonzero(self.states == UNTAKEN).tolist()]
+        rows = np.concatenate(finished) if finished else np.empty(0, np.int64)
+        facts = partial(self.gathered.found, rows) if len(self.gathered.reached) else None
+        return Done(rows, list(chain(left, untaken)), facts)

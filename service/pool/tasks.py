@@ -103,6 +103,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     Raises:
         InvalidRequest: options that make no sense, a source or target that is no vertex.
         NegativeCycle, DoesNotFit: the job cannot be done.
+        Gone, Conflict, StorageFailed: the prepared result that it names is gone, holds other weights, or is damaged.
     """
     from engine.api.solve import make_plan
     from engine.graph.profile import GraphProfile
@@ -114,7 +115,8 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     graph = with_asked(kept, request, settings)
     options, out = job_options(graph, request, settings), settings.store("new")
     if wants_table(request):
-        return TableTask(GraphProfile(graph), request, options, settings).plan(out).to_dict()
+        with TableTask(GraphProfile(graph), request, options, settings) as task:
+            return task.plan(out).to_dict()
     if wants_prepared(request):
         return prepared_plan(graph, options, settings, out).to_dict()
     see_those_of_a_runner(settings)

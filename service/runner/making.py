@@ -53,6 +53,11 @@ class Task:
             return prepared_plan(self.profile, self.options, self.settings, place)
         return checkpoints.plan(self.profile, self.options, place, monitor)
 
+    def close(self) -> None:
+        """Close what planning and making have opened."""
+        if "_table" in self.__dict__:
+            self._table.close()
+
     @cached_property
     def _table(self) -> TableTask:
         return TableTask(self.profile, self.job.options, self.options, self.settings)

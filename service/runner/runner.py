@@ -177,14 +177,14 @@ class Runner:
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
         profile = GraphProfile(graph)
-        task = Task(self._settings, job, profile, options)
-        plan = task.plan(monitor)
-        loaded = time.perf_counter() - began
-        if _differs(plan.to_dict(), job.plan):
-            self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
-        monitor.follow(plan)
-        log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
-        outcome = task.make(plan, monitor)
+        with contextlib.closing(Task(self._settings, job, profile, options)) as task:
+            plan = task.plan(monitor)
+            loaded = time.perf_counter() - began
+            if _differs(plan.to_dict(), job.plan):
+                self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
+            monitor.follow(plan)
+            log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
+            outcome = task.make(plan, monitor)
         if outcome is None:
             return self._sealed(job)
         if address is None:

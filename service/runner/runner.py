@@ -168,7 +168,8 @@ class Runner:
             log.info("job %s: the result of an earlier attempt is complete", job.id)
             return self._sealed(job)
         if job.fence > 1:
-            kept = checkpoints.has_checkpoint(store, address)
+            own = claims.kept_record(claims.place(store, job.fence)) is not None
+            kept = own or checkpoints.has_checkpoint(store, address)
             log.info("job %s: %s", job.id, "goes on from its checkpoint" if kept else _ANEW)
         place = claims.place(store, job.fence)
         began = time.perf_counter()

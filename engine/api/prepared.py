@@ -41,7 +41,7 @@ from storage.prepared.journal import PreparedJournal
 from storage.prepared.writer import TABLE_CHUNK, PreparedWriter
 from storage.remote.generation import Generation
 from storage.remote.objects import address_of
-from storage.remote.places import RemoteOptions, prepared_place, reweighted_place
+from storage.remote.places import prepared_place, reweighted_place
 
 __all__ = ["plan_prepared", "prepare", "reweight"]
 
@@ -50,13 +50,13 @@ PART_ARRAYS = ("position", "starts", "parents", "ends", "borders")
 
 def prepare(
     graph: Graph | GraphProfile,
-    out: str | Path,
+    out: str | Path | tuple[Path, Generation | None],
     options: Options | None = None,
     *,
     plan: Plan | None = None,
     overwrite: bool = False,
     monitor: Monitor | None = None,
-    **remote: Unpack[RemoteOptions],
+    work: Path | None = None,
 ) -> Outcome:
     """Prepare a graph into a new folder and seal it; ``open`` answers every distance from it.
 
@@ -65,12 +65,13 @@ def prepare(
 
     Args:
         graph: the graph, or its profile, which keeps what planning has found.
-        out: the folder, whose parent must exist, or an address in an object store (``s3://BUCKET/PREFIX``).
+        out: the folder, whose parent must exist, or an address in an object store (``s3://BUCKET/PREFIX``);
+            or both ways of ``storage.remote.places.prepared_place``: where to work, and where to send the result.
         options: type, memory, threads and cutoff: longer distances are answered as unreachable.
         plan: from :func:`plan_prepared`; None to make one.
         overwrite: replace a store at ``out`` once the new one is done.
         monitor: receives progress, and is asked whether to stop.
-        remote: with an address, where to work; commits stay there, so a run goes on only where it began.
+        work: with an address, the folder to work in, which keeps the commits; None for one in the user's cache.
 
     Returns:
         The plan that was followed, the seconds of each phase, and facts about the tables; ``resumed`` is how many parts
@@ -82,8 +83,7 @@ def prepare(
         StorageFailed: the disk or the object store refused.
         InvalidRequest, DoesNotFit, NegativeCycle: as :func:`plan_prepared`.
     """
-    place, sent = prepared_place(out, remote.get("work"), overwrite=overwrite)
-    sent = remote.get("generation") or sent
+    place, sent = out if isinstance(out, tuple) else prepared_place(out, work, overwrite=overwrite)
     with Writing(place, "prepare"):
         return _prepared(GraphProfile.of(graph), (place, sent), (options or Options(), plan), overwrite, monitor)
 

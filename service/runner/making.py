@@ -93,7 +93,8 @@ class Task:
             return Outcome(plan, self._table.make(place, plan, monitor), {})
         if wants_prepared(job.options):
             sent = self._generation()
-            outcome = prepare(self.profile, place, self.options, plan=plan, monitor=monitor, generation=sent)
+            out = place if sent is None else (place, sent)
+            outcome = prepare(self.profile, out, self.options, plan=plan, monitor=monitor)
             steps = cast("dict[str, int]", outcome.summary["resumed"])
             if any(steps.values()):
                 done = ", ".join(f"{step} {count}" for step, count in steps.items())

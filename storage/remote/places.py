@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TypedDict
 
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.matrix.frame import check_target
@@ -13,18 +12,6 @@ from storage.matrix.sealed import SealedFolder
 from storage.remote.addresses import check_address, checkpoint_stat
 from storage.remote.generation import Generation
 from storage.remote.objects import Objects, address_of, is_address
-
-
-class RemoteOptions(TypedDict, total=False):
-    """Options of a prepared graph that goes to an object store.
-
-    Attributes:
-        work: the folder to work in; None for one in the user's cache.
-        generation: the objects to send it to, where ``out`` is the path to work at.
-    """
-
-    work: Path | None
-    generation: Generation | None
 
 
 def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:

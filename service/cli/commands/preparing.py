@@ -75,7 +75,7 @@ def _prepare(
     from engine.api.prepared import prepare as prepare_graph
     from engine.graph.profile import GraphProfile
 
-    (place, sent), out, overwrite = at, target.out, target.overwrite
+    place, out, overwrite = at[0], target.out, target.overwrite
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
@@ -85,9 +85,7 @@ def _prepare(
     tell([*_described(selected), *(f"note: {note}" for note in receipt.notes)])
     INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-        outcome = prepare_graph(
-            profile, place, options, plan=selected, overwrite=overwrite, monitor=monitor, generation=sent
-        )
+        outcome = prepare_graph(profile, at, options, plan=selected, overwrite=overwrite, monitor=monitor)
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
         facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}

@@ -80,9 +80,9 @@ def test_one_is_replaced_only_where_that_is_asked_and_not_twice(tmp_path, addres
         prepare(grid_graph(5), address)
     first, second = (Generation.at(address, overwrite=True) for _ in range(2))
     before = open_result(address)
-    prepare(grid_graph(5), tmp_path / "a", generation=first)
+    prepare(grid_graph(5), (tmp_path / "a", first))
     with pytest.raises(Conflict, match="was changed meanwhile"):
-        prepare(grid_graph(6), tmp_path / "b", generation=second)
+        prepare(grid_graph(6), (tmp_path / "b", second))
     assert generations(address) == {first.name}, "what the second one had sent is removed"
     with open_result(address) as found:
         assert found.n == 25
@@ -196,7 +196,7 @@ def test_what_a_killed_run_has_sent_is_removed_by_the_next(tmp_path, address, mo
         open_result(address)
     made = Generation.at(address, overwrite=False)
     left = generations(address)
-    prepare(grid_graph(4), tmp_path / "p", generation=made)
+    prepare(grid_graph(4), (tmp_path / "p", made))
     assert generations(address) == {made.name} != left
 
 

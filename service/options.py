@@ -160,6 +160,15 @@ class TableOptions(TypedDict, total=False):
                in_api="Of result measures: how many nearest vertices are named; of near: how many are kept.",
                label="Nearest", in_form="Of measures and near pairs: how many nearest vertices.", hint="no limit"),
     ]  # fmt: skip
+    prepared: Annotated[
+        str | None,
+        Option("Of --result measures and near: rows come from the tables of this job, which has prepared the graph.",
+               metavar="JOB", longest=100,
+               in_api="Of results measures and near: the id of a job that has prepared the same graph; rows come from "
+                      "its tables, and nothing is searched where they are cheaper.",
+               label="From the tables of", in_form="Of measures and near pairs: the id of a job that has prepared this "
+                                                   "graph.", hint="nothing; the graph is searched"),
+    ]  # fmt: skip
     opportunities: Annotated[
         Opportunities,
         Option("Of --result measures, CSV or Parquet: vertex, then numbers that are summed within the distances.",

@@ -256,8 +256,20 @@ def plan_near(
     profile = GraphProfile.of(graph)
     graph = profile.graph
     _check(profile, options, nearest)
-    machine, rows = survey(out=out, memory=options.memory, threads=options.threads), _row_count(options, graph)
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
     _budget(machine, graph, ENTRY_BYTES + beside)
+    sample = searched_sample(profile, options, nearest)._replace(fixed=_fixed(machine, graph))
+    return planned(graph, options, sample, machine, ENTRY_BYTES + beside)
+
+
+def searched_sample(profile: GraphProfile, options: Options, nearest: int | None) -> NearSample:
+    """Search from some sources, and return what they say of all; ``fixed`` is left to the caller.
+
+    Args:
+        profile: the graph, which must be searchable.
+        options, nearest: as for :func:`near_pairs`.
+    """
+    rows = _row_count(options, profile.graph)
     for most in _SAMPLES:
         began = time.perf_counter()
         some = replace(options, sources=spread_sources(options, rows, most)) if rows else options
@@ -265,11 +277,8 @@ def plan_near(
         spent, counts = time.perf_counter() - began, np.diff(found.indptr).astype(np.float64)
         if spent > _SAMPLE_SECONDS or len(counts) == rows:
             break
-    fixed, seconds = _fixed(machine, graph), spent * rows / max(1, len(counts))
-    sample = NearSample(
-        counts, seconds, found.lengths.dtype, fixed, f"searches from {len(counts):,} of {rows:,} sources"
-    )
-    return planned(graph, options, sample, machine, ENTRY_BYTES + beside)
+    seconds = spent * rows / max(1, len(counts))
+    return NearSample(counts, seconds, found.lengths.dtype, 0, f"searches from {len(counts):,} of {rows:,} sources")
 
 
 def _row_count(options: Options, graph: Graph) -> int:

@@ -35,11 +35,13 @@ from storage.errors import Conflict, InvalidRequest
 from storage.files.writing import Writing
 from storage.graph.graph import Graph
 from storage.graph.new_weights import ArcWeights, NewGraph, arc_weights, read_weights, reweighted
-from storage.matrix.frame import MatrixSpec, check_target
+from storage.matrix.frame import MatrixSpec
 from storage.options import ReadingOptions
 from storage.prepared.journal import PreparedJournal
 from storage.prepared.writer import TABLE_CHUNK, PreparedWriter
-from storage.remote.objects import is_address
+from storage.remote.generation import Generation
+from storage.remote.objects import address_of
+from storage.remote.places import prepared_place, reweighted_place
 
 __all__ = ["plan_prepared", "prepare", "reweight"]
 
@@ -48,12 +50,13 @@ PART_ARRAYS = ("position", "starts", "parents", "ends", "borders")
 
 def prepare(
     graph: Graph | GraphProfile,
-    out: str | Path,
+    out: str | Path | tuple[Path, Generation | None],
     options: Options | None = None,
     *,
     plan: Plan | None = None,
     overwrite: bool = False,
     monitor: Monitor | None = None,
+    work: Path | None = None,
 ) -> Outcome:
     """Prepare a graph into a new folder and seal it; ``open`` answers every distance from it.
 
@@ -62,11 +65,13 @@ def prepare(
 
     Args:
         graph: the graph, or its profile, which keeps what planning has found.
-        out: the folder; its parent must exist.
+        out: the folder, whose parent must exist, or an address in an object store (``s3://BUCKET/PREFIX``);
+            or both ways of ``storage.remote.places.prepared_place``: where to work, and where to send the result.
         options: type, memory, threads and cutoff: longer distances are answered as unreachable.
         plan: from :func:`plan_prepared`; None to make one.
         overwrite: replace a store at ``out`` once the new one is done.
         monitor: receives progress, and is asked whether to stop.
+        work: with an address, the folder to work in, which keeps the commits; None for one in the user's cache.
 
     Returns:
         The plan that was followed, the seconds of each phase, and facts about the tables; ``resumed`` is how many parts
@@ -75,20 +80,23 @@ def prepare(
     Raises:
         Conflict: there is something at ``out``, and ``overwrite`` was not asked for; or another process writes it.
         Cancelled: the monitor asked to stop.
-        StorageFailed: the disk refused.
+        StorageFailed: the disk or the object store refused.
         InvalidRequest, DoesNotFit, NegativeCycle: as :func:`plan_prepared`.
     """
-    refuse_address(out, "out")
-    check_target(Path(out).absolute(), overwrite)
-    with Writing(out, "prepare"):
-        return _prepared(GraphProfile.of(graph), Path(out), (options or Options(), plan), overwrite, monitor)
+    place, sent = out if isinstance(out, tuple) else prepared_place(out, work, overwrite=overwrite)
+    with Writing(place, "prepare"):
+        return _prepared(GraphProfile.of(graph), (place, sent), (options or Options(), plan), overwrite, monitor)
 
 
 def _prepared(
-    profile: GraphProfile, out: Path, asked: tuple[Options, Plan | None], overwrite: bool, monitor: Monitor | None
+    profile: GraphProfile,
+    place: tuple[Path, Generation | None],
+    asked: tuple[Options, Plan | None],
+    overwrite: bool,
+    monitor: Monitor | None,
 ) -> Outcome:
     """Prepare a graph into a place that nobody else writes."""
-    options, plan = asked
+    (out, sent), (options, plan) = place, asked
     if plan is None:
         plan = plan_prepared(profile, options, out=out)
     check_plan(plan, profile.graph, options)
@@ -100,29 +108,13 @@ def _prepared(
     with PreparedJournal(out, identity_of(profile)) as kept:
         keep_dissection(inner, kept)
         arrays = {name: getattr(parts, name) for name in PART_ARRAYS}
-        with PreparedWriter(out, profile.graph, spec_of(profile.graph, plan), arrays, overwrite=overwrite) as writer:
+        spec = spec_of(profile.graph, plan)
+        with PreparedWriter(out, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
             found, resumed = found_anew(inner, parts, plan, clock, kept)
             write_tables(writer, found, clock)
         kept.finish()
     clock.stop()
     return Outcome(plan, clock.seconds, {**facts_of(parts, found), "resumed": resumed})
-
-
-def refuse_address(place: str | Path, field: str) -> None:
-    """Refuse an address in an object store.
-
-    Args:
-        place: the place, as it was given.
-        field: its name in the error.
-
-    Raises:
-        InvalidRequest: it is one.
-    """
-    if is_address(str(place)) or str(place).startswith("s3:"):
-        where = str(place) if is_address(str(place)) else str(place).replace("s3:/", "s3://", 1)
-        raise InvalidRequest(
-            f"{field}: {where} is in an object store; a prepared graph is made in a folder", field=field
-        )
 
 
 def spec_of(graph: Graph, plan: Plan) -> MatrixSpec:
@@ -243,10 +235,10 @@ def reweight(
     moved or removed alone.
 
     Args:
-        prepared: the folder of a prepared graph.
+        prepared: the folder of a prepared graph, or its address in an object store.
         weights: a graph file of any format that lists the arcs, in any order; or three arrays: labels of tails, labels
             of heads, numbers.
-        out: the new folder; None to replace ``prepared`` in one step once the new tables are sealed.
+        out: the new folder or address; None to replace ``prepared`` in one step once the new tables are sealed.
         changed: only arcs with new weights are given; else every arc that is not closed must be.
         overwrite: replace a store at ``out`` once the new one is done.
         options: type, memory, threads and cutoff; unless said otherwise, the cutoff of ``prepared`` stays, and so does
@@ -265,18 +257,15 @@ def reweight(
         StorageFailed: the disk refused, or ``prepared`` is damaged.
         InvalidRequest, DoesNotFit, NegativeCycle: as in ``prepare``.
     """
-    refuse_address(prepared, "prepared")
-    if out is not None:
-        refuse_address(out, "out")
-    target, replaces = Path(prepared if out is None else out).absolute(), overwrite or out is None
+    replaces = overwrite or out is None
     clock, options = PhaseClock(monitor or Monitor()), options or Options()
     with ExitStack() as stack:
-        found = stack.enter_context(open_result(prepared))
+        found = stack.enter_context(open_result(address_of(prepared) or prepared))
         if not isinstance(found, PreparedMatrix):
             raise InvalidRequest(
                 f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared"
             )
-        check_target(target, replaces)
+        target, sent = reweighted_place(found, out, overwrite=overwrite)
         stack.enter_context(Writing(target, "reweight"))
         clock.begin("weights", 1, "file")
         if options.cutoff is None:
@@ -292,7 +281,7 @@ def reweight(
         clock.step(1)
         kept = stack.enter_context(PreparedJournal(target, {**identity_of(base.profile), "reweighted": True}))
         _check_current(found)
-        facts = _sealed(base, plan, clock, kept, (target, replaces))
+        facts = _sealed(base, plan, clock, kept, (target, replaces, sent))
         kept.finish()
     clock.stop()
     return Outcome(plan, clock.seconds, facts)
@@ -355,11 +344,11 @@ def _and_above(parts: Parts, holds: npt.NDArray[np.bool_]) -> int:
 
 
 def _sealed(
-    base: _Base, plan: Plan, clock: PhaseClock, kept: PreparedJournal, place: tuple[Path, bool]
+    base: _Base, plan: Plan, clock: PhaseClock, kept: PreparedJournal, place: tuple[Path, bool, Generation | None]
 ) -> dict[str, object]:
     """Make the new tables, write and seal them; return facts."""
     parts, new, facts = base.parts, base.new, {}
-    target, replaces = place
+    target, replaces, sent = place
     clock.begin("read tables", 1, "store")
     tables, same = base.tables(plan), None
     clock.step(1)
@@ -372,7 +361,8 @@ def _sealed(
         same = {"forward": _same_chunks(base, "forward", touched.forward)}
         if tables.backward is not None:
             same["backward"] = _same_chunks(base, "backward", touched.backward)
-    with PreparedWriter(target, new.graph, spec_of(new.graph, plan), {}, overwrite=replaces, base=base.old) as writer:
+    spec = spec_of(new.graph, plan)
+    with PreparedWriter(target, new.graph, spec, {}, overwrite=replaces, base=base.old, remote=sent) as writer:
         writer.add_closed(new.closed)
         in_place = target == Path(base.old.path).absolute()
         write_tables(writer, tables, clock, same, base.old if in_place else None)

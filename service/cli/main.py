@@ -34,6 +34,7 @@ from service.cli.help_pages import GroupedCommands, command, plainer
 from service.cli.measure import measure
 from service.options import AlsoOptions, BulkOptions, NearOptions
 from storage.options import FileReadingOptions, ReadingOptions
+from storage.remote.objects import address_of
 
 app = typer.Typer(
     name="apsp",
@@ -112,7 +113,9 @@ command(app)(assign)
 def near(
     graph: Annotated[
         Path,
-        typer.Argument(metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False),
+        typer.Argument(
+            metavar="GRAPH", help="Graph file, or folder or s3:// address of a prepared graph.", show_default=False
+        ),
     ],
     out: Annotated[
         Path,
@@ -126,7 +129,7 @@ def near(
     as_json: Json = False,
 ) -> None:
     """Find the pairs up to a cutoff, or the nearest targets of each source, without a matrix."""
-    if not graph.is_dir():
+    if not graph.is_dir() and address_of(graph) is None:
         must_open(graph)
     from service.cli.commands import finding_near, solving
 

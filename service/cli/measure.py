@@ -9,13 +9,16 @@ import typer
 
 from service.cli.arguments import GraphOptions, Json, must_open, with_options
 from service.options import MeasureOptions, SolveOptions
+from storage.remote.objects import address_of
 
 
 @with_options
 def measure(
     graph: Annotated[
         Path,
-        typer.Argument(metavar="GRAPH", help="Graph file, or the folder of a prepared graph.", show_default=False),
+        typer.Argument(
+            metavar="GRAPH", help="Graph file, or folder or s3:// address of a prepared graph.", show_default=False
+        ),
     ],
     reading: GraphOptions,
     measures: MeasureOptions,
@@ -28,7 +31,7 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Make a table of closeness, eccentricity, opportunities within reach and others, without any matrix."""
-    if not graph.is_dir():
+    if not graph.is_dir() and address_of(graph) is None:
         must_open(graph)
     from service.cli.commands import measuring, solving
 

@@ -16,9 +16,15 @@ from storage.options import FileReadingOptions, ReadingOptions
 def prepare(
     *,
     graph: GraphFile,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Folder of the prepared graph.")],
+    out: Annotated[
+        str, typer.Option("-o", "--out", metavar="FOLDER", help="Folder of the prepared graph, or s3://BUCKET/PREFIX.")
+    ],
     reading: FileReadingOptions,
     options: PrepareOptions,
+    work: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Working folder if --out is s3://...; else ~/.cache/apsp/work."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -26,13 +32,14 @@ def prepare(
     must_open(graph)
     from service.cli.commands import preparing, solving
 
-    preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+    target = preparing.Target(out, work, overwrite)
+    preparing.prepare(solving.GraphArgs(graph, reading), options, target, as_json=as_json)
 
 
 @with_options
 def reweight(
     *,
-    prepared: Annotated[Path, typer.Argument(metavar="PREPARED", help="The folder of a prepared graph.")],
+    prepared: Annotated[Path, typer.Argument(metavar="PREPARED", help="Folder or s3:// address of a prepared graph.")],
     weights: Annotated[
         Path,
         typer.Option(
@@ -42,7 +49,8 @@ def reweight(
     reading: ReadingOptions,
     options: ReweightOptions,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="The new folder; else PREPARED is replaced.")
+        Path | None,
+        typer.Option("-o", "--out", metavar="FOLDER", help="The new folder or address; else PREPARED is replaced."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
     as_json: Json = False,

@@ -90,6 +90,8 @@ def submit(
         name: name of the job.
     """
     body = {"graph": graph_id, "name": name, **_wired(options, names)}
+    if body.get("prepared") is not None:
+        body["prepared"] = yield from whole_id(str(body["prepared"]), patience)
     headers = {"Idempotency-Key": secrets.token_hex(16)}
     asked = {key: value for key, value in body.items() if value is not None}
     return (yield from question("POST", "v1/jobs", patience, json=asked, headers=headers))

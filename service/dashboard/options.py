@@ -30,8 +30,8 @@ class Field:
 
 #: the options on the form, in the order in which people fill them in
 _SHOWN: Final = (
-    "result", "sources", "targets", "cutoff", "also", "measures", "within", "quantiles", "nearest", "of", "raw",
-    "semiring", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
+    "result", "sources", "targets", "cutoff", "also", "measures", "within", "quantiles", "nearest", "prepared",
+    "of", "raw", "semiring", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
 )  # fmt: skip
 #: results that need a table of demands, which a form cannot give
 _NOT_SHOWN: Final = frozenset({"flows"})

@@ -11,7 +11,7 @@ _WORDS: Final = {
     "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
     "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
-    "compile": "compiling kernels",
+    "compile": "compiling kernels", "measure": "measuring",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
     "seal": "checking and sealing", "dismissed": "cancelled",
 }  # fmt: skip

@@ -81,11 +81,11 @@ class Answering:
         self._making: dict[tuple[str, int, int], asyncio.Task[dict[int, bytes]]] = {}
         self._permits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def place(self, path: Path, digest: str) -> PreparedPlace:
+    def place(self, path: str | Path, digest: str) -> PreparedPlace:
         """Return the description of a result for a helper process.
 
         Args:
-            path: its folder.
+            path: its folder, or its address in an object store.
             digest: of its seal.
         """
         return PreparedPlace(path, digest, self._settings.threads, self._settings.tables_memory)

@@ -70,7 +70,7 @@ class AskedPrepared(PreparedStore):
     @property
     def place(self) -> PreparedPlace:
         """The description of the result for helper processes."""
-        return self._answering.place(Path(self.path), self.digest)
+        return self._answering.place(self.path, self.digest)
 
     def admit(self) -> None:
         """Check, once for each request, that the caller has processor seconds left.  Raises TooMuchComputing."""

@@ -16,8 +16,8 @@ from service.auth.callers import Caller
 from service.jobs.folders import has_result
 from service.options import TableOptions
 from service.pool.job_points import sides_with_points, take_points
-from service.pool.tasks import plan_job
-from service.state import Service
+from service.pool.tasks import plan_job, wants_prepared
+from service.state import Service, require_result
 from storage.errors import InvalidRequest
 from storage.jobs.store import JobRecord, Submission
 from storage.options import declared
@@ -107,11 +107,35 @@ async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]
     return found
 
 
-def check_table(service: Service, options: dict[str, Any], caller: Caller) -> None:
-    """Raise NotFound if the options name an uploaded table that the caller does not have."""
+def check_named(service: Service, graph_id: str, options: dict[str, Any], caller: Caller) -> None:
+    """Check that what the options name by its id is there for the caller: uploaded tables, a prepared result.
+
+    Args:
+        service: what the routes of this process share.
+        graph_id: id of the graph of the job.
+        options: options of the job.
+        caller: who asks.
+
+    Raises:
+        NotFound: the caller has no such table or job.
+        Gone, NoResult, ResultNotReady: the job has no result, or not yet.
+        InvalidRequest: the job has prepared nothing, or another graph.
+    """
     for name in ("opportunities", "demands"):
         if isinstance(options.get(name), str):
             UploadedTables(service.settings.data_dir).get(options[name], caller.owner)
+    if (source := options.get("prepared")) is None:
+        return
+    record = service.job(source, caller)
+    if not wants_prepared(record.options):
+        kind = record.options.get("result", "matrix")
+        raise InvalidRequest(f"prepared: the result of job {source} is {kind}, not prepared", field="prepared")
+    if record.graph != graph_id:
+        raise InvalidRequest(
+            f"prepared: job {source} has prepared graph {record.graph}, and this request is for graph {graph_id}",
+            field="prepared",
+        )
+    require_result(record)
 
 
 def refuse_if_draining(service: Service) -> None:
@@ -147,7 +171,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:
             return found
         service.graph(body.graph, caller)
-        check_table(service, options, caller)
+        check_named(service, body.graph, options, caller)
         return None
 
     record = await anyio.to_thread.run_sync(replayed)

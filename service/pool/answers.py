@@ -22,13 +22,13 @@ class PreparedPlace:
     """The path of a prepared result, and the resources that a process may use to answer from it.
 
     Attributes:
-        path: its folder.
+        path: its folder, or its address in an object store.
         digest: the digest of its seal; a result with another digest is refused.
         threads: threads of one question; all usable processors if None.
         kept: most bytes of tables of other results that stay in memory.
     """
 
-    path: Path
+    path: str | Path
     digest: str
     threads: int | None
     kept: int
@@ -43,7 +43,7 @@ class _Held:
     chunks: ComputedStore
 
 
-_held: OrderedDict[tuple[Path, str], _Held] = OrderedDict()
+_held: OrderedDict[tuple[str | Path, str], _Held] = OrderedDict()
 
 
 def answer(place: PreparedPlace, question: str, *given: Any) -> tuple[float, Any]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from service.options import TableOptions
+from service.pool.prepared_source import open_source, watched
 from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
 from storage.options import declared
 from storage.semirings import MIN_PLUS
@@ -20,7 +23,10 @@ from storage.semirings import MIN_PLUS
 if TYPE_CHECKING:
     import polars as pl
 
+    from engine.api.from_tables.measuring import PreparedMeasurement
+    from engine.api.from_tables.near import PreparedNear
     from engine.api.measuring import Measurement
+    from engine.api.prepared_matrix import PreparedMatrix
     from engine.graph.profile import GraphProfile
     from engine.model.plan import Plan
     from engine.model.problem import Options
@@ -36,10 +42,10 @@ _TAKES: Final = {
     "measures": frozenset(
         {
             "measures", "direction", "within", "quantiles", "nearest", "opportunities", "columns", "decay",
-            "decay_value",
+            "decay_value", "prepared",
         }
     ),
-    "near": frozenset({"nearest"}),
+    "near": frozenset({"nearest", "prepared"}),
     "betweenness": frozenset({"of", "raw", "endpoints"}),
     "flows": frozenset({"of", "demands", "flow"}),
 }  # fmt: skip
@@ -94,7 +100,9 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
 
 
 class TableTask:
-    """The table of one job: planned by :meth:`plan`, made by :meth:`make`.
+    """The table of one job: planned by :meth:`plan`, made by :meth:`make`, to be closed, or used as a context.
+
+    With ``prepared`` in the request, rows come from the tables of another job's result instead of from searches.
 
     Args:
         profile: the graph.
@@ -104,21 +112,58 @@ class TableTask:
 
     Raises:
         InvalidRequest, NotFound, LimitExceeded: what is asked makes no sense for this graph.
+        Gone, Conflict, StorageFailed: the prepared result is gone, holds other weights, or is damaged.
     """
 
     def __init__(self, profile: GraphProfile, request: Mapping[str, Any], options: Options, settings: Settings) -> None:
         check_request(request, settings)
         self._profile, self._request, self._options = profile, request, options
-        self._measurement: Measurement | None = None
+        self._measurement: Measurement | PreparedMeasurement | None = None
         self._passing: PassingTable | None = None
+        self._near: PreparedNear | None = None
+        self._matrix: PreparedMatrix | None = None
+        if request.get("prepared") is not None:
+            self._matrix = open_source(request["prepared"], profile.graph, settings)
+        try:
+            self._check(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self, settings: Settings) -> None:
+        """Make what carries the request out, which checks it."""
+        profile, request, options, matrix = self._profile, self._request, self._options, self._matrix
         if request["result"] in ("betweenness", "flows"):
             from service.pool.passing import PassingTable
 
             self._passing = PassingTable(profile.graph, request, options, settings)
         elif request["result"] == "measures":
-            from engine.api.measuring import Measurement
+            asked = _measures(profile.graph, request, settings)
+            if matrix is None:
+                from engine.api.measuring import Measurement
 
-            self._measurement = Measurement(profile, options, **_measures(profile.graph, request, settings))
+                self._measurement = Measurement(profile, options, **asked)
+            else:
+                from engine.api.from_tables.measuring import PreparedMeasurement
+
+                self._measurement = PreparedMeasurement(matrix, options, **asked)
+        elif matrix is not None:
+            from engine.api.from_tables.near import PreparedNear
+
+            self._near = PreparedNear(matrix, options, nearest=self._nearest)
+
+    def close(self) -> None:
+        """Close the prepared result, if there is one."""
+        if self._matrix is not None:
+            self._matrix.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def plan(self, out: Path, monitor: Monitor | None = None) -> Plan:
         """Return the plan; its shape is that of the matrix that is not made.
@@ -130,11 +175,21 @@ class TableTask:
         Raises:
             DoesNotFit: memory or disk is too small; with the numbers.
             InvalidRequest, NegativeCycle: as planning does.
+            Gone, StorageFailed: the prepared result was removed, or is damaged.
         """
+        with self._watched():
+            return self._plan(out, monitor)
+
+    def _watched(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._matrix is None else watched(self._request["prepared"], self._matrix)
+
+    def _plan(self, out: Path, monitor: Monitor | None) -> Plan:
         if self._passing is not None:
             asked = self._passing
             names = self._names(asked.rows) * (1 if asked.vertices else 2)
             return self._within_disk(asked.plan(monitor, asked.rows * 8 * asked.columns + names), asked.rows, out)
+        if self._near is not None:
+            return self._near.make_plan(beside=self._beside(), out=out)
         if self._measurement is None:
             from engine.api.near import plan_near
 
@@ -170,7 +225,8 @@ class TableTask:
             Cancelled: the monitor asked to stop.
             DoesNotFit: there are more near pairs than memory has place for.
             Conflict: there is something at ``place``.
-            StorageFailed: the file system refused.
+            Gone: the prepared result was removed before its tables were read.
+            StorageFailed: the file system refused, or a table is damaged.
         """
         from storage.tables.writer import write_result_table
 
@@ -178,7 +234,8 @@ class TableTask:
         if self._passing is not None:
             frame, seconds, sums = self._passing.make(monitor)
         elif self._measurement is not None:
-            found = self._measurement.run(monitor)
+            with self._watched():
+                found = self._measurement.run(monitor)
             frame, seconds = found.to_polars(), dict(found.seconds)
         else:
             frame, seconds, pairs = self._near_pairs(monitor)
@@ -196,8 +253,12 @@ class TableTask:
         from engine.api.near import near_pairs
         from storage.pairs.saving import frame_of_pairs
 
-        began = time.perf_counter()
-        pairs = near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=self._beside())
+        began, beside = time.perf_counter(), self._beside()
+        if self._near is None:
+            pairs = near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=beside)
+        else:
+            with self._watched():
+                pairs = self._near.run(monitor, beside=beside)
         frame = self._lines(pairs) if self._request.get("points") else frame_of_pairs(pairs)
         return frame, {"search": time.perf_counter() - began}, pairs
 
@@ -232,7 +293,7 @@ class TableTask:
         return {
             "result": asked["result"], "shape": list(plan.shape), "dtype": kind, "directed": graph.directed,
             "unit": unit_of(graph), "graph": graph_digest(graph), "algorithm": plan.algorithm,
-            "cutoff": asked.get("cutoff"), "max_hops": asked.get("max_hops"),
+            "cutoff": asked.get("cutoff") if self._matrix is None else plan.cutoff, "max_hops": asked.get("max_hops"),
             "asked": {
                 name: asked.get(name)
                 for name in declared(TableOptions)

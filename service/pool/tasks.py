@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from service.api.fault import WAYS_OUT
 from service.options import TableOptions
 from service.pool.tabled import TableTask, check_request, wants_table
 from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 #: members of a request that are no options of the engine
 _NOT_OF_ENGINE: Final = frozenset({"result", "snap_limit", "points", *declared(TableOptions)})
-#: ways out that a refusal names as commands: where each begins, and what it is as a job
+#: ways out that a refusal names as commands, and what they are as jobs
 _WAYS_OUT: Final = (
-    ("; prepared: ", "(apsp prepare answers", '(a job with "result": "prepared" answers'),
-    ("; measures: ", "(apsp measure:", '(a job with "result": "measures":'),
-    ("; near pairs: ", "apsp near --cutoff keeps", 'a job with "result": "near" keeps'),
+    ("(apsp prepare answers", '(a job with "result": "prepared" answers'),
+    ("(apsp measure:", '(a job with "result": "measures":'),
+    ("apsp near --cutoff keeps", 'a job with "result": "near" keeps'),
 )
+#: those that are tables, as the message of a refusal has them, up to the next way out; and their candidates
+_TABLES: Final = re.compile(r"; (?:measures|near pairs): .*?(?=; (?:prepared|measures|near pairs): |$)", re.DOTALL)
+_TABLE_CANDIDATES: Final = frozenset({"measures", "near"})
 
 
 def warm_up() -> None:
@@ -103,6 +106,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     Raises:
         InvalidRequest: options that make no sense, a source or target that is no vertex.
         NegativeCycle, DoesNotFit: the job cannot be done.
+        Gone, Conflict, StorageFailed: the prepared result that it names is gone, holds other weights, or is damaged.
     """
     from engine.api.solve import make_plan
     from engine.graph.profile import GraphProfile
@@ -114,14 +118,15 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     graph = with_asked(kept, request, settings)
     options, out = job_options(graph, request, settings), settings.store("new")
     if wants_table(request):
-        return TableTask(GraphProfile(graph), request, options, settings).plan(out).to_dict()
+        with TableTask(GraphProfile(graph), request, options, settings) as task:
+            return task.plan(out).to_dict()
     if wants_prepared(request):
-        return prepared_plan(graph, options, settings, out).to_dict()
+        return prepared_plan(graph, options, out).to_dict()
     see_those_of_a_runner(settings)
     try:
         return make_plan(graph, options, out=out).to_dict()
     except DoesNotFit as refusal:
-        raise _said_here(refusal, offered=settings.store_url is None) from None
+        raise _said_here(refusal, tables=settings.store_url is None) from None
 
 
 def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Graph:
@@ -161,40 +166,36 @@ def wants_prepared(request: Mapping[str, Any]) -> bool:
     return request.get("result") == "prepared"
 
 
-def prepared_plan(graph: Graph | GraphProfile, options: Options, settings: Settings, out: Path) -> Plan:
+def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> Plan:
     """Return the plan of a job that prepares its graph.
 
     Args:
         graph: the graph, or its profile.
         options: as :func:`job_options` returns them.
-        settings: the service's settings.
-        out: the folder of the prepared graph.
+        out: the folder in which it is made.
 
     Raises:
-        InvalidRequest: an option asks for something that a prepared graph does not support, or results are stored in an
-            object store.
+        InvalidRequest: an option asks for something that a prepared graph does not support.
         NegativeCycle, DoesNotFit: as ``plan_prepared``.
     """
     from engine.api.prepared_planning import plan_prepared
 
-    if settings.store_url is not None:
-        raise InvalidRequest(
-            "result prepared: a prepared graph lies in a folder, and this service keeps results in an object store "
-            "(APSP_STORE_URL); ask for the matrix",
-            field="result",
-        )
     return plan_prepared(graph, options, out=out)
 
 
-def _said_here(refusal: DoesNotFit, *, offered: bool) -> DoesNotFit:
-    """Return the refusal with advice for jobs of this service in place of a command of the command line."""
+def _said_here(refusal: DoesNotFit, *, tables: bool) -> DoesNotFit:
+    """Return the refusal with advice for jobs of this service in place of a command of the command line.
+
+    Args:
+        refusal: the refusal of a matrix.
+        tables: whether jobs of this service make tables.
+    """
     message, candidates = str(refusal), refusal.candidates
-    for _, command, job in _WAYS_OUT:
+    for command, job in _WAYS_OUT:
         message = message.replace(command, job)
-    if not offered:
-        for begin, _, _ in _WAYS_OUT:
-            message = message.partition(begin)[0]
-        candidates = tuple(one for one in candidates if getattr(one, "algorithm", None) not in WAYS_OUT)
+    if not tables:
+        message = _TABLES.sub("", message)
+        candidates = tuple(one for one in candidates if getattr(one, "algorithm", None) not in _TABLE_CANDIDATES)
     return DoesNotFit(
         message,
         resource=refusal.resource,

@@ -23,7 +23,7 @@ from service.jobs import events
 from service.jobs.checkpoints import refuse_unless_resumable, resumable
 from service.jobs.folders import discard
 from service.jobs.joblog import fetch_log, log_path
-from service.jobs.submission import check_key, check_table, refuse_if_draining, resume, submit, with_vertices
+from service.jobs.submission import check_key, check_named, refuse_if_draining, resume, submit, with_vertices
 from service.state import RETRY_AFTER, KnownAsker, Service
 from storage.jobs.store import ACCEPTED, JobRecord
 
@@ -43,12 +43,12 @@ _EVENTS: Final = {
 Prefer = Annotated[str, Header(description="wait=N answers when the job is over, or after N seconds.")]
 
 
-@estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
+@estimates.post("", response_model=Estimate, responses=documented(404, 409, 410, 413, 422, 503, 507))
 async def estimate(body: JobRequest, asker: KnownAsker) -> Estimate:
     """Plan a job and say what it would take; nothing is queued.  Refuses what submitting the job would refuse."""
     found = await anyio.to_thread.run_sync(asker.graph, body.graph)
     options = await anyio.to_thread.run_sync(body.options)
-    await anyio.to_thread.run_sync(check_table, asker.service, options, asker.caller)
+    await anyio.to_thread.run_sync(check_named, asker.service, body.graph, options, asker.caller)
     options = await with_vertices(asker.service, body.graph, options)
     plan = await asker.service.plans.get(asker.service, body.graph, options)
     return Estimate.of(body.graph, plan, found.receipt.get("notes", ()))
@@ -61,7 +61,7 @@ async def estimate(body: JobRequest, asker: KnownAsker) -> Estimate:
     responses={
         200: {"model": JobDocument, "description": "It was submitted, or solved, before"},
         201: {"headers": {**_LOCATION, **_RETRY}},
-        **documented(404, 410, 413, 422, 429, 503, 507),
+        **documented(404, 409, 410, 413, 422, 429, 503, 507),
     },
 )
 async def submit_job(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.model.plan import Plan
     from engine.model.problem import Options
     from engine.model.progress import Monitor
+    from storage.remote.generation import Generation
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,13 @@ class Task:
         if wants_table(self.job.options):
             return self._table.plan(place, monitor)
         if wants_prepared(self.job.options):
-            return prepared_plan(self.profile, self.options, self.settings, place)
+            return prepared_plan(self.profile, self.options, place)
         return checkpoints.plan(self.profile, self.options, place, monitor)
+
+    def close(self) -> None:
+        """Close what planning and making have opened."""
+        if "_table" in self.__dict__:
+            self._table.close()
 
     @cached_property
     def _table(self) -> TableTask:
@@ -70,6 +76,13 @@ class Task:
             claims.begin_anew(store, self.job.fence, trash(self.settings))
             return self._attempt(plan, monitor)
 
+    def _generation(self) -> Generation | None:
+        """Return what this claim sends to the object store; None for results in folders.  Raises Conflict."""
+        from storage.remote.generation import Generation
+
+        address = self.settings.address(self.job.id)
+        return None if address is None else Generation.at(address, overwrite=False, claim=self.job.fence)
+
     def _attempt(self, plan: Plan, monitor: Monitor) -> Outcome:
         from engine.api.prepared import prepare
         from engine.api.solve import Outcome, solve_to_store
@@ -79,7 +92,9 @@ class Task:
         if wants_table(job.options):
             return Outcome(plan, self._table.make(place, plan, monitor), {})
         if wants_prepared(job.options):
-            outcome = prepare(self.profile, place, self.options, plan=plan, monitor=monitor)
+            sent = self._generation()
+            out = place if sent is None else (place, sent)
+            outcome = prepare(self.profile, out, self.options, plan=plan, monitor=monitor)
             steps = cast("dict[str, int]", outcome.summary["resumed"])
             if any(steps.values()):
                 done = ", ".join(f"{step} {count}" for step, count in steps.items())

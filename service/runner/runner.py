@@ -170,7 +170,8 @@ class Runner:
             log.info("job %s: the result of an earlier attempt is complete", job.id)
             return self._sealed(job)
         if job.fence > 1:
-            kept = checkpoints.has_checkpoint(store, address)
+            own = claims.kept_record(claims.place(store, job.fence)) is not None
+            kept = own or checkpoints.has_checkpoint(store, address)
             log.info("job %s: %s", job.id, "goes on from its checkpoint" if kept else _ANEW)
         place = claims.place(store, job.fence)
         began = time.perf_counter()
@@ -179,14 +180,14 @@ class Runner:
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
         profile = GraphProfile(graph)
-        task = Task(self._settings, job, profile, options)
-        plan = task.plan(monitor)
-        loaded = time.perf_counter() - began
-        if _differs(plan.to_dict(), job.plan):
-            self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
-        monitor.follow(plan)
-        log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
-        outcome = task.make(plan, monitor)
+        with contextlib.closing(Task(self._settings, job, profile, options)) as task:
+            plan = task.plan(monitor)
+            loaded = time.perf_counter() - began
+            if _differs(plan.to_dict(), job.plan):
+                self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
+            monitor.follow(plan)
+            log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
+            outcome = task.make(plan, monitor)
         if outcome is None:
             return self._sealed(job)
         if address is None:

@@ -24,6 +24,7 @@ from storage.matrix.frame import said_unit
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder
+from storage.remote.objects import Stat
 from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS, SEMIRINGS, check_understood, semiring_of
 
@@ -62,6 +63,11 @@ class SealedFolder:
 
     def _read_metadata(self) -> None:
         """Set the attributes of the class from the attributes and arrays of the seal."""
+
+    @property
+    def remote_seal(self) -> Stat | None:
+        """Size, tag and time of the object that seals it in an object store; None for a folder."""
+        return self._folder.seal if isinstance(self._folder, RemoteFolder) else None
 
     def current(self) -> bool:
         """Return whether the path still leads to the store that was opened."""

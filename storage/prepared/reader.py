@@ -18,6 +18,7 @@ from storage.matrix.format import TABLES, Array, IntArray, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
+from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
 #: The other results of elimination, stored so that new weights of a few arcs take little time.
@@ -35,7 +36,7 @@ class PreparedStore(SealedResult):
         """Read and check the seal and the labels.
 
         Raises:
-            StorageFailed: this is no prepared graph, it is damaged, or it lies in an object store.
+            StorageFailed: this is no prepared graph, or it is damaged.
         """
         super().__init__(folder, TABLES)
 
@@ -91,7 +92,7 @@ class PreparedStore(SealedResult):
         (entries,), (chunk,) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
         out: Array = np.empty(entries, self.dtype.newbyteorder("<"))
         pieces = [out[first : first + chunk] for first in range(0, entries, chunk)]
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(_THREADS if self.remote_seal is None else THREADS) as pool:
             for _ in pool.map(self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces):
                 pass
         return out.astype(self.dtype, copy=False)
@@ -128,30 +129,34 @@ class PreparedStore(SealedResult):
     def _read_chunk(self, name: str, piece: Array) -> None:
         """Read a chunk into ``piece``; if the chunk is longer, the rest is padding."""
         size, checksum = self._files[name]
-        handle = self._open(name)
-        try:
-            rest = np.empty(max(0, size - piece.nbytes), np.uint8)
-            buffers: list[Any] = [piece.view(np.uint8), rest]
-            found, done = os.fstat(handle).st_size, 0
-            while found == size and done < size:
-                part = os.preadv(handle, [view.data for view in _left(buffers, done)], done)
-                if part == 0:
-                    break
-                done += part
-        except OSError as error:
-            raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
-        finally:
-            os.close(handle)
-        if done != size or crc32c(rest, crc32c(piece)) != checksum or size < piece.nbytes + CHECKSUM_BYTES:
+        if isinstance(self._folder, RemoteFolder):
+            data: Any = np.frombuffer(self._folder.read(name), np.uint8)
+            done, found = len(data), crc32c(data)
+            piece.view(np.uint8)[:] = data[: piece.nbytes] if done >= piece.nbytes else 0
+        else:
+            done, found = self._read_file(self._folder, name, piece)
+        if done != size or found != checksum or size < piece.nbytes + CHECKSUM_BYTES:
             raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
 
-    def _open(self, name: str) -> int:
-        if isinstance(self._folder, RemoteFolder):
-            raise StorageFailed(f"{self.path}: a prepared graph is read from a folder; copy it to a disk first")
+    def _read_file(self, folder: StoreFolder, name: str, piece: Array) -> tuple[int, int]:
+        """Read a file into ``piece``, if its size is the sealed one; return how much was read, and its checksum."""
+        size = self._files[name][0]
+        rest = np.empty(max(0, size - piece.nbytes), np.uint8)
+        buffers: list[Any] = [piece.view(np.uint8), rest]
         try:
-            return self._folder.open(name)
+            handle = folder.open(name)
+            try:
+                found, done = os.fstat(handle).st_size, 0
+                while found == size and done < size:
+                    part = os.preadv(handle, [view.data for view in _left(buffers, done)], done)
+                    if part == 0:
+                        break
+                    done += part
+            finally:
+                os.close(handle)
         except OSError as error:
             raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
+        return done, crc32c(rest, crc32c(piece))
 
     def file(self, name: str) -> bytes:
         """Return a file other than a table, after comparing it with the seal.  Raises StorageFailed; KeyError if there

@@ -24,6 +24,7 @@ from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
 from storage.prepared.reader import CLOSED, ELIMINATED, PreparedStore
+from storage.remote.generation import Generation
 
 #: Entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
@@ -43,6 +44,7 @@ class PreparedWriter:
         *,
         overwrite: bool = False,
         base: PreparedStore | None = None,
+        remote: Generation | None = None,
     ) -> None:
         """Write everything except the tables; leftovers of dead writers to ``path`` are removed.
 
@@ -53,6 +55,7 @@ class PreparedWriter:
             parts: one-dimensional arrays of integers by name.
             overwrite: replace a store that is there already, once this one is sealed.
             base: an open prepared graph of the same labels and parts; files that are equal are shared with it.
+            remote: where it is sent and sealed; ``path`` is then only where it is made.  None for a folder.
 
         Raises:
             Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no store.
@@ -65,7 +68,7 @@ class PreparedWriter:
         self._known: dict[str, tuple[int, int]] = {}
         self._staging = atomic.Staging(frame.target, "prepare")
         folder = self._staging.folder
-        self._base = base
+        self._base, self._remote = base, remote
         try:
             if base is None:
                 side_array(folder / "vertex", graph.labels, ("vertex",))
@@ -177,17 +180,23 @@ class PreparedWriter:
         return body.nbytes + len(trailer), crc32c(trailer, checksum)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
-        """Make everything durable, write the seal, and put the folder at its path.
+        """Make everything durable, write the seal, and put the folder at its path; or send it to the object store.
 
         Raises:
-            StorageFailed: the file system refused; nothing at the path has changed.
-            Conflict: meanwhile something else has appeared at the path.
+            StorageFailed: the file system or the object store refused; nothing at the path has changed.
+            Conflict: meanwhile something else has appeared at the path, or was sealed at the address.
         """
         check_target(self._staging.target, self._overwrite)
         folder = self._staging.folder
         try:
             consolidate(folder / "tables", {})
             data = seal_document(folder, {**self._attributes, "summary": summary or {}}, self._known)
+            if self._remote is not None:
+                self._remote.send_folder(folder, data, self._staging.check_held)
+                sealed, self._remote = self._remote, None
+                self._staging.discard()
+                sealed.tidy()
+                return
             # The seal must never be durable before the files that it lists.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])
@@ -204,3 +213,5 @@ class PreparedWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._staging.discard()
+        if self._remote is not None:
+            self._remote.abandon()

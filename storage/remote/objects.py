@@ -39,6 +39,14 @@ def is_address(place: object) -> bool:
     return str(place).startswith(SCHEME)
 
 
+def address_of(place: object) -> str | None:
+    """Return the address that ``place`` is, even if it was made a path, which has one slash less; None for a path."""
+    text = str(place)
+    if text.startswith("s3:/") and not is_address(text):
+        text = text.replace("s3:/", SCHEME, 1)
+    return text if is_address(text) else None
+
+
 @dataclass(frozen=True)
 class Stat:
     """Size of an object in bytes, its entity tag, and its last change in seconds since the epoch."""

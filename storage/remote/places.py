@@ -8,8 +8,10 @@ from pathlib import Path
 
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.matrix.frame import check_target
+from storage.matrix.sealed import SealedFolder
 from storage.remote.addresses import check_address, checkpoint_stat
-from storage.remote.objects import is_address
+from storage.remote.generation import Generation
+from storage.remote.objects import Objects, address_of, is_address
 
 
 def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:
@@ -48,6 +50,51 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
     elif not overwrite and checkpoint_stat(out) is not None:
         raise Conflict(f"{out} has a checkpoint: go on with --resume, or begin anew with --overwrite")
     return place, out
+
+
+def prepared_place(out: str | Path, work: Path | None = None, *, overwrite: bool) -> tuple[Path, Generation | None]:
+    """Check the place of a prepared graph; return the path to work at, and the objects to send it to, or None.
+
+    Args:
+        out: a folder, or an address in an object store.
+        work: folder to work in, for addresses only; None for one in the user's cache, which depends on the address.
+        overwrite: whether a store that is there may be replaced.
+
+    Raises:
+        Conflict: there is a store, and it may not be replaced.
+        InvalidRequest: ``work`` was given for a folder, or the address is malformed.
+        NotFound: the folder ``work`` does not exist.
+        StorageFailed: the object store cannot be reached, refuses, or has no such bucket.
+    """
+    address = address_of(out)
+    if address is None:
+        if work is not None:
+            raise InvalidRequest(
+                "--work is for results that go to s3://...; others are made beside --out", field="work"
+            )
+        check_target(Path(out).absolute(), overwrite)
+        return Path(out), None
+    made = Generation.at(address, overwrite=overwrite)
+    return _working_path(address, work), made
+
+
+def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: bool) -> tuple[Path, Generation | None]:
+    """Return where a prepared graph with new weights is made, as :func:`prepared_place`.
+
+    Args:
+        found: the open prepared graph that gets them.
+        out: the new place; None to replace ``found``, which in an object store is done only if it is still the one that
+            was opened.
+        overwrite: whether a store at ``out`` may be replaced.
+
+    Raises:
+        Conflict, StorageFailed: as :func:`prepared_place`.
+    """
+    address, seal = None if out is None else address_of(out), found.remote_seal
+    if seal is not None and (out is None or (overwrite and address and Objects(address).address == found.path)):
+        return _working_path(str(found.path), None), Generation(Objects(str(found.path)), seal)
+    place, made = prepared_place(found.path if out is None else out, overwrite=overwrite or out is None)
+    return place.absolute(), made
 
 
 def _working_path(address: str, work: Path | None) -> Path:

@@ -36,6 +36,7 @@ class RemoteFolder:
 
     Attributes:
         path: its address, for messages; modified: when it was sealed, in seconds since the epoch.
+        seal: size, tag and time of the object that names the generation.
     """
 
     def __init__(self, address: str) -> None:
@@ -45,7 +46,7 @@ class RemoteFolder:
         found = self._objects.stat(SEAL)
         if found is None:
             raise NotFound(f"there is no store at {self.path}")
-        self._tag, self.modified = found.tag, found.modified
+        self.seal, self._tag, self.modified = found, found.tag, found.modified
         try:
             self._generation = str(json.loads(self._objects.read(SEAL))["attributes"]["apsp"]["generation"])
         except NotFound:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -24,11 +23,12 @@ import numpy as np
 from storage.errors import NotFound, StorageFailed
 from storage.files import atomic
 from storage.matrix.exchange import TileFile
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, group_document
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working import WorkingMatrix
 from storage.matrix.working_dir import discard_checkpoint, place_checkpoint, record_bytes
-from storage.remote.addresses import SEAL, checkpoint_name, claim_of, newest_checkpoint
+from storage.remote.addresses import checkpoint_name, newest_checkpoint
+from storage.remote.generation import Generation
 from storage.remote.objects import Objects, Stat, each
 
 log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class RemoteMatrix(WorkingMatrix):
     ) -> None:
         """Use ``open_working``.  ``before``: the sealed store that may be replaced, None for none."""
         super().__init__(staging, grid, attributes, overwrite=overwrite)
-        self._objects, self._before, self._claim = objects, before, claim
-        self.generation = f"g{claim:020d}-{secrets.token_hex(4)}" if claim else f"g{secrets.token_hex(8)}"
+        self._objects, self._made = objects, Generation(objects, before, claim)
+        self.generation = self._made.name
         self._checkpoint = checkpoint_name(claim)
         #: tiles that the object store lacks, or has in an older form
         self._unsent = self._present.copy()
@@ -136,30 +136,11 @@ class RemoteMatrix(WorkingMatrix):
         self._objects.send((path, f"{generation}/{path.relative_to(folder).as_posix()}") for path in beside)
         self._objects.write(f"{generation}/{ROOT_DOCUMENT}", data)
         self._place.check_held()  # a folder that another process has taken may lack files
-        self._name_it(json.loads(data)["attributes"]["seal"]["digest"])
+        self._made.seal(json.loads(data)["attributes"]["seal"]["digest"])
         self._place.record = None  # the solve is complete, so there is nothing to resume
         self._staging.discard()
         self._open = False
-        self._tidy()
-
-    def _name_it(self, digest: str) -> None:
-        named = group_document({"apsp": {"generation": self.generation, "digest": digest}})
-        pointer = json.dumps(named, indent=1).encode()
-        if self._before is None:
-            self._objects.create(SEAL, pointer)
-        else:
-            self._objects.replace(SEAL, pointer, str(self._before.tag))
-
-    def _tidy(self) -> None:
-        """Remove checkpoints and other generations, except those of later claims; objects that cannot be removed do no
-        harm.
-        """
-        try:
-            own = f"{self.generation}/"
-            others = (name for name in self._objects.names() if name != SEAL and not name.startswith(own))
-            self._objects.remove(name for name in others if claim_of(name) <= self._claim)
-        except StorageFailed as error:
-            log.warning("what other solves left at %s stays there: %s", self._objects.address, error)
+        self._made.tidy()
 
     def _wait_for_sender(self) -> None:
         if self._sender is not None:

@@ -177,6 +177,34 @@ def test_the_command_line(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPa
     assert len(no_bucket.stderr.splitlines()) < 12
 
 
+def test_prepared_graphs_on_the_command_line(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    roads, weights = tmp_path / "roads.csv", tmp_path / "weights.csv"
+    roads.write_text(ROADS)
+    out, folder = f"{url}/roads", tmp_path / "roads"
+    told = json.loads(done("prepare", roads, "--out", out, "--json", "--work", tmp_path))
+    assert told["prepared"] == out
+    done("prepare", roads, "--out", folder)
+    assert done("query", out, "distance", "harbour", "mill") == "14.5\n"
+    assert done("query", out, "path", "harbour", "church") == done("query", folder, "path", "harbour", "church")
+    for place, name in ((out, "far.csv"), (folder, "near.csv")):
+        done("near", place, "--cutoff", "9", "-o", tmp_path / name)
+    assert (tmp_path / "far.csv").read_text() == (tmp_path / "near.csv").read_text()
+    assert done("measure", out, "--measures", "reached") == done("measure", folder, "--measures", "reached")
+    assert "5 of 5 rows agree" in done("verify", out)
+    refused = apsp("prepare", roads, "--out", out)
+    assert refused.returncode == 2
+    assert "exists already" in refused.stderr
+    first, second, *_ = ROADS.splitlines()[1].split(",")
+    weights.write_text(f"{first},{second},1000\n")
+    for place in (out, folder):
+        assert f"{place}: done" in done("reweight", place, "--weights", weights, "--changed")
+    assert done("query", out, "row", "harbour") == done("query", folder, "row", "harbour")
+    assert "5 of 5 rows agree" in done("verify", out)
+    assert apsp("near", f"{url}/none", "--cutoff", "9", "-o", tmp_path / "x.csv").returncode == 2
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
 def test_a_service_refuses_a_store_that_does_not_answer(tmp_path: Path, s3: S3Server):
     refused = apsp("serve", "--data-dir", tmp_path, "--port", "0", "--store", "s3://no-such-bucket/x")
     assert refused.returncode == 1

@@ -97,6 +97,22 @@ def test_readers_of_zarr_read_what_is_computed(live: KeyedService, result: Any, 
         assert data.source.values.tolist() == list(range(SIDE**2))
 
 
+def test_near_pairs_and_measures_come_from_the_tables(live: KeyedService, client: Client, result: Any, wanted: Any):
+    same: dict[str, Any] = {"result": "near", "cutoff": 30}
+    found, usual = (client.solve(lattice(), directed=True, **same, **more) for more in ({"prepared": result.job}, {}))
+    assert found.frame().equals(usual.frame())
+    near = (wanted <= 30) & ~np.eye(SIDE**2, dtype=bool)
+    assert found.frame().height == near.sum()
+    job = live.job(found.job)
+    assert job["options"]["prepared"] == result.job
+    assert "predicted" in job["plan"]["reason"]
+    table = client.solve(lattice(), directed=True, result="measures", within=[30], prepared=result.job)
+    assert table.frame(sort="vertex")["within_30"].to_list() == near.sum(1).tolist()
+    assert live.job(table.job)["plan"]["algorithm"] == "prepared"
+    with pytest.raises(ServiceError, match="not prepared"):
+        client.submit(lattice(), directed=True, **same, prepared=usual.job)
+
+
 def test_a_fetched_result_is_the_prepared_folder(tmp_path: Path, result: Any, wanted: Any):
     seen = []
     folder = result.fetch(tmp_path / "p", meter=lambda done, total: seen.append((done, total)))

@@ -11,7 +11,7 @@ from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
 from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import work_type
-from engine.model.plan import Plan
+from engine.model.plan import Phase, Plan
 from engine.model.problem import Options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
@@ -94,6 +94,7 @@ class PreparedMeasurement:
             reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
             dtype_reason="the type of the tables",
             device_reason="measures are taken by processors",
+            phases=(Phase("measure", seconds),),
             cutoff=matrix.attributes["cutoff"] if cutoff is None else cutoff,
         )
 

@@ -29,6 +29,7 @@ from engine.api.near import (
     not_searchable,
     plan_near,
     planned,
+    searched_sample,
     spread_sources,
     too_many,
 )
@@ -184,16 +185,25 @@ class PreparedNear:
             plan = plan_near(self._profile, options, nearest=self._nearest, beside=beside, out=out)
             return replace(plan, reason=f"{plan.reason}; {way.reason}")
         machine = survey(out=out, memory=options.memory, threads=options.threads)
+        sample = self._sample(each)
+        kept = _KEPT * float(sample.counts.sum()) * len(self._rows) / max(1, len(sample.counts)) / machine.threads
+        sample = sample._replace(seconds=self._sweep_seconds() + kept, fixed=self._needed)
+        plan = planned(self._profile.graph, options, sample, machine, each)
+        return replace(plan, reason=f"{plan.reason}; {way.reason}")
+
+    def _sample(self, each: int) -> NearSample:
+        """Return what some sources say of all; of ``each`` pair so many bytes are needed.
+
+        The sources are searched where they can be, because rows would need all tables in memory: a process that only
+        plans never reads them then.
+        """
+        if self._refused is None:
+            return searched_sample(self._profile, self._options, self._nearest)
         rows = Rectangle.of(self._some(_PLANNED), self._matrix.n).rows
         counts, _, lengths = self._gathered(rows, Monitor(), each)
         dtype = lengths.dtype if self._profile.graph.integral else np.dtype(np.float64)
-        kept = _KEPT * len(lengths) * len(self._rows) / max(1, len(rows)) / machine.threads
-        sample = NearSample(
-            counts.astype(np.float64), self._sweep_seconds() + kept, dtype, self._needed,
-            f"rows of {len(rows):,} of {len(self._rows):,} sources",
-        )  # fmt: skip
-        plan = planned(self._profile.graph, options, sample, machine, each)
-        return replace(plan, reason=f"{plan.reason}; {way.reason}")
+        found = f"rows of {len(rows):,} of {len(self._rows):,} sources"
+        return NearSample(counts.astype(np.float64), 0.0, dtype, 0, found)
 
     def run(self, monitor: Monitor | None = None, *, beside: int = 0) -> NearPairs:
         """Find the pairs.

@@ -20,56 +20,72 @@ from service.options import PrepareOptions, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
-from storage.matrix.frame import check_target
 from storage.options import ReadingOptions
+from storage.remote.objects import address_of
+from storage.remote.places import prepared_place
 
 if TYPE_CHECKING:
     from engine.api.prepared_matrix import PreparedMatrix
+    from storage.remote.generation import Generation
 
 #: The message about the files that an interrupted run leaves.
 _LEFT: Final = "a run of more than ten seconds keeps its work, and the same command continues from there"
 
 
-def prepare(graph_args: GraphArgs, given: PrepareOptions, out: Path, *, overwrite: bool, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Target:
+    """Where a prepared graph goes.
+
+    Attributes:
+        out: a folder, or an address in an object store.
+        work: with an address, the folder to work in; None for one in the user's cache.
+        overwrite: whether a store at ``out`` may be replaced.
+    """
+
+    out: str
+    work: Path | None
+    overwrite: bool
+
+
+def prepare(graph_args: GraphArgs, given: PrepareOptions, target: Target, *, as_json: bool) -> None:
     """Read, plan, prepare, write and seal; the plan and the progress go to standard error.
 
     Args:
         graph_args: the graph file.
         given: the options of the command line.
-        out: the folder of the prepared graph.
-        overwrite: whether a store at ``out`` may be replaced.
+        target: where the prepared graph goes.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        Conflict: ``out`` exists already.
+        Conflict: there is a store already.
         ApspError: as ``engine.api.prepared.prepare``.
     """
-    from engine.api.prepared import refuse_address
-
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
-    refuse_address(out, "--out")
-    check_target(out.absolute(), overwrite)
+    place, sent = prepared_place(target.out, target.work, overwrite=target.overwrite)
     options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
-    with writing_early(out, "prepare"):
-        _prepare(graph_args, options, out, overwrite=overwrite, as_json=as_json)
+    with writing_early(place, "prepare"):
+        _prepare(graph_args, options, target, (place, sent), as_json=as_json)
 
 
-def _prepare(graph_args: GraphArgs, options: Options, out: Path, *, overwrite: bool, as_json: bool) -> None:
-    """Prepare into a place that nobody else writes."""
+def _prepare(
+    graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, as_json: bool
+) -> None:
+    """Prepare into a place that nobody else writes: a path, and the objects to send it to."""
     from engine.api.prepared import plan_prepared
     from engine.api.prepared import prepare as prepare_graph
     from engine.graph.profile import GraphProfile
 
+    place, out, overwrite = at[0], target.out, target.overwrite
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     profile = GraphProfile(graph)
-    selected = plan_prepared(profile, options, out=out)
+    selected = plan_prepared(profile, options, out=place)
     planning = time.perf_counter() - started - reading
     tell([*_described(selected), *(f"note: {note}" for note in receipt.notes)])
     INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-        outcome = prepare_graph(profile, out, options, plan=selected, overwrite=overwrite, monitor=monitor)
+        outcome = prepare_graph(profile, at, options, plan=selected, overwrite=overwrite, monitor=monitor)
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
         facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
@@ -89,8 +105,8 @@ class Place:
     """Which prepared graph gets new weights, and where the result goes.
 
     Attributes:
-        prepared: the folder of the prepared graph.
-        out: the new folder; None to replace ``prepared``.
+        prepared: the folder of the prepared graph, or its address as a path.
+        out: the new folder or address; None to replace ``prepared``.
         overwrite: whether a store at ``out`` may be replaced.
     """
 
@@ -128,7 +144,8 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
             monitor=monitor,
             **reading,
         )
-    facts, out = outcome.summary, place.prepared if place.out is None else place.out
+    named = place.prepared if place.out is None else place.out
+    facts, out = outcome.summary, address_of(named) or named
     if as_json:
         emit_json({"prepared": str(out), "seconds": outcome.seconds, "summary": facts, "plan": outcome.plan.to_dict()})
         return
@@ -155,25 +172,27 @@ def _described(selected: Plan) -> list[str]:
 
 
 def opened_prepared(graph: GraphArgs, command: str) -> PreparedMatrix | None:
-    """Open what a command is given if it is a folder; None for a file.
+    """Open what a command is given if it is a folder or an address in an object store; None for a file.
 
     Args:
-        graph: the graph file, or the folder of a prepared graph.
+        graph: the graph file, or the folder or address of a prepared graph.
         command: the command, for messages.
 
     Raises:
         InvalidRequest: it is a solved store, or options say how a file is read.
         NotFound, StorageFailed: it is neither.
     """
-    if not graph.graph.is_dir():
+    address = address_of(graph.graph)
+    if address is None and not graph.graph.is_dir():
         return None
     from engine.api.prepared_matrix import PreparedMatrix, open_result
 
-    found = open_result(store_folder(str(graph.graph)))
+    named = address or str(graph.graph)
+    found = open_result(store_folder(named))
     if not isinstance(found, PreparedMatrix):
         found.close()
         raise InvalidRequest(
-            f"{graph.graph} is a solved store; {command} takes a graph file or a prepared graph", field="graph"
+            f"{named} is a solved store; {command} takes a graph file or a prepared graph", field="graph"
         )
     if given := [
         name
@@ -182,5 +201,5 @@ def opened_prepared(graph: GraphArgs, command: str) -> PreparedMatrix | None:
     ]:
         found.close()
         flag = given[0].replace("_", "-")
-        raise InvalidRequest(f"--{flag} says how a file is read, and {graph.graph} is a prepared graph", field=given[0])
+        raise InvalidRequest(f"--{flag} says how a file is read, and {named} is a prepared graph", field=given[0])
     return found

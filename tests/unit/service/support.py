@@ -46,7 +46,9 @@ class InlinePool:
             raise Refused(found)
         return found
 
-    async def run(self, task: Callable[..., Any], *given: Any, owner: str | None = None) -> Any:
+    async def run(
+        self, task: Callable[..., Any], *given: Any, owner: str | None = None, seconds: float | None = None
+    ) -> Any:
         return await anyio.to_thread.run_sync(functools.partial(self.wait, task, *given, owner=owner))
 
     def stop(self) -> None:
@@ -141,14 +143,15 @@ class Bench:
 
     def tabled(self, graph: Graph, **request: Any) -> str:
         """A successful job whose result is a table; returns its id."""
-        task = TableTask(GraphProfile(graph), request, job_options(graph, request, self.settings), self.settings)
-        plan = task.plan(self.settings.data_dir)
-        record = self.jobs.create(self.add_graph(graph), request, plan.to_dict())
-        claimed = self.jobs.claim("bench")
-        assert claimed is not None
-        path = self.settings.store(record.id)
-        path.parent.mkdir()
-        task.make(path, plan, Monitor())
+        options = job_options(graph, request, self.settings)
+        with TableTask(GraphProfile(graph), request, options, self.settings) as task:
+            plan = task.plan(self.settings.data_dir)
+            record = self.jobs.create(self.add_graph(graph), request, plan.to_dict())
+            claimed = self.jobs.claim("bench")
+            assert claimed is not None
+            path = self.settings.store(record.id)
+            path.parent.mkdir()
+            task.make(path, plan, Monitor())
         with open_table(path) as table:
             assert self.jobs.succeed(claimed, table.summary, {"search": 0.5})
         return record.id

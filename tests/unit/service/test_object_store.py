@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,18 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from engine.api.prepared_matrix import PreparedMatrix, open_result
+from engine.graph.profile import GraphProfile
+from engine.model.problem import Options
+from engine.model.progress import Monitor
 from service.auth.callers import ANYBODY
+from service.jobs import claims
 from service.jobs.checkpoints import checkpoint_time, fetch, has_checkpoint
 from service.jobs.folders import check_store, discard, has_result, result_bytes, result_place
 from service.jobs.joblog import fetch_log, job_log
 from service.jobs.retention import Retention
+from service.runner.making import Task
+from service.runner.runner import Runner
 from service.settings import Settings
 from storage.errors import InvalidRequest, StorageFailed
 from storage.matrix.frame import MatrixSpec
@@ -24,7 +32,7 @@ from storage.matrix.working import find_checkpoint, open_working
 from storage.remote.objects import Objects
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph
-from tests.unit.service.support import Bench
+from tests.unit.service.support import Bench, InlinePool
 from tests.unit.service.test_app import problem
 
 N = 70
@@ -192,3 +200,62 @@ def test_a_store_that_is_away_is_a_failure_of_the_storage(settings: Settings, mo
     with pytest.raises(StorageFailed, match="cannot look at s3://away"):
         has_result(away, "j")
     assert checkpoint_time(away.store("j"), away.address("j")) is None
+
+
+def test_a_prepared_result_is_made_answered_and_removed_there(
+    settings: Settings, client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    """As a result in a folder; a claim that was overtaken sends nothing that counts."""
+    graph = line_graph(N)
+    graph_id, runner = bench.add_graph(graph), Runner(settings, threading.Event())
+    service = client.app.state.service
+    monkeypatch.setattr(service, "planner", InlinePool())
+    monkeypatch.setattr(service.answering, "pool", InlinePool())
+    job = client.post("/v1/jobs", json={"graph": graph_id, "result": "prepared"}).json()["id"]
+    claimed = bench.jobs.claim(f"{settings.slot('cpu')}:1")
+    assert claimed is not None
+    runner.work(claimed)
+    done = bench.jobs.job(job)
+    assert (done.state, done.error) == ("successful", None)
+    assert not settings.store(job).exists(), "nothing stays on the disk"
+    first, last = (str(graph.labels[k]) for k in (0, N - 1))
+    with open_result(result_place(settings, job)) as matrix:
+        assert isinstance(matrix, PreparedMatrix)
+        wanted = float(matrix.entries([0], [N - 1])[0])
+        files = {name: matrix.file(name) for name in matrix.files() if name.startswith("tables/")}
+    assert done.bytes == Objects(settings.address(job)).total() > sum(map(len, files.values()))
+    answer = client.get(f"/v1/jobs/{job}/distance", params={"source": first, "target": last})
+    assert (answer.status_code, answer.json()["distance"]) == (200, wanted)
+    assert client.get(f"/v1/jobs/{job}/zarr/distances/c/0/0").status_code == 200
+    for name, content in files.items():
+        assert client.get(f"/v1/jobs/{job}/prepared/{name}").content == content
+    again = client.post("/v1/jobs", json={"graph": graph_id, "result": "prepared"})
+    assert (again.status_code, again.json()["id"]) == (200, job)
+    refused = client.post("/v1/jobs", json={"graph": graph_id, "result": "near", "cutoff": 2, "prepared": job})
+    assert "the table lies in a folder" in problem(refused, 422, "invalid-request")["detail"]
+    assert client.delete(f"/v1/jobs/{job}").status_code == 204
+    assert list(Objects(settings.store_url.rstrip("/")).names(f"jobs/{job}/")) == []
+    problem(client.get(f"/v1/jobs/{job}/distance?source={first}&target={last}"), 410, "gone")
+    service.answering.pool.stop()
+    runner._jobs.close()
+
+
+def test_of_two_claims_that_prepare_the_first_one_counts(settings: Settings, bench: Bench):
+    """The second finds that there is a result, and leaves it as it is."""
+    record = bench.jobs.create(bench.add_graph(line_graph(N)), {"result": "prepared"}, {})
+    tasks = []
+    for _ in range(2):
+        claimed = bench.jobs.claim(f"{settings.slot('cpu')}:1")
+        assert claimed is not None
+        place = claims.place(settings.store(record.id), claimed.fence)
+        place.parent.mkdir(parents=True)
+        task = Task(settings, claimed, GraphProfile(line_graph(N)), Options())
+        tasks.append((task, task.plan(Monitor()), task._generation()))
+        bench.jobs.release(claimed)
+    for (task, plan, sent), counts in zip(tasks, (True, False), strict=True):
+        task._generation = lambda sent=sent: sent
+        assert (task.make(plan, Monitor()) is not None) == counts
+    objects = list(Objects(settings.address(record.id)).names())
+    assert {name.split("/")[0] for name in objects} == {"zarr.json", tasks[0][2].name}
+    with open_result(result_place(settings, record.id)) as matrix:
+        matrix.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -69,5 +70,6 @@ def _new() -> Pool:
 
 
 KEPT = KeptThreads()
+atexit.register(KEPT.end)  # while Python frees the memory of the pool, no thread may sleep on it
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=KEPT.end, after_in_child=KEPT.forget)

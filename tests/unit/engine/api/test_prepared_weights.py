@@ -182,8 +182,8 @@ def test_refusals_leave_everything_as_it_was(tmp_path, place, lattice):
     solve_to_store(grid_graph(3), Options(device="cpu"), tmp_path / "solved")
     before = files_of(place)
     cases = [
-        (InvalidRequest, "prepared: s3://bucket/p is in an object", {"prepared": "s3://bucket/p"}),
-        (InvalidRequest, "out: s3://bucket/p is in an object", {"out": "s3://bucket/p"}),
+        (InvalidRequest, "'s3://B/p' is no address of objects", {"prepared": "s3://B/p"}),
+        (InvalidRequest, "'s3://B/p' is no address of objects", {"out": "s3://B/p"}),
         (InvalidRequest, "is a solved store", {"prepared": tmp_path / "solved"}),
         (NotFound, "there is no store", {"prepared": tmp_path / "missing"}),
         (NotFound, "have no new weight", {"weights": (tails[1:], heads[1:], weights[1:])}),

@@ -182,9 +182,12 @@ def test_a_refused_matrix_names_these_results_as_jobs(tmp_path: Path, monkeypatc
         assert 0 < figures["disk"] < fault.details["available"]
         assert figures["memory"] > 0
         assert figures["seconds"] > 0
-    elsewhere = fault_of(_said_here(refused.value, offered=False))
-    assert not {"measures", "near", "prepared"} & elsewhere.details.keys()
-    assert "result" not in elsewhere.message
+    elsewhere = fault_of(_said_here(refused.value, tables=False))
+    assert not {"measures", "near"} & elsewhere.details.keys()
+    assert '"measures"' not in elsewhere.message
+    assert '"near"' not in elsewhere.message
+    assert elsewhere.details.get("prepared") == fault.details.get("prepared")
+    assert ('"prepared"' in elsewhere.message) == ("prepared" in fault.details)
 
 
 class Stop(Monitor):

@@ -181,7 +181,6 @@ def test_damage_loss_and_deletion(client: TestClient, bench: Bench, settings: Se
 def test_uploaded_tables(settings: Settings):
     app = create_app(settings.model_copy(update={"auth": True, "max_tables": 2, "max_table_bytes": 200}))
     app.state.service.worker = InlinePool()
-    app.state.service.worker.run = _without_seconds(app.state.service.worker)
     client = TestClient(app, raise_server_exceptions=False)
     keys = KeyStore(app.state.service.jobs.database)
     mine, theirs = ({"Authorization": f"Bearer {keys.create(name, ('read', 'submit'))[1]}"} for name in "ab")
@@ -222,7 +221,6 @@ def test_demands_are_uploaded_and_assigned_by_a_job_of_who_has_them(settings: Se
     app = create_app(settings.model_copy(update={"auth": True}))
     app.state.service.worker = InlinePool()
     app.state.service.planner = InlinePool()
-    app.state.service.worker.run = _without_seconds(app.state.service.worker)
     client = TestClient(app, raise_server_exceptions=False)
     keys = KeyStore(app.state.service.jobs.database)
     mine, theirs = ({"Authorization": f"Bearer {keys.create(name, ('read', 'submit'))[1]}"} for name in "ab")
@@ -257,12 +255,3 @@ def test_pages_of_betweenness_and_flows(client: TestClient, bench: Bench):
     summary = client.get(f"/v1/jobs/{job}/summary").json()["summary"]
     assert (summary["assigned"], summary["lost"], summary["unreachable_first"]) == (5, 4, [[20, 40, 4]])
     assert client.get(f"/v1/jobs/{job}/table/histogram", params={"column": "flow"}).json()["missing"] == 0
-
-
-def _without_seconds(pool: InlinePool) -> Any:
-    run = pool.run
-
-    async def running(task: Any, *given: Any, owner: str | None = None, seconds: float | None = None) -> Any:
-        return await run(task, *given, owner=owner)
-
-    return running

@@ -432,7 +432,7 @@ _DEEDS = {
     "leaves": lambda writer: writer.leave(),
     "aborts": lambda writer: writer.abort(),
     "seals": lambda writer: writer.seal({"of": "the old one"}),
-    "tidies": lambda writer: writer._tidy(),
+    "tidies": lambda writer: writer._made.tidy(),
 }
 
 

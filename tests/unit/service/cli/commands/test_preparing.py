@@ -76,7 +76,8 @@ def test_json_has_plan_seconds_and_bytes(roads, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--out", "s3://bucket/p"], 2, "--out: s3://bucket/p is in an object store"),
+        (["--out", "s3://B/p"], 2, "'s3://B/p' is no address of objects"),
+        (["--out", "{new}", "--work", "{there}"], 2, "--work is for results that go to s3://"),
         (["--out", "{there}/inner"], 2, "lies inside the sealed store"),
         (["--out", "{there}"], 2, "exists already"),
         (["--out", "{new}", "--memory", "1MiB"], 3, "cannot be prepared"),
@@ -122,8 +123,8 @@ def test_new_weights_are_answered_from_then_on(roads, tmp_path, capsys):
     [
         (["{there}", "--weights", "{few}"], 2, "4 of 5 arcs have no new weight"),
         (["{there}", "--weights", "{wrong}", "--changed"], 2, "line 2: the prepared graph has no arc c -> a"),
-        (["{there}", "--weights", "{few}", "--out", "s3://b/p"], 2, "out: s3://b/p is in an object store"),
-        (["s3://b/p", "--weights", "{few}"], 2, "prepared: s3://b/p is in an object store"),
+        (["{there}", "--weights", "{few}", "--out", "s3://B/p"], 2, "'s3://B/p' is no address of objects"),
+        (["s3://B/p", "--weights", "{few}"], 2, "'s3://B/p' is no address of objects"),
         (["{missing}", "--weights", "{few}"], 2, "there is no store"),
         (["{there}", "--weights", "{missing}"], 2, "missing"),
     ],

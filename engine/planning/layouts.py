@@ -178,7 +178,7 @@ def _pass_cost(tiling: Tiling, n: int, wanted: float) -> float:
     shares = ROUND_SHARES
     bus = wanted / BUS_MARGIN / tiling.width
     closing = tiling.width / n * shares.closing
-    shallow = shares.shallow_pass * (shares.shallow_width / tiling.height) ** 1.5
+    shallow = shares.shallow_pass * float((shares.shallow_width / tiling.height) ** 1.5)
     low = LOW_STRIPES.get(tiling.width, shares.low_rows / tiling.width)
     few = shares.few_panels if tiling.panels < 3 else 0.0
     return max(1.0, bus) + closing + shallow + low + few

@@ -23,6 +23,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -299,6 +300,8 @@ def record(use: str) -> None:
         return compile_it(self, signature)
 
     kernels.CompiledKernel.compile = told  # type: ignore[method-assign]
+    for kernel in kernels.KERNELS.values():  # those that were imported before
+        kernel.dispatcher.compile = partial(told, kernel)
     uses()[use]()
     for (module, name, types), seconds in list(asked.items()):
         listed = ListedKernel(module, name, types, seconds, ())
@@ -357,13 +360,15 @@ def main() -> int:
         copy = Path(folder) / "program"
         ignored = shutil.ignore_patterns("__pycache__", ".venv", ".git", "build", "tests", "docs")
         shutil.copytree(ROOT, copy, ignore=ignored)
-        for use in (*uses(), *uses()):
-            for fields in recorded(copy, use):
-                key = (fields["module"], fields["name"], json.dumps(fields["types"]))
-                one = found.setdefault(key, {**fields, "uses": []})
-                one["uses"] = list(dict.fromkeys([*one["uses"], use]))
-                one["seconds"] = max(one["seconds"], fields["seconds"])
-            print(f"{use}: {len(found)} kernels so far", file=sys.stderr, flush=True)
+        names = [*uses(), *uses()]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for use, fields_of_all in zip(names, pool.map(partial(recorded, copy), names), strict=True):
+                for fields in fields_of_all:
+                    key = (fields["module"], fields["name"], json.dumps(fields["types"]))
+                    one = found.setdefault(key, {**fields, "uses": []})
+                    one["uses"] = list(dict.fromkeys([*one["uses"], use]))
+                    one["seconds"] = max(one["seconds"], fields["seconds"])
+                print(f"{use}: {len(found)} kernels so far", file=sys.stderr, flush=True)
     lines = [ListedKernel.of_line(json.dumps(fields)).line() for _, fields in sorted(found.items())]
     if options.check:
         known = {(one.module, one.name, one.types) for one in listed_kernels()}

@@ -28,7 +28,7 @@ class Solved:
     array: Array
     of: Graph
     options: Options
-    path = "memory"
+    path, semiring = "memory", "min-plus"
     also = MappingProxyType[str, Any]({})
 
     def __post_init__(self) -> None:

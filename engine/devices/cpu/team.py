@@ -109,7 +109,8 @@ class Team:
 
     def widen(self) -> None:
         """Let all threads take part in the run that has begun with some of them; called by its worker 0 only."""
-        self._begin(self.threads - 1)
+        if self.threads > 1:
+            self._begin(self.threads - 1)
 
     def _begin(self, wanted: int) -> None:
         """Let others begin the kernel, until ``wanted`` of them run it."""

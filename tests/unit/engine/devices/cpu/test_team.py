@@ -46,6 +46,18 @@ def test_each_worker_is_called_once_and_the_caller_is_the_first(team):
     assert seen[0] == threading.get_ident()
 
 
+def test_a_run_of_one_thread_is_not_widened():
+    team, seen = Team(1), []
+
+    def work(worker: int) -> None:
+        team.widen()
+        seen.append(worker)
+
+    team.run(work, most=1)
+    assert seen == [0]
+    team.close()
+
+
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_all_may_join_a_run_that_some_have_begun(most: int):
     team, seen = Team(4), set()

@@ -151,6 +151,8 @@ class Service:
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
         """Return the job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
+        if "\0" in job_id:  # PostgreSQL refuses it
+            raise NotFound(f"there is no job {job_id!r}")
         try:
             record = self.jobs.job(job_id)
         except Gone:

@@ -139,11 +139,9 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/unit/engine/devices
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the other machines are x86 ones")
-@pytest.mark.parametrize(
-    "name", ["haswell", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS if name != "haswell")]
-)
+@pytest.mark.parametrize("name", OTHERS)
 def test_other_machines(name: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,

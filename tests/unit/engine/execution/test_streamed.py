@@ -258,6 +258,28 @@ def test_a_failing_disk_ends_the_solve_and_the_next_one_goes_on(
     same(expected(graph, tmp_path), path)
 
 
+@pytest.mark.parametrize("when", [1, 3, 6])
+def test_a_disk_that_fills_while_finished_rows_are_written_ends_the_solve(tmp_path, eager, monkeypatch, when):
+    """In host memory, too: nothing is sealed, and the next solve writes what is missing."""
+    graph, path, calls, lock, real = sample(400), tmp_path / "d.zarr", [], threading.Lock(), os.writev
+
+    def failing(*args):
+        if threading.current_thread().name.startswith("apsp-finish"):
+            with lock:
+                calls.append(args)
+                if len(calls) >= when:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", failing)
+        with pytest.raises(StorageFailed, match=os.strerror(errno.ENOSPC)):
+            solve_to_store(graph, Options(), path, plan=plan_for(graph, "host"))
+    assert not path.exists()
+    solve_to_store(graph, Options(), path, plan=plan_for(graph, "host"), resume=True)
+    same(expected(graph, tmp_path), path)
+
+
 def test_a_flipped_tile_is_found_when_it_is_read(tmp_path, eager):
     graph, path = sample(400), tmp_path / "d.zarr"
     with pytest.raises(Cancelled):

@@ -133,10 +133,36 @@ def script_whose_commands_are_noted(monkeypatch, status=0):
     dev = module_from_spec(spec_from_loader("dev", script))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     script.exec_module(dev)
-    monkeypatch.setattr(dev, "setup", lambda: None)
+    dev.its_setup = dev.setup
+    monkeypatch.setattr(dev, "setup", lambda **_: None)
     ended = subprocess.CompletedProcess([], status)
     monkeypatch.setattr(subprocess, "run", lambda words, **_: calls.append(words) or ended)
     return dev, calls
+
+
+@pytest.mark.parametrize(("compiled", "status"), [(False, 0), (True, 0), (True, 1)])
+def test_kernels_are_compiled_once_and_only_where_they_are_asked_for(monkeypatch, tmp_path, compiled, status):
+    dev, calls = script_whose_commands_are_noted(monkeypatch, status)
+    monkeypatch.setattr(dev, "VENV", tmp_path)
+    monkeypatch.setattr(dev, "PYTHON", tmp_path / "python")
+    monkeypatch.setattr(dev.shutil, "which", lambda _: None)
+    (tmp_path / "python").touch()
+    (tmp_path / ".apsp-setup").write_text(dev.state(dev.LOCK))
+    for _ in range(2):
+        dev.its_setup(compiled=compiled)
+    warmed = [dev.BIN / "apsp", "warm"]
+    # A failed compilation is tried again by the next command.
+    assert calls == ([] if not compiled else [warmed] if status == 0 else [warmed, warmed])
+
+
+def test_the_demo_waits_for_its_own_kernels_only(monkeypatch):
+    dev, _ = script_whose_commands_are_noted(monkeypatch)
+    asked = []
+    monkeypatch.setattr(dev, "setup", lambda **options: asked.append(options))
+    noted_beside(monkeypatch, dev, 0)
+    dev.demo()
+    dev.test([])
+    assert asked == [{}, {"compiled": True}]
 
 
 def test_gpu_tests_wait_for_no_compiler_and_lose_no_failure(monkeypatch, tmp_path):

@@ -105,8 +105,8 @@ def wait_for(client: Client, job_id: str) -> dict[str, Any]:
 
 
 def _pace(job: dict[str, Any]) -> str:
-    """Rate and time left, where the service knows them."""
-    rate = f"  {job['rate']:,.0f} {job['unit']}/s" if job["rate"] else ""
+    """Rate, from one a second, and time left, where the service knows them."""
+    rate = f"  {job['rate']:,.0f} {job['unit']}/s" if (job["rate"] or 0) >= 1 else ""
     return rate if job["eta_seconds"] is None else f"{rate}  {job['eta_seconds']:.1f} s left"
 
 

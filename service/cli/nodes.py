@@ -22,7 +22,7 @@ def check_service() -> None:
     missing = [name for name in SERVICE_MODULES if find_spec(name) is None]
     if missing:
         raise InvalidRequest(
-            f"running a service needs packages that are not installed ({', '.join(missing)}): pip install 'apsp[service]'"
+            f"a service needs packages that are not installed ({', '.join(missing)}): pip install 'apsp[service]'"
         )
 
 

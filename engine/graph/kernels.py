@@ -38,6 +38,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 import numba
+import numpy as np
 
 from engine.model.progress import WAITING, NotCompiledError, only_ready
 from engine.model.system import signals_postponed
@@ -351,8 +352,10 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _constant(value: Any) -> str:
-    """Return the text of a constant; for other objects type and name, as their text may contain a memory address."""
-    if isinstance(value, (int, float, str, bytes, tuple, frozenset)) or hasattr(value, "dtype"):
+    """Return the text of a constant; for other objects type and name, as their text may contain an address or a path."""
+    if isinstance(value, np.ndarray):  # the text of a long one is shortened
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, (int, float, str, bytes, tuple, frozenset, np.generic)):
         return repr(value)
     return f"{type(value).__name__} {getattr(value, '__name__', '')}"
 

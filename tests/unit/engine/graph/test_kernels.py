@@ -216,9 +216,7 @@ def test_kernels_are_found_wherever_they_and_their_libraries_lie() -> None:
     """A copy of the program, with libraries in another folder, loads the kernels that were copied with it."""
     for module in {listed.module for listed in kernel_list.listed_kernels()}:
         importlib.import_module(module)
-    texts = [
-        kernels._constant(value) for one in kernels.KERNELS.values() for _, value in kernels._read(one.function)
-    ]
+    texts = [kernels._constant(value) for one in kernels.KERNELS.values() for _, value in kernels._read(one.function)]
     assert len(texts) > 100
     assert [text for text in texts if "/" in text or " at 0x" in text] == []
     assert kernels._constant(np) == "module numpy"

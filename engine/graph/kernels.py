@@ -314,8 +314,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _stamp(function: Any) -> str:
     """Return a hash of the sources and constants of a function and of all functions that it calls."""
-    digest, seen = hashlib.sha256(), set[int]()
-    waiting = [function]
+    digest, seen, waiting = hashlib.sha256(), set[int](), [function]
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
@@ -324,8 +323,8 @@ def _stamp(function: Any) -> str:
         digest.update(_hashed(inspect.getfile(one)))
         for name, value in _read(one):
             called = getattr(value, "py_func", None) or getattr(value, "_defn", value)
-            if inspect.isclass(called) and _is_own(called):
-                digest.update(_hashed(inspect.getfile(called)))  # its methods are in the same file
+            if inspect.isclass(called) and _is_own(called):  # its methods are in the same file
+                digest.update(_hashed(inspect.getfile(called)))
             elif inspect.isfunction(called) and _is_own(called):
                 waiting.append(called)
             else:
@@ -392,8 +391,7 @@ def _environment(module: str, constants: Any, name: str) -> Any:
     """
     from numba.core import environment
 
-    known = environment.lookup_environment(name)
-    if known is not None:
+    if (known := environment.lookup_environment(name)) is not None:
         return known
     made = environment.Environment({"__name__": module})
     made.consts[:] = constants

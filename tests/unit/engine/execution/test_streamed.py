@@ -114,8 +114,15 @@ def test_both_tiers_give_what_memory_gives(tier, tmp_path_factory, n, height, gr
     same(expected(graph, folder, dtype), folder / "d.zarr")
 
 
-@pytest.mark.parametrize("tier", ["host", "store"])
-@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize(
+    ("directed", "tier"),
+    [
+        (True, "store"),
+        (False, "host"),
+        pytest.param(True, "host", marks=pytest.mark.long),
+        pytest.param(False, "store", marks=pytest.mark.long),
+    ],
+)
 def test_columns_of_several_tiles(tmp_path, tier, directed):
     graph = sample(4200, directed=directed)  # two tiles across in float64
     plan = plan_for(graph, tier, 512, 1024, "float64")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import cast
 
@@ -26,6 +25,7 @@ from engine.streaming.checkpoint import StoredSolve
 from engine.streaming.finishing_tier import FinishingHostTier
 from engine.streaming.forms import fingerprint
 from engine.streaming.host_tier import KeptHostTier
+from engine.streaming.loading import Loading
 from engine.streaming.progress_record import take_up
 from engine.streaming.store_tier import IO_THREADS, StoreTier, tiles_of
 from storage.errors import Cancelled
@@ -67,8 +67,7 @@ def run(context: StoredSolve) -> dict[str, object]:
 
 def _in_store(context: StoredSolve, streaming: Tiling, devices: Devices, collector: SummarySink) -> None:
     graph, monitor, count = context.profile.graph, context.monitor, store_buffers(streaming, len(devices))
-    with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, ready):
-        ready()
+    with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, _):
         tier = StoreTier(
             context.journal,
             streaming,
@@ -86,17 +85,19 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
     relaxed = context.profile.for_products(context.kind, monitor)
     potentials = relaxed.reduced_by
     levels = take_up(journal, streaming, relaxed.graph.n, potentials=fingerprint(potentials))
-    with _memory(plan.shape, plan, monitor) as (matrix, ready):
-        _load(context, matrix, relaxed.graph, streaming, levels)
-        ready()
+    with (
+        _memory(plan.shape, plan, monitor, ahead=True) as (matrix, lock),
+        _loading(context, matrix, relaxed.graph, levels, lock) as loading,
+    ):
         idle = plan.device != "cpu"
         if streaming.passes and potentials is None:
             with FinishingHostTier(
-                matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle
+                matrix, streaming, journal, collector, monitor, loading, threads=plan.threads, idle=idle
             ) as t:
                 t.begin(levels)
                 _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
             return
+        loading.wait(monitor, range(streaming.stripes(relaxed.graph.n)))
         with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
             tier.level[:] = levels
             _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
@@ -132,44 +133,62 @@ def _lower(
 
 
 @contextlib.contextmanager
-def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
-    """Yield host memory, and a function to call before devices use it: when it returns, the memory is page-locked."""
+def _memory(
+    shape: tuple[int, int], plan: Plan, monitor: Monitor, *, ahead: bool = False
+) -> Iterator[tuple[Array, Callable[[int, int], None]]]:
+    """Yield host memory, and a function that locks a range of its bytes for the devices.
+
+    Args:
+        shape: rows and columns.
+        plan: has the type, the device and the threads.
+        monitor: gets the phase ``prepare``.
+        ahead: leave the locking to the caller; if not, all of the memory is locked.
+    """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
-        yield np.empty(shape, dtype), lambda: None
+        yield np.empty(shape, dtype), lambda *_: None
         return
     from engine.devices.cuda.pinned import host_matrix
 
     monitor.begin("prepare", 1, "memory")
-    with host_matrix(shape, dtype, threads=plan.threads, ahead=True) as memory:
+    with host_matrix(shape, dtype, threads=plan.threads, ahead=ahead) as memory:
         monitor.step(1)
-
-        def ready() -> None:
-            memory.wait()
+        try:
+            yield memory.array, memory.lock
+        finally:
             if memory.refused:
                 log.warning("%s", memory.refused)
 
-        yield memory.array, ready
 
+def _loading(
+    context: StoredSolve,
+    matrix: Array,
+    graph: Graph,
+    levels: npt.NDArray[np.int64],
+    lock: Callable[[int, int], None],
+) -> Loading:
+    """Begin to fill the matrix: stripes that the store has are read, others are made from the weights of ``graph``."""
+    writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)
+    row = graph.n * matrix.itemsize
 
-def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, levels: npt.NDArray[np.int64]) -> None:
-    """Fill the matrix: stripes that the store has are read, and all others are made from the weights of ``graph``."""
-    writer, kind = context.journal.writer, context.kind
-    context.monitor.begin("ingest", graph.n, "rows")
-
-    def load(stripe: int) -> int:
-        first, last = streaming.rows(stripe, graph.n)
-        rows = matrix[first:last]
+    def fill(first: int, last: int) -> None:
+        stripe, rows = first // streaming.height, matrix[first:last]
         if levels[stripe] < 0:
             fill_weights(graph, kind, first, rows)
-        else:
-            for i, j, out in tiles_of(writer, first, rows, streaming.left(stripe)):
-                writer.read_tile(i, j, out)
-        return last - first
+            return
+        for i, j, out in tiles_of(writer, first, rows, streaming.left(stripe)):
+            writer.read_tile(i, j, out)
 
-    with ThreadPoolExecutor(max(IO_THREADS, context.plan.threads), "apsp-load") as pool:
-        for count in pool.map(load, range(streaming.stripes(graph.n))):
-            context.monitor.step(count)
+    return Loading(
+        streaming,
+        graph.n,
+        row,
+        fill=fill,
+        lock=lambda first, last: lock(first * row, last * row),
+        band=writer.tile[0],
+        order=passes.order(levels, streaming, graph.n) if streaming.passes else (),
+        threads=max(IO_THREADS, context.plan.threads),
+    )
 
 
 @contextlib.contextmanager

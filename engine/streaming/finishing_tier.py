@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
@@ -16,6 +16,7 @@ from engine.model.tiling import FINISHED, Tiling
 from engine.rows.summary import SummarySink
 from engine.streaming.checkpoint import Journal
 from engine.streaming.host_tier import KeptHostTier
+from engine.streaming.loading import Loading
 from engine.streaming.progress_record import Levels
 
 
@@ -31,7 +32,9 @@ class FinishingHostTier(KeptHostTier):
         tiling: how the matrix is cut, in passes.
         journal: its working store gets the rows, and it writes the records.
         collector: gathers the facts of finished rows and passes them on to the working store.
-        monitor: gets the progress of rows that are written after the passes (phase ``write``).
+        monitor: gets the progress of the rows that must be there before the passes (phase ``ingest``), and of those
+            that are written after them (phase ``write``).
+        loading: fills the matrix; a stripe is taken once it is ready.
         threads: threads of the solve, and as many that write.
         idle: whether the processors have little else to do, as in a solve on a GPU.
     """
@@ -43,12 +46,13 @@ class FinishingHostTier(KeptHostTier):
         journal: Journal,
         collector: SummarySink,
         monitor: Monitor,
+        loading: Loading,
         *,
         threads: int = 1,
         idle: bool = False,
     ) -> None:
         super().__init__(matrix, tiling, journal, threads=threads, idle=idle)
-        self._collector, self._monitor = collector, monitor
+        self._collector, self._monitor, self._loading = collector, monitor, loading
         self._stored: Levels = self.level.copy()  # the level that the tiles of each stripe have at least
         self._known: npt.NDArray[np.bool_] = self._stored >= FINISHED  # stripes that an earlier process has finished
         # A stripe's tiles are written by one thread at a time, so that no older copy replaces finished rows.
@@ -58,9 +62,35 @@ class FinishingHostTier(KeptHostTier):
         self._writes: deque[Future[int]] = deque()
 
     def begin(self, levels: Levels) -> None:
-        """Begin with the levels that the store has; the matrix holds the same."""
+        """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded."""
         self.level[:] = self._stored[:] = levels
         self._known = levels >= FINISHED
+
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Wait until stripes are ready, in the phase ``ingest``.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            StorageFailed: a stripe cannot be read.
+        """
+        self._loading.wait(self._monitor, stripes)
+
+    def take(self, stripe: int) -> Future[Array]:
+        """Return a future of a view of the stripe, which is done when the stripe is ready.
+
+        The future raises StorageFailed if the stripe cannot be read.
+        """
+        rows, found = self.blank(stripe), Future[Array]()
+
+        def pass_on(ready: Future[None]) -> None:
+            error = ready.exception()
+            if error is None:
+                found.set_result(rows)
+            else:
+                found.set_exception(error)
+
+        self._loading.ready(stripe).add_done_callback(pass_on)
+        return found
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
         """Record the level of a stripe, and write it if it is final.
@@ -92,6 +122,7 @@ class FinishingHostTier(KeptHostTier):
             StorageFailed: the store cannot be written.
         """
         for stripe in np.flatnonzero(self._known):
+            self._loading.ready(int(stripe)).result()
             self._writes.append(self._pool.submit(self._finish, int(stripe), self._gather))
         self._monitor.begin("write", self.n, "rows")
         self._monitor.step(self._written)

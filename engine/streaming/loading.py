@@ -1,0 +1,128 @@
+"""Fills a matrix in host memory by threads, piece by piece, in the order of use, while the solve already works."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, Self
+
+from engine.model.blocks import cut
+from engine.model.progress import Monitor
+from engine.model.tiling import Tiling
+
+#: Bytes of rows that a thread fills at a time, at most, if that is not less than a row of tiles.
+_SHARE: Final = 2**24
+#: Bytes of a page of memory: a piece begins at a multiple of them.
+_PAGE: Final = 4096
+#: Bytes of a piece, unless a stripe is larger: locking costs the driver some time for each piece besides its pages.
+_PIECE: Final = 2**25
+
+#: Takes the first row, and the row after the last.
+Rows = Callable[[int, int], None]
+
+
+class Loading:
+    """Threads that fill the rows of a matrix; a context manager, which stops them.
+
+    A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, its pages are locked,
+    and then its stripes are *ready*.
+
+    Args:
+        tiling: how the matrix is cut.
+        n: rows of the matrix.
+        row: bytes of a row.
+        fill: fills rows; called from several threads for different rows.
+        lock: locks the pages of rows that are filled; called once for each piece, from several threads.
+        band: rows of a row of tiles; ``fill`` gets multiples of it, except for the last rows of a stripe.
+        order: stripes, those that are needed first in front; others follow.
+        threads: number of threads.
+    """
+
+    def __init__(
+        self,
+        tiling: Tiling,
+        n: int,
+        row: int,
+        *,
+        fill: Rows,
+        lock: Rows,
+        band: int,
+        order: Sequence[int] = (),
+        threads: int = 1,
+    ) -> None:
+        self._tiling, self._rows, self._fill, self._lock_pages = tiling, n, fill, lock
+        stripes = tiling.stripes(n)
+        self._group = piece_stripes(tiling.height * row)
+        self._height = self._group * tiling.height
+        self._pieces: list[Future[None]] = [Future() for _ in range(-(-stripes // self._group))]
+        self._left = [0] * len(self._pieces)
+        self._guard, self._stopping = threading.Lock(), threading.Event()
+        share = max(1, _SHARE // max(1, row) // band) * band
+        first = [stripe // self._group for stripe in order]
+        tasks = [
+            (piece, *span)
+            for piece in dict.fromkeys((*first, *range(len(self._pieces))))
+            for stripe in range(piece * self._group, min(stripes, (piece + 1) * self._group))
+            for span in cut(tiling.rows(stripe, n), share)
+        ]
+        for piece, *_ in tasks:
+            self._left[piece] += 1
+        self._pool = ThreadPoolExecutor(max(1, threads), "apsp-load")
+        for task in tasks:
+            self._pool.submit(self._load, *task)
+
+    def ready(self, stripe: int) -> Future[None]:
+        """Return a future that is done when a stripe is ready; it raises what filling or locking its piece raised."""
+        return self._pieces[stripe // self._group]
+
+    def wait(self, monitor: Monitor, stripes: Sequence[int]) -> None:
+        """Wait until stripes are ready.
+
+        Args:
+            monitor: gets their rows (phase ``ingest``), and is asked whether to stop.
+            stripes: the stripes.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            StorageFailed: a stripe cannot be read.
+        """
+        heights = [last - first for first, last in (self._tiling.rows(stripe, self._rows) for stripe in stripes)]
+        monitor.begin("ingest", sum(heights), "rows")
+        for stripe, height in zip(stripes, heights, strict=True):
+            self.ready(stripe).result()
+            monitor.step(height)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _load(self, piece: int, first: int, last: int) -> None:
+        if self._stopping.is_set():
+            return
+        made = self._pieces[piece]
+        try:
+            self._fill(first, last)
+            with self._guard:
+                self._left[piece] -= 1
+                whole = self._left[piece] == 0
+            if whole:
+                self._lock_pages(piece * self._height, min(self._rows, (piece + 1) * self._height))
+                made.set_result(None)
+        except BaseException as error:
+            with self._guard:
+                if not made.done():
+                    made.set_exception(error)
+
+
+def piece_stripes(size: int) -> int:
+    """Return the number of stripes of a piece: the fewest that are whole pages, or several of these if they are small.
+
+    Args:
+        size: bytes of a stripe.
+    """
+    least = max(1, _PAGE // (size & -size)) if size else 1
+    return least * max(1, _PIECE // max(1, least * size))

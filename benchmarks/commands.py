@@ -3,8 +3,8 @@
     python -m benchmarks.commands now=. before=FOLDER [--out FILE] [--fast FOLDER] [--rows plan,few,...]
     python -m benchmarks.commands --show FILE
 
-Each NAME=FOLDER is a program: a folder with its packages.  The caches of each program begin empty, except for what lies in
-its own folder; so a row that says *first* is the first command of its kind that this program runs, if the folder is
+Each NAME=FOLDER is a program: a folder with its packages.  The caches of each program begin empty, except for what lies
+in its own folder; so a row that says *first* is the first command of its kind that this program runs, if the folder is
 fresh.  Graphs are random and directed, with four arcs a vertex and whole weights from 1 to 99; stores are written to
 ``--fast``, a folder in memory by default.  Programs must agree on the summary of each row.
 """

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,9 @@ from engine.streaming.progress_record import take_up
 from engine.streaming.store_tier import IO_THREADS, StoreTier, tiles_of
 from storage.errors import Cancelled
 from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from engine.devices.cuda.pinned import HostMemory
 
 Array = npt.NDArray[np.generic]
 Devices = Sequence[Streamer] | Sequence[PanelDevice]
@@ -67,14 +71,14 @@ def run(context: StoredSolve) -> dict[str, object]:
 
 def _in_store(context: StoredSolve, streaming: Tiling, devices: Devices, collector: SummarySink) -> None:
     graph, monitor, count = context.profile.graph, context.monitor, store_buffers(streaming, len(devices))
-    with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, _):
+    with _memory((count * streaming.height, graph.n), context.plan, monitor) as space:
         tier = StoreTier(
             context.journal,
             streaming,
             weights=partial(fill_weights, graph, context.kind),
             observe=collector.gather,
             monitor=monitor,
-            buffers=np.split(memory, count),
+            buffers=np.split(space.array, count),
         )
         with tier:
             _lower(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, levels=tier.levels)
@@ -86,15 +90,15 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
     potentials = relaxed.reduced_by
     levels = take_up(journal, streaming, relaxed.graph.n, potentials=fingerprint(potentials))
     with (
-        _memory(plan.shape, plan, monitor, ahead=True) as (matrix, lock),
-        _loading(context, matrix, relaxed.graph, levels, lock) as loading,
+        _memory(plan.shape, plan, monitor, ahead=True) as space,
+        _loading(context, space, relaxed.graph, levels) as loading,
     ):
-        idle = plan.device != "cpu"
+        matrix, idle = space.array, plan.device != "cpu"
         if streaming.passes and potentials is None:
             with FinishingHostTier(
-                matrix, streaming, journal, collector, monitor, loading, threads=plan.threads, idle=idle
+                matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle
             ) as t:
-                t.begin(levels)
+                t.begin(levels, loading, space.release)
                 _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
             return
         loading.wait(monitor, range(streaming.stripes(relaxed.graph.n)))
@@ -132,21 +136,34 @@ def _lower(
         raise
 
 
+@dataclass(frozen=True)
+class _Space:
+    """Host memory of the processors, with the operations of ``engine.devices.cuda.pinned.HostMemory``."""
+
+    array: Array
+
+    def lock(self, first: int = 0, last: int | None = None) -> None:
+        """Do nothing: no device reads it."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
 @contextlib.contextmanager
 def _memory(
     shape: tuple[int, int], plan: Plan, monitor: Monitor, *, ahead: bool = False
-) -> Iterator[tuple[Array, Callable[[int, int], None]]]:
-    """Yield host memory, and a function that locks a range of its bytes for the devices.
+) -> Iterator[_Space | HostMemory]:
+    """Yield host memory for the devices of a plan.
 
     Args:
         shape: rows and columns.
         plan: has the type, the device and the threads.
         monitor: gets the phase ``prepare``.
-        ahead: leave the locking to the caller; if not, all of the memory is locked.
+        ahead: leave the locking of its pages to the caller.
     """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
-        yield np.empty(shape, dtype), lambda *_: None
+        yield _Space(np.empty(shape, dtype))
         return
     from engine.devices.cuda.pinned import host_matrix
 
@@ -154,20 +171,15 @@ def _memory(
     with host_matrix(shape, dtype, threads=plan.threads, ahead=ahead) as memory:
         monitor.step(1)
         try:
-            yield memory.array, memory.lock
+            yield memory
         finally:
             if memory.refused:
                 log.warning("%s", memory.refused)
 
 
-def _loading(
-    context: StoredSolve,
-    matrix: Array,
-    graph: Graph,
-    levels: npt.NDArray[np.int64],
-    lock: Callable[[int, int], None],
-) -> Loading:
+def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, levels: npt.NDArray[np.int64]) -> Loading:
     """Begin to fill the matrix: stripes that the store has are read, others are made from the weights of ``graph``."""
+    matrix = space.array
     writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)
     row = graph.n * matrix.itemsize
 
@@ -184,7 +196,7 @@ def _loading(
         graph.n,
         row,
         fill=fill,
-        lock=lambda first, last: lock(first * row, last * row),
+        lock=lambda first, last: space.lock(first * row, last * row),
         band=writer.tile[0],
         order=passes.order(levels, streaming, graph.n) if streaming.passes else (),
         threads=max(IO_THREADS, context.plan.threads),

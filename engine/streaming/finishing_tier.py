@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.model.backend import Array
+from engine.model.blocks import Span, cut
 from engine.model.progress import Monitor
 from engine.model.tiling import FINISHED, Tiling
 from engine.rows.summary import SummarySink
@@ -34,7 +35,6 @@ class FinishingHostTier(KeptHostTier):
         collector: gathers the facts of finished rows and passes them on to the working store.
         monitor: gets the progress of the rows that must be there before the passes (phase ``ingest``), and of those
             that are written after them (phase ``write``).
-        loading: fills the matrix; a stripe is taken once it is ready.
         threads: threads of the solve, and as many that write.
         idle: whether the processors have little else to do, as in a solve on a GPU.
     """
@@ -46,23 +46,33 @@ class FinishingHostTier(KeptHostTier):
         journal: Journal,
         collector: SummarySink,
         monitor: Monitor,
-        loading: Loading,
         *,
         threads: int = 1,
         idle: bool = False,
     ) -> None:
         super().__init__(matrix, tiling, journal, threads=threads, idle=idle)
-        self._collector, self._monitor, self._loading = collector, monitor, loading
+        self._collector, self._monitor = collector, monitor
+        self._loading: Loading
         self._stored: Levels = self.level.copy()  # the level that the tiles of each stripe have at least
         self._known: npt.NDArray[np.bool_] = self._stored >= FINISHED  # stripes that an earlier process has finished
-        # A stripe's tiles are written by one thread at a time, so that no older copy replaces finished rows.
+        # A copy of a stripe holds its guard to the end, and finished rows are written after that, so that no older copy
+        # replaces them.
         self._guards = [threading.Lock() for _ in self.level]
+        self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are still to be written
         self._saving, self._written = False, 0
+        self._release: Callable[[], None] = _nothing
         self._pool = ThreadPoolExecutor(threads, "apsp-finish")
         self._writes: deque[Future[int]] = deque()
 
-    def begin(self, levels: Levels) -> None:
-        """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded."""
+    def begin(self, levels: Levels, loading: Loading, release: Callable[[], None] | None = None) -> None:
+        """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded.
+
+        Args:
+            levels: the level of each stripe.
+            loading: fills the matrix; a stripe is taken once it is ready.
+            release: unlocks the pages of the matrix; called beside the last writes, when devices are done.
+        """
+        self._loading, self._release = loading, release or self._release
         self.level[:] = self._stored[:] = levels
         self._known = levels >= FINISHED
 
@@ -102,7 +112,7 @@ class FinishingHostTier(KeptHostTier):
         """
         super().give(k, stripe, rows)
         if k == FINISHED and not self._known[stripe]:
-            self._writes.append(self._pool.submit(self._finish, stripe, self._collector.write))
+            self._begin_finish(stripe, self._collector.write)
 
     def commit(self, k: int) -> None:
         """Begin a copy if one is due.
@@ -121,13 +131,15 @@ class FinishingHostTier(KeptHostTier):
             Cancelled: the monitor asked to stop.
             StorageFailed: the store cannot be written.
         """
+        releasing = self._pool.submit(self._release)
         for stripe in np.flatnonzero(self._known):
             self._loading.ready(int(stripe)).result()
-            self._writes.append(self._pool.submit(self._finish, int(stripe), self._gather))
+            self._begin_finish(int(stripe), self._gather)
         self._monitor.begin("write", self.n, "rows")
         self._monitor.step(self._written)
         while self._writes:
             self._monitor.step(self._writes.popleft().result())
+        releasing.result()
 
     def save(self) -> None:
         """Copy what the store does not have yet, as :meth:`KeptHostTier.save`.
@@ -147,16 +159,24 @@ class FinishingHostTier(KeptHostTier):
         self._stop()
         self._pool.shutdown(cancel_futures=True)
 
-    def _finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> int:
-        """Write a stripe, or gather its facts; return the number of its rows, 0 if it was stopped."""
-        first, last = self._tiling.rows(stripe, self.n)
-        band = self._journal.writer.tile[0]
+    def _begin_finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> None:
+        """Let threads write a stripe, or gather its facts, a row of tiles at a time."""
+        bands = list(cut(self._tiling.rows(stripe, self.n), self._journal.writer.tile[0]))
+        self._bands[stripe] = len(bands)
+        self._writes.extend(self._pool.submit(self._finish, stripe, band, work) for band in bands)
+
+    def _finish(self, stripe: int, band: Span, work: Callable[[int, int, Array], None]) -> int:
+        """Write some rows, or gather their facts; return their number, 0 if it was stopped."""
+        first, last = band
+        with self._guards[stripe]:  # a copy that began earlier has ended, and a later one leaves this stripe alone
+            pass
+        if self._stopping.is_set():
+            return 0
+        work(first, 0, self.matrix[first:last])
         with self._guards[stripe]:
-            for row in range(first, last, band):
-                if self._stopping.is_set():
-                    return 0
-                work(row, 0, self.matrix[row : min(last, row + band)])
-            self._stored[stripe] = FINISHED
+            self._bands[stripe] -= 1
+            if self._bands[stripe] == 0:
+                self._stored[stripe] = FINISHED
         return last - first
 
     def _gather(self, row: int, _column: int, block: Array) -> None:
@@ -173,3 +193,7 @@ class FinishingHostTier(KeptHostTier):
             if whole:
                 self._stored[stripe] = levels[stripe]
             return whole
+
+
+def _nothing() -> None:
+    """Do nothing."""

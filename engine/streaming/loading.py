@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Final, Self
 
 from engine.model.blocks import cut
@@ -18,6 +19,11 @@ _PAGE: Final = 4096
 #: Bytes of a piece, unless a stripe is larger: locking costs the driver some time for each piece besides its pages.
 _PIECE: Final = 2**25
 
+#: Seconds between two pieces that are locked before anybody asks for them.
+_PAUSE: Final = 0.03
+#: Stands for a piece after which none is locked.
+_END: Final = -1
+
 #: Takes the first row, and the row after the last.
 Rows = Callable[[int, int], None]
 
@@ -25,15 +31,17 @@ Rows = Callable[[int, int], None]
 class Loading:
     """Threads that fill the rows of a matrix; a context manager, which stops them.
 
-    A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, its pages are locked,
-    and then its stripes are *ready*.
+    A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
+    its pages, and then its stripes are *ready*.  While a driver locks pages, all its other calls wait.  So that thread
+    begins with the first call of ``wait``, when devices have their memory, and pauses between pieces that nobody asks
+    for.
 
     Args:
         tiling: how the matrix is cut.
         n: rows of the matrix.
         row: bytes of a row.
         fill: fills rows; called from several threads for different rows.
-        lock: locks the pages of rows that are filled; called once for each piece, from several threads.
+        lock: locks the pages of rows that are filled; called once for each piece, from one thread.
         band: rows of a row of tiles; ``fill`` gets multiples of it, except for the last rows of a stripe.
         order: stripes, those that are needed first in front; others follow.
         threads: number of threads.
@@ -57,7 +65,9 @@ class Loading:
         self._height = self._group * tiling.height
         self._pieces: list[Future[None]] = [Future() for _ in range(-(-stripes // self._group))]
         self._left = [0] * len(self._pieces)
-        self._guard, self._stopping = threading.Lock(), threading.Event()
+        self._guard, self._stopping, self._waited = threading.Lock(), threading.Event(), threading.Event()
+        self._filled: SimpleQueue[int] = SimpleQueue()
+        self._asked, self._news = set[int](), threading.Event()
         share = max(1, _SHARE // max(1, row) // band) * band
         first = [stripe // self._group for stripe in order]
         tasks = [
@@ -71,10 +81,17 @@ class Loading:
         self._pool = ThreadPoolExecutor(max(1, threads), "apsp-load")
         for task in tasks:
             self._pool.submit(self._load, *task)
+        self._locking = threading.Thread(target=self._lock_all, name="apsp-lock", daemon=True)
+        self._locking.start()
 
     def ready(self, stripe: int) -> Future[None]:
         """Return a future that is done when a stripe is ready; it raises what filling or locking its piece raised."""
-        return self._pieces[stripe // self._group]
+        piece = stripe // self._group
+        with self._guard:
+            if not self._pieces[piece].done():
+                self._asked.add(piece)
+                self._news.set()
+        return self._pieces[piece]
 
     def wait(self, monitor: Monitor, stripes: Sequence[int]) -> None:
         """Wait until stripes are ready.
@@ -87,10 +104,11 @@ class Loading:
             Cancelled: the monitor asked to stop.
             StorageFailed: a stripe cannot be read.
         """
+        self._waited.set()
         heights = [last - first for first, last in (self._tiling.rows(stripe, self._rows) for stripe in stripes)]
         monitor.begin("ingest", sum(heights), "rows")
-        for stripe, height in zip(stripes, heights, strict=True):
-            self.ready(stripe).result()
+        for ready, height in zip([self.ready(stripe) for stripe in stripes], heights, strict=True):
+            ready.result()
             monitor.step(height)
 
     def __enter__(self) -> Self:
@@ -99,23 +117,47 @@ class Loading:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._pool.shutdown(cancel_futures=True)
+        self._filled.put(_END)
+        self._waited.set()
+        self._news.set()
+        self._locking.join()
 
     def _load(self, piece: int, first: int, last: int) -> None:
         if self._stopping.is_set():
             return
-        made = self._pieces[piece]
         try:
             self._fill(first, last)
-            with self._guard:
-                self._left[piece] -= 1
-                whole = self._left[piece] == 0
-            if whole:
-                self._lock_pages(piece * self._height, min(self._rows, (piece + 1) * self._height))
-                made.set_result(None)
         except BaseException as error:
+            self._fail(piece, error)
+            return
+        with self._guard:
+            self._left[piece] -= 1
+            whole = self._left[piece] == 0
+        if whole:
+            self._filled.put(piece)
+
+    def _lock_all(self) -> None:
+        self._waited.wait()
+        for _ in self._pieces:
+            piece = self._filled.get()
+            if piece == _END or self._stopping.is_set():
+                return
+            try:
+                self._lock_pages(piece * self._height, min(self._rows, (piece + 1) * self._height))
+            except BaseException as error:
+                self._fail(piece, error)
+            else:
+                self._pieces[piece].set_result(None)
             with self._guard:
-                if not made.done():
-                    made.set_exception(error)
+                self._asked.discard(piece)
+                if not (self._asked or self._stopping.is_set()):
+                    self._news.clear()
+            self._news.wait(_PAUSE)
+
+    def _fail(self, piece: int, error: BaseException) -> None:
+        with self._guard:
+            if not self._pieces[piece].done():
+                self._pieces[piece].set_exception(error)
 
 
 def piece_stripes(size: int) -> int:

@@ -193,8 +193,7 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
 
     return Loading(
         streaming,
-        graph.n,
-        row,
+        (graph.n, row),
         fill=fill,
         lock=lambda first, last: space.lock(first * row, last * row),
         band=writer.tile[0],

@@ -38,8 +38,7 @@ class Loading:
 
     Args:
         tiling: how the matrix is cut.
-        n: rows of the matrix.
-        row: bytes of a row.
+        size: rows of the matrix, and bytes of a row.
         fill: fills rows; called from several threads for different rows.
         lock: locks the pages of rows that are filled; called once for each piece, from one thread.
         band: rows of a row of tiles; ``fill`` gets multiples of it, except for the last rows of a stripe.
@@ -50,8 +49,7 @@ class Loading:
     def __init__(
         self,
         tiling: Tiling,
-        n: int,
-        row: int,
+        size: tuple[int, int],
         *,
         fill: Rows,
         lock: Rows,
@@ -59,6 +57,7 @@ class Loading:
         order: Sequence[int] = (),
         threads: int = 1,
     ) -> None:
+        n, row = size
         self._tiling, self._rows, self._fill, self._lock_pages = tiling, n, fill, lock
         stripes = tiling.stripes(n)
         self._group = piece_stripes(tiling.height * row)

@@ -219,7 +219,7 @@ class Process:
         passing = self.streaming.passes and self.mark is None
         order = passes.order(levels, self.streaming, N) if passing else ()
         self.loading = Loading(
-            self.streaming, N, 4 * N, fill=fill, lock=lambda *_: None, band=64, order=order, threads=2
+            self.streaming, (N, 4 * N), fill=fill, lock=lambda *_: None, band=64, order=order, threads=2
         )  # fmt: skip
         self.loading.wait(Monitor(), [] if passing else range(self.streaming.stripes(N)))
         if passing:

@@ -41,7 +41,7 @@ class Rows:
 
 
 def begun(rows, **more):
-    return Loading(TILING, N, ROW, fill=rows.fill, lock=rows.lock, band=16, **more)
+    return Loading(TILING, (N, ROW), fill=rows.fill, lock=rows.lock, band=16, **more)
 
 
 @pytest.fixture(autouse=True)

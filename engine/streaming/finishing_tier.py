@@ -58,7 +58,8 @@ class FinishingHostTier(KeptHostTier):
         # A copy of a stripe holds its guard to the end, and finished rows are written after that, so that no older copy
         # replaces them.
         self._guards = [threading.Lock() for _ in self.level]
-        self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are still to be written
+        self._left: dict[int, deque[Span]] = {}  # by stripe: rows of tiles that no thread has begun to write
+        self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet
         self._saving, self._written = False, 0
         self._release: Callable[[], None] = _nothing
         self._pool = ThreadPoolExecutor(threads, "apsp-finish")
@@ -135,6 +136,7 @@ class FinishingHostTier(KeptHostTier):
         for stripe in np.flatnonzero(self._known):
             self._loading.ready(int(stripe)).result()
             self._begin_finish(int(stripe), self._gather)
+        self._help()
         self._monitor.begin("write", self.n, "rows")
         self._monitor.step(self._written)
         while self._writes:
@@ -160,24 +162,38 @@ class FinishingHostTier(KeptHostTier):
         self._pool.shutdown(cancel_futures=True)
 
     def _begin_finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> None:
-        """Let threads write a stripe, or gather its facts, a row of tiles at a time."""
-        bands = list(cut(self._tiling.rows(stripe, self.n), self._journal.writer.tile[0]))
-        self._bands[stripe] = len(bands)
-        self._writes.extend(self._pool.submit(self._finish, stripe, band, work) for band in bands)
+        """Let a thread write a stripe, or gather its facts, one row of tiles after the other."""
+        bands = deque(cut(self._tiling.rows(stripe, self.n), self._journal.writer.tile[0]))
+        self._bands[stripe], self._left[stripe] = len(bands), bands
+        self._writes.append(self._pool.submit(self._finish, stripe, work))
 
-    def _finish(self, stripe: int, band: Span, work: Callable[[int, int, Array], None]) -> int:
-        """Write some rows, or gather their facts; return their number, 0 if it was stopped."""
-        first, last = band
-        with self._guards[stripe]:  # a copy that began earlier has ended, and a later one leaves this stripe alone
+    def _help(self) -> None:
+        """Let further threads write the stripes that are left.
+
+        During the passes a stripe has one thread: with more, the thread that feeds the device waits for the
+        interpreter's lock.
+        """
+        for stripe, bands in list(self._left.items()):
+            work = self._gather if self._known[stripe] else self._collector.write
+            self._writes.extend(self._pool.submit(self._finish, stripe, work) for _ in range(len(bands) - 1))
+
+    def _finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> int:
+        """Write what is left of a stripe, or gather its facts; return the number of rows."""
+        count, guard, bands = 0, self._guards[stripe], self._left[stripe]
+        with guard:  # a copy that began earlier has ended, and a later one leaves this stripe alone
             pass
-        if self._stopping.is_set():
-            return 0
-        work(first, 0, self.matrix[first:last])
-        with self._guards[stripe]:
-            self._bands[stripe] -= 1
-            if self._bands[stripe] == 0:
-                self._stored[stripe] = FINISHED
-        return last - first
+        while not self._stopping.is_set():
+            try:
+                first, last = bands.popleft()
+            except IndexError:
+                break
+            work(first, 0, self.matrix[first:last])
+            count += last - first
+            with guard:
+                self._bands[stripe] -= 1
+                if self._bands[stripe] == 0:
+                    self._stored[stripe] = FINISHED
+        return count
 
     def _gather(self, row: int, _column: int, block: Array) -> None:
         self._collector.gather(row, block)

@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -26,6 +25,7 @@ from storage.errors import Conflict, DiskFull, StorageFailed
 from storage.files import direct
 from storage.files.locks import check_leads
 from storage.files.writing import Writing
+from storage.threads import in_threads
 
 Buffer = bytes | npt.NDArray[np.generic]
 
@@ -194,9 +194,7 @@ def sync_tree(folder: Path) -> None:
     for root, _, names in os.walk(folder):
         folders.append(Path(root))
         files += [Path(root, name) for name in names]
-    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        for _ in pool.map(sync_path, files):
-            pass
+    in_threads(_SYNC_THREADS, sync_path, files)
     for each in reversed(folders):
         sync_path(each)
 

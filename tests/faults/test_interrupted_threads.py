@@ -1,4 +1,4 @@
-"""KeyboardInterrupt at any step of a streamed solve or of ``verify``: no thread is left, and no result that is not whole.
+"""KeyboardInterrupt at any step of a streamed solve or of ``verify``: no thread is left, and each result is whole.
 
 All steps, and not only some drawn at random: ``pytest -m long tests/faults/test_interrupted_threads.py``.
 """

@@ -234,6 +234,8 @@ class Staging:
         folder: the folder to work in; it exists until ``publish`` or ``discard``.
     """
 
+    _lock: int | None = None
+
     def __init__(self, target: Path, what: str | None = None) -> None:
         """Make the folder and lock it.
 
@@ -300,15 +302,19 @@ class Staging:
             self._unlock()
             self._end_writing()
 
+    def __del__(self) -> None:
+        self._unlock()
+
     def _end_writing(self) -> None:
         if self._writing is not None:
             self._writing.release()
             self._writing = None
 
     def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        # forgotten first: an interrupt after the call must not let it be closed twice
+        handle, self._lock = self._lock, None
+        if handle is not None:
+            os.close(handle)
 
 
 def clear_stale(target: Path) -> None:
@@ -356,7 +362,7 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
                 return folder, handle
         except (BlockingIOError, FileNotFoundError):
             pass
-        except OSError:
+        except BaseException:  # an interrupt, too: nobody else knows the descriptor
             os.close(handle)
             folder.rmdir()
             raise

@@ -26,6 +26,7 @@ from tests.unit.engine.execution.test_streamed import plan_for, sample
 #: All that starts, feeds, waits for or ends threads, and what is called on the way.
 MODULES = [
     *("storage.threads", "threading", "contextlib", "storage.prepared.reader", "storage.quantities.reading"),
+    *("storage.files.writing", "storage.files.locks", "storage.files.atomic", "storage.matrix.working_dir"),
     *("engine.execution.streamed", "engine.rows.dense", "engine.model.tier", "engine.api.verify"),
     *(f"engine.streaming.{name}" for name in ("store_tier", "host_tier", "finishing_tier", "schedule", "passes")),
     *(f"engine.streaming.{name}" for name in ("mirror", "checkpoint", "cpu_device", "cpu_panels")),
@@ -74,7 +75,7 @@ def test_streamed_solves_end_their_threads(tier: str, directed: bool, few: int |
         steps = steps_of(lambda: solve("second"), few)
         for at in steps:
             interrupted(at, lambda at=at: solve(f"{at}"))
-            assert at_work() == [], f"after step {at}"
+            assert (at_work(), list(tmp_path.glob(".*.writing"))) == ([], []), f"after step {at}"
             if (tmp_path / f"{at}").exists():
                 verify_matrix(tmp_path / f"{at}")
         return len(steps)

@@ -80,7 +80,7 @@ def _in_store(context: StoredSolve, streaming: Tiling, devices: Devices, collect
             monitor=monitor,
             buffers=np.split(space.array, count),
         )
-        with tier:
+        with tier, tier:
             _lower(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, levels=tier.levels)
 
 
@@ -92,17 +92,20 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
     with (
         _memory(plan.shape, plan, monitor, ahead=True) as space,
         _loading(context, space, relaxed.graph, levels) as loading,
+        loading,
     ):
+        loading.begin()
         matrix, idle = space.array, plan.device != "cpu"
         if streaming.passes and potentials is None:
-            with FinishingHostTier(
-                matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle
-            ) as t:
+            with (
+                FinishingHostTier(matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle) as t,
+                t,
+            ):
                 t.begin(levels, loading, space.release)
                 _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
             return
         loading.wait(monitor, range(streaming.stripes(relaxed.graph.n)))
-        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
+        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier, tier:
             tier.level[:] = levels
             _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
         if potentials is not None:  # finished rows are not reduced, so rounds could not resume from them
@@ -178,7 +181,7 @@ def _memory(
 
 
 def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, levels: npt.NDArray[np.int64]) -> Loading:
-    """Begin to fill the matrix: stripes that the store has are read, others are made from the weights of ``graph``."""
+    """Return what fills the matrix: stripes that the store has are read, others are made from the arcs of ``graph``."""
     matrix = space.array
     writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)
     row = graph.n * matrix.itemsize

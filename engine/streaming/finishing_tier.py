@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from engine.streaming.checkpoint import Journal
 from engine.streaming.host_tier import KeptHostTier
 from engine.streaming.loading import Loading
 from engine.streaming.progress_record import Levels
+from storage.threads import Promise, ThreadPool
 
 
 class FinishingHostTier(KeptHostTier):
@@ -62,8 +62,8 @@ class FinishingHostTier(KeptHostTier):
         self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet
         self._saving, self._written = False, 0
         self._release: Callable[[], None] = _nothing
-        self._pool = ThreadPoolExecutor(threads, "apsp-finish")
-        self._writes: deque[Future[int]] = deque()
+        self._pool = ThreadPool(threads, "apsp-finish")
+        self._writes: deque[Promise[int]] = deque()
 
     def begin(self, levels: Levels, loading: Loading, release: Callable[[], None] | None = None) -> None:
         """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded.
@@ -86,22 +86,12 @@ class FinishingHostTier(KeptHostTier):
         """
         self._loading.wait(self._monitor, stripes)
 
-    def take(self, stripe: int) -> Future[Array]:
-        """Return a future of a view of the stripe, which is done when the stripe is ready.
+    def take(self, stripe: int) -> Promise[Array]:
+        """Return a promise of a view of the stripe, which is kept when the stripe is ready.
 
-        The future raises StorageFailed if the stripe cannot be read.
+        Its result raises StorageFailed if the stripe cannot be read.
         """
-        rows, found = self.blank(stripe), Future[Array]()
-
-        def pass_on(ready: Future[None]) -> None:
-            error = ready.exception()
-            if error is None:
-                found.set_result(rows)
-            else:
-                found.set_exception(error)
-
-        self._loading.ready(stripe).add_done_callback(pass_on)
-        return found
+        return _View(self.blank(stripe), self._loading.ready(stripe))
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
         """Record the level of a stripe, and write it if it is final.
@@ -150,16 +140,15 @@ class FinishingHostTier(KeptHostTier):
             StorageFailed: a copy failed.
         """
         self._stop()
-        for write in self._writes:
-            write.cancel()
-        wait(self._writes)
+        for write in self._writes:  # those that have not begun end at once now
+            write.wait()
         self._writes.clear()
         self._saving = True
         super().save()
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._pool.shutdown(cancel_futures=True)
+        super().__exit__()
+        self._pool.close(drop=True)
 
     def _begin_finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> None:
         """Let a thread write a stripe, or gather its facts, one row of tiles after the other."""
@@ -182,7 +171,7 @@ class FinishingHostTier(KeptHostTier):
         count, guard, bands = 0, self._guards[stripe], self._left[stripe]
         with guard:  # a copy that began earlier has ended, and a later one leaves this stripe alone
             pass
-        while not self._stopping.is_set():
+        while not self._stopping:
             try:
                 first, last = bands.popleft()
             except IndexError:
@@ -209,6 +198,29 @@ class FinishingHostTier(KeptHostTier):
             if whole:
                 self._stored[stripe] = levels[stripe]
             return whole
+
+
+class _View(Promise[Array]):
+    """A view of a stripe, promised when the stripe is ready."""
+
+    __slots__ = ("_ready", "_rows")
+
+    def __init__(self, rows: Array, ready: Promise[None]) -> None:
+        super().__init__()
+        self._rows, self._ready = rows, ready
+
+    def done(self) -> bool:
+        """Return whether the stripe is ready, or cannot be read."""
+        return self._ready.done()
+
+    def wait(self) -> None:
+        """Wait until the stripe is ready, or cannot be read."""
+        self._ready.wait()
+
+    def result(self) -> Array:
+        """Wait, and return the view."""
+        self._ready.result()
+        return self._rows
 
 
 def _nothing() -> None:

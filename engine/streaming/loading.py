@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Final, Self
 
 from engine.model.blocks import cut
 from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
+from storage.threads import Promise, ThreadPool
 
 #: Bytes of rows that a thread fills at a time, at most, if that is not less than a row of tiles.
 _SHARE: Final = 2**24
@@ -21,7 +24,8 @@ _PIECE: Final = 2**25
 
 #: Seconds between two pieces that are locked before anybody asks for them.
 _PAUSE: Final = 0.03
-#: Stands for a piece after which none is locked.
+#: Stand for pieces: one before which, and one after which, none is locked.
+_BEGIN: Final = -2
 _END: Final = -1
 
 #: Takes the first row, and the row after the last.
@@ -29,7 +33,7 @@ Rows = Callable[[int, int], None]
 
 
 class Loading:
-    """Threads that fill the rows of a matrix; a context manager, which stops them.
+    """Threads that fill the rows of a matrix; a context manager, entered twice, which ends them.
 
     A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
     its pages, and then its stripes are *ready*.  While a driver locks pages, all its other calls wait.  So that thread
@@ -62,34 +66,33 @@ class Loading:
         stripes = tiling.stripes(n)
         self._group = piece_stripes(tiling.height * row)
         self._height = self._group * tiling.height
-        self._pieces: list[Future[None]] = [Future() for _ in range(-(-stripes // self._group))]
-        self._left = [0] * len(self._pieces)
-        self._guard, self._stopping, self._waited = threading.Lock(), threading.Event(), threading.Event()
-        self._filled: SimpleQueue[int] = SimpleQueue()
-        self._asked, self._news = set[int](), threading.Event()
+        self._pieces: list[Promise[None]] = [Promise() for _ in range(-(-stripes // self._group))]
         share = max(1, _SHARE // max(1, row) // band) * band
         first = [stripe // self._group for stripe in order]
-        tasks = [
+        self._tasks = [
             (piece, *span)
             for piece in dict.fromkeys((*first, *range(len(self._pieces))))
             for stripe in range(piece * self._group, min(stripes, (piece + 1) * self._group))
             for span in cut(tiling.rows(stripe, n), share)
         ]
-        for piece, *_ in tasks:
-            self._left[piece] += 1
-        self._pool = ThreadPoolExecutor(max(1, threads), "apsp-load")
-        for task in tasks:
-            self._pool.submit(self._load, *task)
-        self._locking = threading.Thread(target=self._lock_all, name="apsp-lock", daemon=True)
-        self._locking.start()
+        self._left = Counter(piece for piece, *_ in self._tasks)  # parts of each piece that are not filled
+        self._guard, self._stopping = threading.Lock(), False
+        self._filled: SimpleQueue[int] = SimpleQueue()
+        self._asked: SimpleQueue[int] = SimpleQueue()
+        self._wanted = set[int]()  # pieces that somebody has asked for
+        self._pool, self._locking = ThreadPool(threads, "apsp-load"), ThreadPool(1, "apsp-lock")
 
-    def ready(self, stripe: int) -> Future[None]:
-        """Return a future that is done when a stripe is ready; it raises what filling or locking its piece raised."""
+    def begin(self) -> None:
+        """Begin to fill."""
+        self._locking.submit(self._lock_all)
+        for task in self._tasks:
+            self._pool.submit(self._load, *task)
+
+    def ready(self, stripe: int) -> Promise[None]:
+        """Return a promise that is kept when a stripe is ready; it raises what filling or locking its piece raised."""
         piece = stripe // self._group
-        with self._guard:
-            if not self._pieces[piece].done():
-                self._asked.add(piece)
-                self._news.set()
+        if not self._pieces[piece].done():
+            self._asked.put(piece)
         return self._pieces[piece]
 
     def wait(self, monitor: Monitor, stripes: Sequence[int]) -> None:
@@ -103,7 +106,7 @@ class Loading:
             Cancelled: the monitor asked to stop.
             StorageFailed: a stripe cannot be read.
         """
-        self._waited.set()
+        self._asked.put(_BEGIN)
         heights = [last - first for first, last in (self._tiling.rows(stripe, self._rows) for stripe in stripes)]
         monitor.begin("ingest", sum(heights), "rows")
         for ready, height in zip([self.ready(stripe) for stripe in stripes], heights, strict=True):
@@ -114,15 +117,14 @@ class Loading:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._pool.shutdown(cancel_futures=True)
+        self._stopping = True
         self._filled.put(_END)
-        self._waited.set()
-        self._news.set()
-        self._locking.join()
+        self._asked.put(_END)
+        self._pool.close(drop=True)
+        self._locking.close(drop=True)
 
     def _load(self, piece: int, first: int, last: int) -> None:
-        if self._stopping.is_set():
+        if self._stopping:
             return
         try:
             self._fill(first, last)
@@ -136,27 +138,32 @@ class Loading:
             self._filled.put(piece)
 
     def _lock_all(self) -> None:
-        self._waited.wait()
+        self._asked.get()
         for _ in self._pieces:
             piece = self._filled.get()
-            if piece == _END or self._stopping.is_set():
+            if piece == _END or self._stopping:
                 return
             try:
                 self._lock_pages(piece * self._height, min(self._rows, (piece + 1) * self._height))
             except BaseException as error:
                 self._fail(piece, error)
             else:
-                self._pieces[piece].set_result(None)
-            with self._guard:
-                self._asked.discard(piece)
-                if not (self._asked or self._stopping.is_set()):
-                    self._news.clear()
-            self._news.wait(_PAUSE)
+                self._pieces[piece].keep(None)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Wait until a piece is asked for that is not ready, but not long."""
+        with suppress(Empty):
+            until = time.monotonic() + _PAUSE
+            while not self._stopping and not any(not self._pieces[piece].done() for piece in self._wanted):
+                piece = self._asked.get(timeout=max(0.0, until - time.monotonic()))
+                if piece >= 0:
+                    self._wanted.add(piece)
 
     def _fail(self, piece: int, error: BaseException) -> None:
         with self._guard:
             if not self._pieces[piece].done():
-                self._pieces[piece].set_exception(error)
+                self._pieces[piece].fail(error)
 
 
 def piece_stripes(size: int) -> int:

@@ -221,6 +221,7 @@ class Process:
         self.loading = Loading(
             self.streaming, (N, 4 * N), fill=fill, lock=lambda *_: None, band=64, order=order, threads=2
         )  # fmt: skip
+        self.loading.begin()
         self.loading.wait(Monitor(), [] if passing else range(self.streaming.stripes(N)))
         if passing:
             collector = SummarySink(self.writer, np.arange(N), N, integral=True)

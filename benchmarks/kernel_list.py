@@ -243,6 +243,8 @@ def _semirings() -> None:
             for dtype in ("auto",) if semiring == "lor-land" else ("float32", "float64"):
                 solve(kept, semiring=semiring, dtype=dtype)
                 solve(kept, semiring=semiring, dtype=dtype, targets=(3, 1))
+                if semiring == "min-max":
+                    solve(make_graph("unit", directed=directed), semiring=semiring, dtype=dtype)
         chances = replace(graph, weights=graph.weights / 100.0, parallel="greatest")
         solve(chances, semiring="max-times")
 

@@ -70,6 +70,11 @@ def must_open(graph: Path) -> None:
     try:
         if not graph.is_fifo():
             graph.open("rb").close()
+    except IsADirectoryError as error:
+        raise NotFound(
+            f"{graph} is a folder, and a graph is a file; of a solved matrix or a prepared graph, "
+            f"apsp query {graph} summary shows what it holds"
+        ) from error
     except OSError as error:
         raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
@@ -140,6 +145,17 @@ class ExportOptions(TypedDict, total=False):
     features: FeatureOption
 
 
+class AnswerOptions(TypedDict, total=False):
+    """Where ``apsp query``, ``apsp export`` and ``apsp serve-routes`` compute what a prepared graph answers."""
+
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Option("Where a prepared graph is answered: cuda, a GPU that holds its tables; auto, there if it can.",
+               default="cpu"),
+    ]  # fmt: skip
+    device_memory: Annotated[Size, Option("Device memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
+
+
 #: Headings of the help page for the options of a class; other options are below "Options".
 _HEADINGS: Final = {
     ReadingOptions: "How GRAPH is read",
@@ -156,6 +172,7 @@ _HEADINGS: Final = {
     BetweennessOptions: "What is counted",
     AssignOptions: "What is assigned",
     PassageOptions: "How it is solved",
+    AnswerOptions: "How it is answered",
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",

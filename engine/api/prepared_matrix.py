@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +31,7 @@ from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS
+from storage.threads import in_threads
 
 if TYPE_CHECKING:
     from engine.api.from_tables.on_device import AnswerDevice
@@ -353,9 +353,7 @@ class PreparedMatrix(PreparedStore):
                 for band in product.bands:
                     product.make(band)
             else:
-                with ThreadPoolExecutor(self.threads) as pool:
-                    for _ in pool.map(product.make, product.bands):
-                        pass
+                in_threads(self.threads, product.make, product.bands)
         else:
             fixed = self._fixed
 
@@ -372,9 +370,7 @@ class PreparedMatrix(PreparedStore):
             work(0, count)
             return
         cuts = [count * k // pieces for k in range(pieces + 1)]
-        with ThreadPoolExecutor(pieces) as pool:
-            for _ in pool.map(work, cuts[:-1], cuts[1:]):
-                pass
+        in_threads(pieces, work, cuts[:-1], cuts[1:])
 
     def close(self) -> None:
         """Release the folder and the threads of sweeps; the matrix must not be used afterwards."""

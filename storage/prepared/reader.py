@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
+from storage.threads import in_threads
 
 #: The other results of elimination, stored so that new weights of a few arcs take little time.
 ELIMINATED: Final = ("upward", "across", "rests")
@@ -92,9 +92,8 @@ class PreparedStore(SealedResult):
         (entries,), (chunk,) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
         out: Array = np.empty(entries, self.dtype.newbyteorder("<"))
         pieces = [out[first : first + chunk] for first in range(0, entries, chunk)]
-        with ThreadPoolExecutor(_THREADS if self.remote_seal is None else THREADS) as pool:
-            for _ in pool.map(self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces):
-                pass
+        threads = _THREADS if self.remote_seal is None else THREADS
+        in_threads(threads, self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces)
         return out.astype(self.dtype, copy=False)
 
     def chunk_of(self, name: str) -> int:

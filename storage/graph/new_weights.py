@@ -216,9 +216,9 @@ def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, 
         tail, head = str(given.tails[at]), str(given.heads[at])
         lacks = next((name for name, index in ((tail, tails[at]), (head, heads[at])) if index < 0), None)
         what = f"no vertex {lacks}" if lacks is not None else f"no arc {tail} -> {head}"
-        turned = given.both and lacks is None and at >= len(values) // 2
-        entry = given.where(at - len(values) // 2, head, tail) if turned else given.where(at, tail, head)
-        why = ", and this file is undirected: --directed takes each edge as one arc" if turned else ""
+        reverse = given.both and lacks is None and at >= len(values) // 2
+        entry = given.where(at - len(values) // 2, head, tail) if reverse else given.where(at, tail, head)
+        why = ", and this file is undirected: --directed takes each edge as one arc" if reverse else ""
         raise NotFound(f"{entry}: the prepared graph has {what}; only known arcs get new weights{why}")
     kept = there & ~loops
     places, values = places[kept].astype(np.int64), values[kept]

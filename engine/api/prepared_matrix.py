@@ -34,6 +34,7 @@ from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS
 
 if TYPE_CHECKING:
+    from engine.api.from_tables.on_device import AnswerDevice
     from engine.devices.cpu.sweep import Sweeper
     from storage.prepared.served import ComputedStore
 
@@ -46,7 +47,10 @@ _SHARED: Final = 1 << 13
 _BAND_BYTES: Final = 64 << 20
 
 
-def open_result(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS) -> Matrix | PreparedMatrix:
+def open_result(
+    path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS, device: AnswerDevice = "cpu",
+    device_memory: int | None = None,
+) -> Matrix | PreparedMatrix:  # fmt: skip
     """Open a sealed result for reading: a solved store, or a prepared graph, which answers the same questions.
 
     Args:
@@ -54,6 +58,9 @@ def open_result(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
         semiring: of what the values may be: the name of a semiring such as ``max-min``, or names of several, all of
             which the caller understands.  A store of another one is refused, so that no program takes widths for
             distances.
+        device: where a prepared graph is answered: ``cpu``; ``cuda``, whose memory holds the tables until the result is
+            closed; or ``auto``, a GPU if there is one that holds them.  A solved store is read from its files.
+        device_memory: bytes of device memory that may be used; None for all that is free.
 
     Returns:
         The result, to be closed or used as a context: rows, columns, entries, blocks, labels and the graph.
@@ -62,12 +69,26 @@ def open_result(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is neither, or it is damaged.
         Conflict: it is of another semiring.
+        InvalidRequest: ``cuda`` is asked for, and there is no usable GPU, or it is a solved store.
+        DoesNotFit: ``cuda`` is asked for, and the tables are larger than the memory; the message has both numbers.
     """
-    return understood(open_sealed(path, _made), semiring)
 
+    def made(folder: StoreFolder | RemoteFolder) -> Matrix | PreparedMatrix:
+        if not is_prepared(folder.read("zarr.json")):
+            if device == "cuda":
+                folder.close()
+                raise InvalidRequest(
+                    f"{path} is a solved store, whose distances are read and not computed; leave out the device",
+                    field="device",
+                )
+            return Matrix(folder)
+        if device == "cpu":
+            return PreparedMatrix(folder)
+        from engine.api.from_tables.on_device import answered_by
 
-def _made(folder: StoreFolder | RemoteFolder) -> Matrix | PreparedMatrix:
-    return PreparedMatrix(folder) if is_prepared(folder.read("zarr.json")) else Matrix(folder)
+        return answered_by(folder, device, device_memory)
+
+    return understood(open_sealed(path, made), semiring)
 
 
 class PreparedMatrix(PreparedStore):

@@ -38,6 +38,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 import numba
+import numpy as np
 
 from engine.model.progress import WAITING, NotCompiledError, only_ready
 from engine.model.system import signals_postponed
@@ -313,8 +314,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _stamp(function: Any) -> str:
     """Return a hash of the sources and constants of a function and of all functions that it calls."""
-    digest, seen = hashlib.sha256(), set[int]()
-    waiting = [function]
+    digest, seen, waiting = hashlib.sha256(), set[int](), [function]
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
@@ -323,8 +323,8 @@ def _stamp(function: Any) -> str:
         digest.update(_hashed(inspect.getfile(one)))
         for name, value in _read(one):
             called = getattr(value, "py_func", None) or getattr(value, "_defn", value)
-            if inspect.isclass(called) and _is_own(called):
-                digest.update(_hashed(inspect.getfile(called)))  # its methods are in the same file
+            if inspect.isclass(called) and _is_own(called):  # its methods are in the same file
+                digest.update(_hashed(inspect.getfile(called)))
             elif inspect.isfunction(called) and _is_own(called):
                 waiting.append(called)
             else:
@@ -351,8 +351,10 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _constant(value: Any) -> str:
-    """Return the text of a constant; for other objects type and name, as their text may contain a memory address."""
-    if isinstance(value, (int, float, str, bytes, tuple, frozenset)) or hasattr(value, "dtype"):
+    """Return the text of a constant; of other objects type and name: their text may hold an address or a path."""
+    if isinstance(value, np.ndarray):  # the text of a long one is shortened
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, (int, float, str, bytes, tuple, frozenset, np.generic)):
         return repr(value)
     return f"{type(value).__name__} {getattr(value, '__name__', '')}"
 
@@ -389,8 +391,7 @@ def _environment(module: str, constants: Any, name: str) -> Any:
     """
     from numba.core import environment
 
-    known = environment.lookup_environment(name)
-    if known is not None:
+    if (known := environment.lookup_environment(name)) is not None:
         return known
     made = environment.Environment({"__name__": module})
     made.consts[:] = constants

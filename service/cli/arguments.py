@@ -70,6 +70,11 @@ def must_open(graph: Path) -> None:
     try:
         if not graph.is_fifo():
             graph.open("rb").close()
+    except IsADirectoryError as error:
+        raise NotFound(
+            f"{graph} is a folder, and a graph is a file; of a solved matrix or a prepared graph, "
+            f"apsp query {graph} summary shows what it holds"
+        ) from error
     except OSError as error:
         raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from service.cli.arguments import Json, StoreUrl
 from service.cli.help_pages import command
+from storage.errors import InvalidRequest
+
+#: What the extra ``service`` installs, by the names of the modules (decision 182).
+SERVICE_MODULES: Final = ("alembic", "fastapi", "jinja2", "prometheus_client", "psycopg", "sqlalchemy", "uvicorn")
+
+
+def check_service() -> None:
+    """Raise InvalidRequest if a package that only services need is not installed."""
+    missing = [name for name in SERVICE_MODULES if find_spec(name) is None]
+    if missing:
+        raise InvalidRequest(
+            f"a service needs packages that are not installed ({', '.join(missing)}): pip install 'apsp[service]'"
+        )
 
 
 def serve(
@@ -36,6 +50,7 @@ def serve(
         return
     if as_json:
         raise typer.BadParameter("--json is for --show-settings")
+    check_service()
     from service.serve import serve as run_service
     from service.settings import Settings
 
@@ -59,6 +74,7 @@ def serve_routes(
     """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches it may ask."""
     if speed is not None and not speed > 0:
         raise typer.BadParameter(f"--speed is above 0 km/h, found {speed:g}")
+    check_service()
     from engine.api.prepared_matrix import open_result
     from service.cli.commands.querying import store_folder
     from service.routing import app
@@ -86,6 +102,7 @@ def create_key(
     as_json: Json = False,
 ) -> None:
     """Make a key and print it; it is shown this once."""
+    check_service()
     from service.cli.commands import keys as commands
 
     commands.create(name, scope or ["read", "submit"], data_dir=data_dir, as_json=as_json)
@@ -94,6 +111,7 @@ def create_key(
 @command(keys, "list")
 def list_keys(data_dir: KeyFolder = None, as_json: Json = False) -> None:
     """Show what is known about every key."""
+    check_service()
     from service.cli.commands import keys as commands
 
     commands.list_keys(data_dir=data_dir, as_json=as_json)
@@ -106,6 +124,7 @@ def revoke_key(
     as_json: Json = False,
 ) -> None:
     """Make a key invalid, for good."""
+    check_service()
     from service.cli.commands import keys as commands
 
     commands.revoke(key, data_dir=data_dir, as_json=as_json)
@@ -124,6 +143,7 @@ def runner(
     ] = None,
 ) -> None:
     """Run only runners: on any node that reaches the service's database, and its folder or object store."""
+    check_service()
     from service.jobs.folders import keep_private
     from service.runner.supervisor import supervise
     from service.settings import Settings
@@ -159,7 +179,6 @@ def worker(
     from service.runner.gpus import devices as devices_of
     from service.runner.gpus import singles
     from service.units import parse_size
-    from storage.errors import InvalidRequest
 
     size = None if memory is None else parse_size(memory, field="--memory")
     each = [single for device in devices_of(devices) for single in singles(device)]

@@ -42,6 +42,19 @@ def test_values_of_random_graphs(semiring: str):
 
 
 @pytest.mark.parametrize("semiring", OTHERS)
+@pytest.mark.parametrize("degree", [0.7, 2, 6, 150])
+def test_values_of_larger_directed_graphs(semiring: str, degree: float):
+    rng = np.random.default_rng(17)
+    for n, ranks in ((70, 1), (200, 3), (130, 20), (150, 10**6)):
+        tails, heads = rng.integers(0, n, (2, int(degree * n)))
+        weights = rng.integers(0, ranks, len(tails)) / ranks / 2 + 0.5
+        arcs = Arcs(n, tails, heads, weights, directed=True)
+        values, outcome = solve(arcs.graph(semiring), Options(semiring=semiring, threads=2))
+        assert_values(values, arcs.values(semiring), semiring)
+        assert outcome.summary["sources"] == n
+
+
+@pytest.mark.parametrize("semiring", OTHERS)
 def test_some_rows_and_columns_in_any_order(semiring: str):
     rng = np.random.default_rng(3)
     for _ in range(20):

@@ -64,7 +64,10 @@ def test_locks_pin_everything_with_hashes_and_name_no_host(lock):
 
 def test_the_lock_holds_what_the_project_asks_for():
     project = PROJECT["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    extras = project["optional-dependencies"]
+    own = [name for name in extras["dev"] if name.startswith("apsp[")]
+    assert own == ["apsp[service]"]
+    wanted = project["dependencies"] + extras["service"] + [name for name in extras["dev"] if name not in own]
     check_pins(wanted, pins(LOCKS[0]))
     check_pins(wanted + project["optional-dependencies"]["bench"], pins(LOCKS[1]))
 
@@ -85,7 +88,8 @@ def test_the_image_holds_the_versions_that_the_tests_run_with():
     tested, run = pins(LOCKS[0]), pins(ROOT / "deploy" / "locks" / "run.lock")
     assert {name: tested.get(name) for name in run} == run
     extras = PROJECT["project"]["optional-dependencies"]
-    check_pins(PROJECT["project"]["dependencies"] + extras["s3"] + extras["dask"], run)
+    wanted = PROJECT["project"]["dependencies"] + extras["service"] + extras["s3"] + extras["dask"]
+    check_pins(wanted, run)
     compiler = pins(ROOT / "deploy" / "locks" / "kernels.lock")
     assert compiler == {"nvidia-cuda-nvrtc-cu12": tested["nvidia-cuda-nvrtc-cu12"]}
     assert len(IMAGE_LOCKS) == 4

@@ -1,24 +1,28 @@
-"""Minimax and widest paths: weights become ranks, and rows follow from a spanning tree or from searches.
+"""Minimax and widest paths: weights become ranks, and rows follow from a spanning tree, or from components that merge.
 
-The widest path of a graph is the minimax path of the weights in descending order, so both are one search for the least
-greatest rank.  Answers are weights of the graph itself, never a number that was computed.
+The widest path of a graph is the minimax path of the weights in descending order, so both ask for the least greatest
+rank.  Answers are weights of the graph itself, never a number that was computed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.semirings.components import joining_ranks, needed_arcs
 from engine.devices.cpu.searches import Spaces
-from engine.devices.cpu.semirings import bottlenecks
+from engine.devices.cpu.semirings import bottlenecks, merging
 from storage.graph.graph import Graph
 from storage.semirings import Semiring
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+
+#: Bytes of the rows that one thread finds side by side.
+_ROWS_BYTES: Final = 2**26
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,11 @@ class Ranks:
     arcs: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, graph: Graph, semiring: Semiring, dtype: npt.DTypeLike) -> Ranks:
-        """Return the ranks of a graph's weights, with values of type ``dtype``, which holds every weight exactly."""
-        distinct, ranks = np.unique(graph.weights, return_inverse=True)
+    def of(cls, weights: Array, semiring: Semiring, dtype: npt.DTypeLike) -> Ranks:
+        """Return the ranks of weights, shape (arcs,), with values of type ``dtype``, which holds every weight
+        exactly.
+        """
+        distinct, ranks = np.unique(weights, return_inverse=True)
         ranks = ranks.astype(np.int32)
         if semiring.greatest:
             distinct, ranks = distinct[::-1], np.int32(len(distinct) - 1) - ranks
@@ -64,11 +70,8 @@ class LineRows:
         tails = np.repeat(np.arange(n, dtype=np.int32), np.diff(graph.indptr))
         edges = np.flatnonzero(tails < graph.heads)
         edges = edges[np.argsort(ranks.arcs[edges], kind="stable")]
-        line = np.empty(n, np.int32)
-        self._gaps, self._values = np.empty(n, np.int32), ranks.values
-        space = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-        arcs = tails, graph.heads, ranks.arcs
-        bottlenecks.line_of(edges, arcs, np.int32(ranks.none), space, self._gaps, line)
+        self._values = ranks.values
+        self._gaps, line = _line(n, edges, (tails, graph.heads, ranks.arcs), ranks.none)
         self._place = np.empty(n, np.int64)
         self._place[line] = np.arange(n)
         self._columns = np.full(n, -1, np.int32)
@@ -86,28 +89,65 @@ class LineRows:
         bottlenecks.rows_of_line(self._gaps, self._values, self._columns, self._place[sources], rows, out)
 
 
-class RankRows:
-    """Rows by one search for each source, for directed graphs.
+class MergedRows:
+    """Rows of a directed graph: arcs are opened rank by rank, and strongly connected components merge.
+
+    What reaches a vertex reaches its component, so a source and a component have one bit, and a component that is
+    reached is an interval of the line whose places all get the same value.
 
     Args:
         graph: the graph.
-        ranks: its weights.
+        semiring: the semiring, ``max-min`` or ``min-max``.
+        dtype: the type of the values, which holds every weight exactly.
         targets: vertex index of each column.
         threads: number of threads that may write rows.
     """
 
-    def __init__(self, graph: Graph, ranks: Ranks, targets: Indices, threads: int) -> None:
-        self._graph, self._ranks, self._targets = graph, ranks, targets
-        self._spaces = Spaces(threads)
+    def __init__(self, graph: Graph, semiring: Semiring, dtype: npt.DTypeLike, targets: Indices, threads: int) -> None:
+        tails, heads, weights = needed_arcs(graph, greatest=semiring.greatest)
+        ranks = Ranks.of(weights, semiring, dtype)
+        self._values, none = ranks.values, ranks.none
+        inside, joined, between = joining_ranks(graph.n, (tails, heads, ranks.arcs), none)
+        order = np.argsort(joined, kind="stable")
+        edges = tails[inside[order]], heads[inside[order]], joined[order]
+        self._gaps, line = _line(graph.n, np.arange(len(order)), edges, none)
+        self._place = np.empty(graph.n, np.int32)
+        self._place[line] = np.arange(graph.n, dtype=np.int32)
+        between = between[np.argsort(ranks.arcs[between], kind="stable")]
+        joins = np.flatnonzero(self._gaps < none)
+        joins = joins[np.argsort(self._gaps[joins], kind="stable")].astype(np.int32)
+        self._arcs = self._place[tails[between]], self._place[heads[between]], ranks.arcs[between], joins
+        self._targets, self._spaces = self._place[targets], Spaces(threads)
+        self._sources = at_once(graph.n, self._values.itemsize)
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
         """Write rows as :meth:`LineRows.write`."""
-        graph, ranks, n = self._graph, self._ranks, self._graph.n
-        found, heap, place, stack = self._spaces.of(
-            worker, n, lambda: (np.empty(n, np.int32), np.empty(n, np.int64), np.full(n, -1, np.int32),
-                                np.empty(n, np.int32))
-        )  # fmt: skip
-        arcs = graph.indptr, graph.heads, ranks.arcs
-        for source, row in zip(sources.tolist(), rows.tolist(), strict=True):
-            bottlenecks.search_ranks(arcs, source, np.int32(ranks.none), found, heap, place, stack)
-            bottlenecks.take_ranks(found, ranks.values, self._targets, out[row])
+        space, chains, found = self._spaces.of(worker, "merging", self._space)
+        for first in range(0, len(sources), self._sources):
+            some = slice(first, first + self._sources)
+            starts = self._place[sources[some]]
+            merging.rows_merging(self._arcs, self._gaps, self._values, starts, space, chains, found)
+            merging.take_places(found, self._targets, rows[some], out)
+
+    def _space(self) -> tuple[Any, ...]:
+        n = len(self._gaps)
+        parent, first, last, stack, begin, end = (np.empty(n, np.int32) for _ in range(6))
+        chains = begin, end, np.empty(len(self._arcs[0]), np.int32)
+        # rows do not begin at the same places of the processor's cache
+        found = np.empty((self._sources, (n // 1024 + 1) * 1024 + 16), self._values.dtype)
+        return (parent, first, last, np.empty(n, np.uint64), stack, np.zeros(n, np.uint8)), chains, found
+
+
+def at_once(n: int, itemsize: int) -> int:
+    """Return how many sources share a word: 64, or down to 8 where their rows would take much memory."""
+    return max(8, min(64, _ROWS_BYTES // max(1, n * itemsize)))
+
+
+def _line(
+    n: int, edges: Indices, arcs: tuple[Array, Array, Array], none: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the gaps of the line of vertices, and the vertices in their order; see ``bottlenecks.line_of``."""
+    gaps, line = np.empty(n, np.int32), np.empty(n, np.int32)
+    space = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    bottlenecks.line_of(edges, arcs, np.int32(none), space, gaps, line)
+    return gaps, line

@@ -24,7 +24,7 @@ Indices = npt.NDArray[np.int64]
 
 #: The algorithm of each form of a semiring, as plans name it.
 TREE: Final = "spanning-tree"
-BOTTLENECK: Final = "bottleneck-search"
+MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
 REACHED: Final = "components"
 #: Rows of a piece: what one thread does at a time.
@@ -44,7 +44,15 @@ def algorithm_of(semiring: Semiring, graph: Graph) -> str:
         return REACHED
     if semiring.name == "max-times":
         return PRODUCT
-    return BOTTLENECK if graph.directed or graph.terminals else TREE
+    return MERGED if graph.directed or graph.terminals else TREE
+
+
+def merged_bytes(graph: Graph, itemsize: int) -> int:
+    """Return the bytes that the rows of one thread take while components merge."""
+    from engine.algorithms.semirings.bottlenecks import at_once
+
+    size = graph.n + graph.terminals
+    return at_once(size, itemsize) * (size + 1040) * itemsize
 
 
 def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
@@ -55,7 +63,7 @@ def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWrite
         graph: the graph, in which no path passes through a terminal.
         targets: vertex index of each column.
     """
-    from engine.algorithms.semirings.bottlenecks import LineRows, RankRows, Ranks
+    from engine.algorithms.semirings.bottlenecks import LineRows, MergedRows, Ranks
     from engine.algorithms.semirings.products import ProductRows
     from engine.algorithms.semirings.reaching import ReachedRows
 
@@ -64,8 +72,9 @@ def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWrite
         return ReachedRows(graph, targets, threads)
     if name == PRODUCT:
         return ProductRows(graph, targets, threads)
-    ranks = Ranks.of(graph, semiring, context.plan.dtype)
-    return LineRows(graph, ranks, targets) if name == TREE else RankRows(graph, ranks, targets, threads)
+    if name == MERGED:
+        return MergedRows(graph, semiring, context.plan.dtype, targets, threads)
+    return LineRows(graph, Ranks.of(graph.weights, semiring, context.plan.dtype), targets)
 
 
 def run(context: SolveContext) -> None:

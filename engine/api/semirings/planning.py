@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.algorithms.semirings.solving import BOTTLENECK, PIECE, PRODUCT, REACHED, TREE, algorithm_of
+from engine.algorithms.semirings.components import most_needed
+from engine.algorithms.semirings.solving import MERGED, PIECE, PRODUCT, REACHED, TREE, algorithm_of, merged_bytes
 from engine.api.planning import store_bytes
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
@@ -26,9 +27,11 @@ from storage.semirings import SEMIRINGS, Semiring, semiring_of
 
 #: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine:
 #: for each entry of the result, for each arc and vertex of a search, and for each arc and vertex once.
-ENTRY: Final = {TREE: 4.5e-9, BOTTLENECK: 2.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
-SEARCHED: Final = {TREE: 0.0, BOTTLENECK: 1.1e-8, PRODUCT: 4.5e-8, REACHED: 1.0e-10}
-PREPARED: Final = {TREE: 5.0e-7, BOTTLENECK: 8.0e-8, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
+ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
+SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 4.5e-8, REACHED: 1.0e-10}
+PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
+#: Processor seconds for each arc of a dense graph, to find those that bottlenecks need.
+SIFTED: Final = 2.0e-8
 #: Bytes of work for each vertex and thread, and for each arc and vertex once.
 _SPACE, _ONCE = 32, 48
 #: Bytes that the rows of one batch may have; two batches are held.
@@ -68,12 +71,14 @@ def plan_semiring(
     batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
     memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
     memory += (_SPACE + 8) * machine.threads * (graph.n + graph.terminals)
+    algorithm = algorithm_of(semiring, graph)
+    if algorithm == MERGED:
+        memory += machine.threads * merged_bytes(graph, itemsize)
     disk = 0 if out is None else store_bytes(graph, matrix_bytes(shape, itemsize))
     there = None if machine.disk is None else machine.disk + (0 if found is None else found.bytes)
     _check_fits(semiring, memory, machine.memory, "memory", "fewer sources or a larger --memory")
     if there is not None:
         _check_fits(semiring, disk, there, "disk", "fewer sources or targets, or a larger disk")
-    algorithm = algorithm_of(semiring, graph)
     phases = _phases(algorithm, graph, shape, machine)
     seconds = sum(phase.seconds for phase in phases) + START_SECONDS
     seconds += 0 if out is None else CREATE_SECONDS + SEAL_SECONDS
@@ -190,11 +195,14 @@ def _type_of(graph: Graph, semiring: Semiring, asked: str) -> tuple[str, str]:
 
 def _phases(algorithm: str, graph: Graph, shape: tuple[int, int], machine: Machine) -> tuple[Phase, ...]:
     """Return the phases of a solve with their predicted seconds."""
-    size = graph.n + graph.arcs
+    arcs = min(graph.arcs, most_needed(graph.n)) if algorithm == MERGED else graph.arcs
+    size = graph.n + arcs
     rows = -(-shape[0] // PIECE) * PIECE if algorithm == REACHED else shape[0]
     work = rows * (SEARCHED[algorithm] * size + ENTRY[algorithm] * shape[1])
     writing = 0 if machine.disk is None else shape[0] * shape[1] * 4 / machine.write_rate
-    return Phase("prepare", PREPARED[algorithm] * size), Phase("search", work / machine.threads + writing)
+    return Phase("prepare", PREPARED[algorithm] * size + SIFTED * (graph.arcs - arcs)), Phase(
+        "search", work / machine.threads + writing
+    )
 
 
 def _check_fits(semiring: Semiring, needed: int, available: int, resource: str, instead: str) -> None:

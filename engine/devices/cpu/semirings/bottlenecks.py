@@ -1,6 +1,6 @@
-"""Rows of bottlenecks, for minimax and widest paths: along a line of vertices, or by a search.
+"""Rows of bottlenecks, for minimax and widest paths of undirected graphs: along a line of vertices.
 
-Both work on *ranks*: 0 for the path without arcs, 1 for the best weight of the graph, 2 for the next, and the last for
+Weights are *ranks*: 0 for the path without arcs, 1 for the best weight of the graph, 2 for the next, and the last for
 *no path*.  So the bottleneck of a path is the greatest rank of its arcs, for widest paths as well.
 """
 
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.devices.cpu.heap import rise, sink
 from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def _root(parent, v):  # type: ignore[no-untyped-def]
+def root(parent, v):  # type: ignore[no-untyped-def]
     """Return the representative of the set of ``v``, and halve the way to it."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
@@ -46,7 +45,7 @@ def line_of(edges, arcs, none, space, gaps, line):  # type: ignore[no-untyped-de
         gaps[v] = none
     behind = np.full(n, none, np.int32)
     for e in edges:
-        a, b = _root(parent, tails[e]), _root(parent, heads[e])
+        a, b = root(parent, tails[e]), root(parent, heads[e])
         if a != b:
             following[last[a]] = first[b]
             behind[last[a]] = ranks[e]
@@ -97,71 +96,3 @@ def rows_of_line(gaps, values, columns, starts, rows, out):  # type: ignore[no-u
                     break
             if columns[p] >= 0:
                 row[columns[p]] = values[worst]
-
-
-@njit(nogil=True, cache=True)
-def search_ranks(arcs, source, none, found, heap, place, stack):  # type: ignore[no-untyped-def]
-    """Search the bottlenecks from one source.
-
-    It is Dijkstra's algorithm with the maximum in place of the sum, and needs its heap for few vertices only: an arc
-    whose rank is no greater than that of the path so far leads to a vertex that is final, which goes on a stack.
-
-    Args:
-        arcs: CSR of the arcs: indptr, heads, and their ranks, int32, shape (arcs,).
-        source: the vertex to start from.
-        none: the rank that stands for no path.
-        found: int32, shape (n,); receives the ranks.
-        heap: int64, shape (n,), work space.
-        place: int32, shape (n,), all -1; it is so again afterwards.
-        stack: int32, shape (n,), work space.
-    """
-    indptr, heads, ranks = arcs
-    bits = 1
-    while 1 << bits < len(found):
-        bits += 1
-    mask = (1 << bits) - 1
-    found[:] = none
-    found[source] = 0
-    stack[0] = source
-    level, top, size = 0, 1, 0
-    while True:
-        while top > 0:
-            top -= 1
-            u = stack[top]
-            for e in range(indptr[u], indptr[u + 1]):
-                v = heads[e]
-                if found[v] <= level:
-                    continue
-                rank = ranks[e]
-                if rank <= level:
-                    found[v] = level
-                    stack[top] = v
-                    top += 1
-                elif rank < found[v]:
-                    found[v] = rank
-                    i = place[v]
-                    if i < 0:
-                        i = size
-                        size += 1
-                    rise(heap, place, i, (np.int64(rank) << bits) | v, mask)
-        while size > 0 and top == 0:
-            key = heap[0]
-            v = key & mask
-            place[v] = -1
-            size -= 1
-            if size > 0:
-                sink(heap, place, size, heap[size], mask)
-            # a vertex that was reached over the stack meanwhile is final, and left in the heap
-            if found[v] == key >> bits:
-                level = key >> bits
-                stack[0] = v
-                top = 1
-        if top == 0:
-            return
-
-
-@njit(nogil=True, cache=True)
-def take_ranks(found, values, targets, row):  # type: ignore[no-untyped-def]
-    """Write the values of ranks, ``found`` of shape (n,), at ``targets`` into ``row``, both of shape (columns,)."""
-    for j in range(len(targets)):
-        row[j] = values[found[targets[j]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.execution import kernel_list
 from engine.graph import _elimination, _walks, kernels
 from engine.model import progress
 from storage.graph.graph import build_graph
@@ -208,6 +210,23 @@ def test_sets_of_options_have_one_order() -> None:
     made = [kernels.CompiledKernel(same, {"fastmath": set(some)})._options for some in (words, words[::-1])]
     kernels.KERNELS.pop((same.__module__, same.__qualname__))
     assert made[0] == made[1] == repr([("fastmath", repr(sorted(words)))])
+
+
+def test_kernels_are_found_wherever_they_and_their_libraries_lie() -> None:
+    """A copy of the program, with libraries in another folder, loads the kernels that were copied with it."""
+    for module in {listed.module for listed in kernel_list.listed_kernels()}:
+        importlib.import_module(module)
+    texts = [kernels._constant(value) for one in kernels.KERNELS.values() for _, value in kernels._read(one.function)]
+    assert len(texts) > 100
+    assert [text for text in texts if "/" in text or " at 0x" in text] == []
+    assert kernels._constant(np) == "module numpy"
+
+
+def test_the_middle_of_a_long_array_counts() -> None:
+    values = np.zeros(5_000)
+    before = kernels._constant(values)
+    values[2_500] = 1
+    assert kernels._constant(values) != before
 
 
 def test_many_processes_compile_at_once(tmp_path: Path) -> None:

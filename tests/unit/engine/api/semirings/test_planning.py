@@ -38,7 +38,7 @@ def test_unknown_names_and_options_of_distances_are_refused():
         with pytest.raises(InvalidRequest, match=f"{field} .* is for distances") as refused:
             make_plan(graph, replace(Options(semiring="max-min"), **{field: value}))
         assert refused.value.field == field
-    with pytest.raises(InvalidRequest, match=r"algorithm dijkstra cannot be used.*bottleneck-search"):
+    with pytest.raises(InvalidRequest, match=r"algorithm dijkstra cannot be used.*merged-components"):
         make_plan(graph, Options(semiring="max-min", algorithm="dijkstra"))
     with pytest.raises(InvalidRequest, match="device 'abacus' is unknown"):
         make_plan(graph, Options(semiring="max-min", device="abacus"))
@@ -72,7 +72,7 @@ def test_products_take_probabilities_only():
 
 def test_types_hold_every_weight():
     plan = make_plan(sample(), Options(semiring="max-min"))
-    assert (plan.dtype, plan.algorithm, plan.shape) == ("float32", "bottleneck-search", (4, 4))
+    assert (plan.dtype, plan.algorithm, plan.shape) == ("float32", "merged-components", (4, 4))
     assert make_plan(sample(scale=0.1), Options(semiring="max-min")).dtype == "float64"
     assert make_plan(sample(), Options(semiring="max-min", dtype="float64")).dtype == "float64"
     assert make_plan(sample(scale=0.1), Options(semiring="max-times")).dtype == "float64"

@@ -1,0 +1,99 @@
+"""At which rank arcs come to lie inside a strongly connected component, and which arcs bottlenecks need at all.
+
+A *component* at a rank is one of the graph with the arcs up to that rank.  Components only merge as ranks grow.  An arc
+whose ends were in one component before its own rank is never needed: there is a better way from its tail to its head.
+So of a dense graph few arcs are left.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.graph.graph import Graph
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
+
+#: Of graphs with so many times the arcs that a random graph needs, the best are tried first.
+_MANY: Final = 8
+
+
+def strong_components(n: int, tails: Array, heads: Array) -> Numbers:
+    """Return the strongly connected component of each vertex, shape (n,), counted from 0."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    arcs = csr_array((np.ones(len(tails), np.bool_), (tails, heads)), shape=(n, n))
+    return np.asarray(connected_components(arcs, connection="strong")[1], np.int32)
+
+
+def most_needed(n: int) -> int:
+    """Return about how many arcs at most are needed of a dense graph of ``n`` vertices with random weights."""
+    return int(2 * n * math.log(max(2, n)))
+
+
+def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Array]:
+    """Return tails, heads and weights of arcs that suffice for all bottlenecks: all of them, unless the graph is dense.
+
+    Args:
+        graph: the graph.
+        greatest: whether the greatest weight is the best.
+    """
+    tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
+    heads, weights = graph.heads, graph.weights
+    best = most_needed(graph.n)
+    if graph.arcs <= _MANY * best:
+        return tails, heads, weights
+    place = graph.arcs - best if greatest else best - 1
+    bound = np.partition(weights, place)[place]
+    first = weights >= bound if greatest else weights <= bound
+    component = strong_components(graph.n, tails[first], heads[first])
+    kept = first | (component[tails] != component[heads])
+    return tails[kept], heads[kept], weights[kept]
+
+
+def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tuple[Indices, Numbers, Indices]:
+    """Find the rank at which both ends of each arc come to lie in one component.
+
+    All arcs are searched by halving at once: the next digit of all these ranks follows from the components of one
+    graph.  In it the arcs that are known to lie inside a component by some rank are by themselves, and of the others
+    all that lies inside by that rank is one vertex.  An arc takes part in the first case only if its own rank is no
+    greater; else it is dropped.
+
+    Args:
+        n: number of vertices.
+        arcs: tails, heads and ranks (1 to ``none`` - 1), shape (arcs,) each.
+        none: the rank that stands for no path.
+
+    Returns:
+        Arcs that at some rank lie inside a component, those that no path needs left out, and these ranks; and the arcs
+        that at their own rank lead from one component to another.
+    """
+    tails, heads, ranks = arcs
+    component = strong_components(n, tails, heads)
+    inside = component[tails] == component[heads]
+    never, left = np.flatnonzero(~inside), np.flatnonzero(inside)
+    a, b, own = tails[left], heads[left], ranks[left]
+    below, count = np.zeros(len(left), np.int32), n
+    step = 1 << max(0, (none - 2).bit_length())
+    while step > 1 and len(left):
+        step //= 2
+        met = np.zeros(count, np.bool_)
+        met[a] = met[b] = True
+        number = np.cumsum(met, dtype=np.int32) - np.int32(1)
+        a, b, count = number[a], number[b], int(number[-1]) + 1
+        part = own <= below + step
+        component = strong_components(count, a[part], b[part])
+        joined = component[a] == component[b]
+        kept = part | ~joined
+        left, own, below, joined, a, b = (x[kept] for x in (left, own, below, joined, a, b))
+        below = np.where(joined, below, below + np.int32(step))
+        a, b = (np.where(joined, end, component[end] + np.int32(count)) for end in (a, b))
+        count *= 2
+    joined_at = below + np.int32(1)
+    return left, joined_at, np.concatenate([left[own < joined_at], never])

@@ -1,0 +1,150 @@
+"""A prepared graph that is answered by a GPU: its tables lie in device memory until it is closed.
+
+Every answer is the number that the processors find, bit for bit: pairs and blocks are the same sums, and whole rows are
+swept only where sums are exact.  Questions that the processors answer sooner than a GPU can be asked stay with them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.prepared_matrix import PreparedMatrix
+from engine.model.dtypes import work_type
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.matrix.tiles import StoreFolder
+from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    from engine.devices.cuda.tables.resident import DeviceTables
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+#: Where a prepared graph is answered: by processors, by a GPU, or by a GPU if there is one that holds the tables.
+AnswerDevice = Literal["auto", "cpu", "cuda"]
+
+#: Entries of pairs and blocks below which the processors answer: a GPU is asked and heard in about a tenth of a
+#: millisecond, and a pair takes a processor about a microsecond.
+_FEW: Final = 1 << 10
+#: A row that is swept takes as long as the product of its source with this share of all vertices.
+_SWEPT_SHARE: Final = 0.4
+log = logging.getLogger("apsp.engine")
+
+
+class DevicePreparedMatrix(PreparedMatrix):
+    """A prepared graph whose tables lie in the memory of a GPU from the first large question until :meth:`close`.
+
+    Safe to use from many threads, which the GPU serves one after the other.
+
+    Attributes:
+        Others: as in ``PreparedMatrix``.
+    """
+
+    def __init__(self, folder: StoreFolder | RemoteFolder, memory: int | None = None) -> None:
+        """Use ``open_result``.
+
+        Args:
+            folder: of the prepared graph.
+            memory: bytes of device memory that may be used; None for all that is free.
+        """
+        super().__init__(folder)
+        self._memory, self._asking = memory, threading.Lock()
+        self._on_device: DeviceTables | None = None
+
+    def check_device(self) -> None:
+        """Check that there is a GPU, and that the tables fit in its memory; nothing is read.
+
+        Raises:
+            InvalidRequest: there is no usable GPU; the message says why.
+            DoesNotFit: the tables are larger than the memory that may be used; the message has both numbers.
+            SolveFailed: the GPU failed.
+        """
+        from engine.devices.cuda.tables.layout import check_budget
+        from engine.devices.cuda.tables.resident import usable_memory
+
+        usable = usable_memory(self._memory)
+        check_budget(self.path, self.table_bytes, self.n, self.dtype.itemsize, usable)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of device memory that the tables take now; 0 before the first large question."""
+        return 0 if self._on_device is None else self._on_device.bytes
+
+    def entries(self, sources: Any, targets: Any) -> Array:
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
+        rows, columns = self.source_positions(sources), self.target_positions(targets)
+        if len(rows) < _FEW or rows.shape != columns.shape:
+            return super().entries(sources, targets)
+        with self._asking:
+            return self._resident().pairs(rows, columns)
+
+    def release(self) -> None:
+        """Free the device memory; the next large question takes it again."""
+        with self._asking:
+            if self._on_device is not None:
+                self._on_device.release()
+                self._on_device = None
+
+    def close(self) -> None:
+        """Free the device memory and release the folder; the matrix must not be used afterwards."""
+        self.release()
+        super().close()
+
+    def _swept(self, vertices: Indices, *, forward: bool) -> Array:
+        if not len(vertices):
+            return super()._swept(vertices, forward=forward)
+        with self._asking:
+            return self._resident().rows(vertices, forward=forward)
+
+    def _block(self, rows: Indices, columns: Indices) -> Array:
+        if len(rows) * len(columns) < _FEW:
+            return super()._block(rows, columns)
+        with self._asking:
+            tables = self._resident()
+            if self.exact and len(columns) > _SWEPT_SHARE * self.n:
+                return tables.rows(rows, others=columns)
+            return tables.block(rows, columns)
+
+    def _resident(self) -> DeviceTables:
+        """Return the tables on the device, sent there if they are not yet."""
+        if self._on_device is None:
+            from engine.devices.cuda.tables.layout import HostTables
+            from engine.devices.cuda.tables.resident import DeviceTables
+
+            tables, (limit, _) = self._tables_in_memory, self._fixed[2]
+            self._on_device = DeviceTables(
+                HostTables(
+                    tables.parts, self._walk[0], tables.forward, tables.backward, self._row_places,
+                    self._column_places, work_type(self.dtype), limit, bool(self.least_weight >= 0),
+                ),
+                memory=self._memory,
+            )  # fmt: skip
+        return self._on_device
+
+
+def answered_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice, memory: int | None) -> PreparedMatrix:
+    """Open a prepared graph for a device.
+
+    Args:
+        folder: of the prepared graph.
+        device: ``cuda``, or ``auto`` for a GPU if there is one that holds the tables, else the processors.
+        memory: bytes of device memory that may be used; None for all that is free.
+
+    Raises:
+        InvalidRequest, DoesNotFit, SolveFailed: as ``DevicePreparedMatrix.check_device``, for ``cuda``.
+        StorageFailed: it is damaged.
+    """
+    found = DevicePreparedMatrix(folder, memory)
+    try:
+        found.check_device()
+    except (InvalidRequest, DoesNotFit) as error:
+        if device == "cuda":
+            found.close()
+            raise
+        log.info("%s is answered by the processors: %s", found.path, error)
+        return PreparedMatrix(folder)
+    return found

@@ -1,0 +1,1 @@
+"""Tables of prepared graphs in the memory of a GPU, and answers from them."""

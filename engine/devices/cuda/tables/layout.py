@@ -1,0 +1,174 @@
+"""What a GPU takes to answer from the tables of a prepared graph: indices, and how many bytes; plain arithmetic.
+
+The lines of two vertices have their last entries in common: those of the parts above both (see
+``engine.algorithms.prepared.lines``).  How many these are is the least width among the parents of the parts between the
+two, because parts are numbered children first.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse table;
+Bender and Farach-Colton, "The LCA problem revisited", 2000) answers that with two reads, however deep the tree is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.partition import Parts
+from engine.model.device_layout import SLACK, TILE_ROWS
+from engine.model.dtypes import WorkType
+from storage.errors import DoesNotFit
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: A line as the kernels take it: its end, the part of its vertex, and its place in a block.
+LINE: Final = np.dtype([("end", "i8"), ("part", "i4"), ("place", "i4")], align=True)
+#: Most rows that are swept at a time, and the multiple of which X has rows.
+BATCH: Final = 4096
+ROW_STEP: Final = 32
+#: Columns of a part that a thread holds (COLUMNS of tables.cu), of 64-bit entries and of others.
+COLUMNS_64: Final = 16
+COLUMNS: Final = 32
+
+
+@dataclass(frozen=True, eq=False)
+class HostTables:
+    """The tables of a prepared graph as they lie in host memory.
+
+    Attributes:
+        parts: the parts.
+        lows: the first part below each part, itself where there is none.
+        forward: the forward table, flat.
+        backward: the backward table, flat; the same object where one table serves both ways.
+        rows: int64, the position of each source, shape (n,).
+        columns: int64, the position of each target, shape (n,).
+        kind: the working type.
+        limit: the largest distance; what is above is unreachable.
+        nonnegative: whether no arc is negative.
+    """
+
+    parts: Parts
+    lows: Indices
+    forward: Array
+    backward: Array
+    rows: Indices
+    columns: Indices
+    kind: WorkType
+    limit: np.generic
+    nonnegative: bool
+
+
+class TableLayout:
+    """Indices over the parts of a prepared graph.
+
+    Args:
+        parts: the parts.
+        itemsize: bytes of an entry.
+    """
+
+    def __init__(self, parts: Parts, itemsize: int) -> None:
+        self.parts, self.itemsize = parts, itemsize
+        self.sizes, self.depths, self.widths = parts.sizes, parts.depths, parts.widths()
+        self.begins = np.cumsum(self.sizes * self.widths) - self.sizes * self.widths
+        entries = self.sizes * self.depths
+        self.lengths = int(entries.sum())
+        self.length_begins = np.cumsum(entries) - entries
+        self.owner = parts.owner()
+
+    def lines(self, positions: Indices) -> Array:
+        """Return the lines of the vertices at some positions, shape (len(positions),) of ``LINE``."""
+        found, part = np.zeros(len(positions), LINE), self.owner[positions]
+        found["part"] = part
+        found["end"] = self.begins[part] + (positions - self.parts.starts[part] + 1) * self.widths[part]
+        return found
+
+    @cached_property
+    def meets(self) -> npt.NDArray[np.int32]:
+        """The least widths among parents: row k over runs of 2^k parts, shape (rows, parts); 0 where one has no
+        parent.
+        """
+        parents = self.parts.parents
+        least = np.where(parents < 0, 0, self.widths[parents]).astype(np.int32)
+        rows, run = [least], 1
+        while 2 * run < max(1, len(parents)):
+            row = rows[-1].copy()
+            row[:-run] = np.minimum(row[:-run], rows[-1][run:])
+            rows.append(row)
+            run *= 2
+        return np.array(rows)
+
+    @cached_property
+    def levels(self) -> npt.NDArray[np.int32]:
+        """The number of parts above each part."""
+        found = [0] * self.parts.count
+        parents = self.parts.parents.tolist()
+        for i in range(len(found) - 1, -1, -1):
+            if parents[i] >= 0:
+                found[i] = found[parents[i]] + 1
+        return np.array(found, np.int32)
+
+    def items(self) -> tuple[npt.NDArray[np.int32], list[int]]:
+        """Return the work of a sweep.
+
+        Returns:
+            Parts with their first columns, shape (items, 2), parts without any above them first; and where the items of
+            each level begin, with the total at the end.
+        """
+        high = COLUMNS_64 if self.itemsize == 8 else COLUMNS
+        pieces = -(-self.sizes // high)
+        part = np.repeat(np.arange(self.parts.count), pieces)
+        first = (np.arange(len(part)) - (np.cumsum(pieces) - pieces)[part]) * high
+        order = np.argsort(self.levels[part], kind="stable")
+        counts = np.bincount(self.levels[part], minlength=1)
+        items = np.stack([part[order], first[order]], axis=1).astype(np.int32)
+        return items, [0, *np.cumsum(counts).tolist()]
+
+    def bytes(self, n: int, tables: int) -> int:
+        """Return the bytes of device memory that tables and indices take, without any question.
+
+        Args:
+            n: vertices of the graph.
+            tables: how many tables there are, 1 or 2.
+        """
+        entries = int(self.sizes @ self.widths) + self.lengths
+        index = 40 * n + 4 * (self.meets.size + len(self.parts.borders) + len(self.owner)) + 64 * self.parts.count
+        return tables * entries * self.itemsize + index
+
+    def row_bytes(self, n: int, rows: int) -> int:
+        """Return the bytes that a sweep of ``rows`` rows takes in addition."""
+        padded = -(-rows // ROW_STEP) * ROW_STEP
+        return (padded * len(self.owner) + rows * n) * self.itemsize + 16 * rows
+
+    def batch(self, n: int, rows: int, memory: int) -> int:
+        """Return how many of ``rows`` rows are swept at a time in ``memory`` bytes; at least one step of rows."""
+        found = min(BATCH, -(-max(1, rows) // ROW_STEP) * ROW_STEP)
+        while found > ROW_STEP and self.row_bytes(n, found) > memory:
+            found = max(ROW_STEP, found // 2 // ROW_STEP * ROW_STEP)
+        return found
+
+
+def check_budget(path: object, table_bytes: int, n: int, itemsize: int, usable: int) -> None:
+    """Refuse tables that are larger than the memory of a device that may be used.
+
+    Args:
+        path: of the prepared graph, for the message.
+        table_bytes: bytes of its tables.
+        n: vertices.
+        itemsize: bytes of an entry.
+        usable: bytes of device memory that may be used.
+
+    Raises:
+        DoesNotFit: they need more; the message has both numbers.
+    """
+    needed = table_bytes + 40 * n + TILE_ROWS * 2 * n * itemsize + SLACK
+    if needed > usable:
+        raise DoesNotFit(
+            f"the tables of {path} do not fit on the GPU: {needed:,} bytes are needed, {usable:,} may be used; "
+            "--device auto or cpu answers on the processors",
+            resource="device memory",
+            needed=needed,
+            available=usable,
+            candidates=[],
+        )

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import platform
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ PAIRS, SENT = 1 << 25, 1 << 24
 #: Sides of the largest block.
 BLOCK = 10_000
 TIMES = 5
+#: Up to so many vertices, all rows are swept; above so many, rows are searched in several processes.
+MOST_WHOLE, MOST_ALONE = 300_000, 500_000
 
 
 class Clock:
@@ -83,7 +87,8 @@ def ask(there: DevicePreparedMatrix) -> dict[str, Any]:
         for _ in tables.swept(vertices):
             pass
 
-    clock.least("all rows, dropped on the device", lambda: drop(everything), float(n) ** 2, 1)
+    if n <= MOST_WHOLE:
+        clock.least("all rows, dropped on the device", lambda: drop(everything), float(n) ** 2, 1)
     clock.least("rows at random, dropped on the device", lambda: drop(few), float(n) * len(few), 1)
     clock.least("columns, dropped on the device", lambda: [0 for _ in tables.swept(few[:8192], forward=False)],
                 float(n) * len(few[:8192]), 2)  # fmt: skip
@@ -117,15 +122,31 @@ def compare(there: DevicePreparedMatrix, here: PreparedMatrix) -> int:
     return wrong
 
 
-def search(there: DevicePreparedMatrix, graph: Graph, rows: int) -> int:
-    """Return how many entries of some rows differ from searches of the reference, which uses SciPy."""
+def searched(name: str, sources: Any) -> Any:
+    """Return the rows of some sources by the reference, which uses SciPy."""
+    return Reference(graph_of(name)).trees(sources)[0]
+
+
+def search(there: DevicePreparedMatrix, name: str, rows: int) -> int:
+    """Return how many entries of some rows differ from searches of the reference."""
+    alone = there.n <= MOST_ALONE
+    pieces = np.array_split(np.linspace(0, there.n - 1, rows).astype(np.int64), 1 if alone else there.threads)
+    if alone:
+        found = [searched(name, pieces[0])]
+    else:
+        with ProcessPoolExecutor(there.threads, multiprocessing.get_context("spawn")) as pool:
+            found = list(pool.map(searched, [name] * len(pieces), pieces))
     wrong = 0
-    for some in np.array_split(np.linspace(0, graph.n - 1, rows).astype(np.int64), -(-rows // 4)):
-        found, _ = Reference(graph).trees(some)
-        want = np.where(np.isinf(found), float(there.unreachable), found).astype(there.dtype)
+    for some, distances in zip(pieces, found, strict=True):
+        want = np.where(np.isinf(distances), float(there.unreachable), distances).astype(there.dtype)
         wrong += int(np.count_nonzero(there.rows(some) != want))
-    print(f"  {wrong} of {rows * graph.n:,} entries of {rows} rows differ from searches", flush=True)
+    print(f"  {wrong} of {rows * there.n:,} entries of {rows} rows differ from searches", flush=True)
     return wrong
+
+
+def graph_of(name: str) -> Graph:
+    """Return a graph by its name on the command line."""
+    return road(int(name[5:])) if name.startswith("road:") else read_graph(name)[0]
 
 
 def main() -> None:
@@ -146,7 +167,7 @@ def main() -> None:
     print(f"{name}, cupy {found.cupy.__version__}, CUDA driver {runtime.driverGetVersion()}")
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         for graph_name in args.graphs:
-            graph = road(int(graph_name[5:])) if graph_name.startswith("road:") else read_graph(graph_name)[0]
+            graph = graph_of(graph_name)
             began = time.perf_counter()
             outcome = prepare(graph, Path(folder) / "p", overwrite=True)
             seconds = time.perf_counter() - began
@@ -157,7 +178,7 @@ def main() -> None:
             assert isinstance(here, PreparedMatrix)
             with there, here:
                 asked = ask(there)
-                wrong = compare(there, here) + search(there, graph, args.rows)
+                wrong = compare(there, here) + search(there, graph_name, args.rows)
             figures["graphs"][Path(graph_name).name] = {
                 "vertices": graph.n, "arcs": graph.arcs, "dtype": str(here.dtype), "wrong": wrong,
                 "prepare_seconds": seconds, "phases": outcome.seconds, **asked,

@@ -28,7 +28,7 @@ from service.http.protocol import HEADER_BYTES, PatientProtocol
 from service.jobs.folders import check_store, keep_private, prepare
 from service.jobs.metrics import Metrics
 from service.jobs.retention import Retention
-from service.runner.gpus import with_shares
+from service.runner.gpus import check_answer_device, with_shares
 from service.runner.supervisor import Supervisor
 from service.settings import Settings
 from service.state import Service
@@ -48,6 +48,7 @@ def serve(settings: Settings) -> None:
         InvalidRequest: the address cannot be listened on.
         Conflict: another service works on the same data directory.
     """
+    check_answer_device(settings)
     settings = with_shares(settings.model_copy(update={"data_dir": settings.data_dir.absolute()}))
     logs.configure("api", settings.log_format)
     keep_private(settings.data_dir)

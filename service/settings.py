@@ -65,6 +65,13 @@ class Settings(BaseModel):
     tables_memory: Size = Field(
         4 * 2**30, description="Bytes of tables of earlier results that each of these processes keeps."
     )
+    answer_device: Literal["auto", "cpu", "cuda"] = Field(
+        "cpu",
+        description="Where they compute: cpu; cuda, a GPU that holds the tables; auto, if there is one.",
+    )
+    answer_device_memory: Size | None = Field(
+        None, description="Bytes of the GPU's memory that the tables of one result may take; what is free if not set."
+    )
     chunk_cache: Size = Field(256 * 2**20, description="Bytes of computed chunks of prepared results that are kept.")
     plan_seconds: float = Field(600.0, gt=0, description="Seconds that planning a job may take.")
     task_memory: Size | None = Field(

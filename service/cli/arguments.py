@@ -145,6 +145,17 @@ class ExportOptions(TypedDict, total=False):
     features: FeatureOption
 
 
+class AnswerOptions(TypedDict, total=False):
+    """Where ``apsp query``, ``apsp export`` and ``apsp serve-routes`` compute what a prepared graph answers."""
+
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Option("Where a prepared graph is answered: cuda, a GPU that holds its tables; auto, there if it can.",
+               default="cpu"),
+    ]  # fmt: skip
+    device_memory: Annotated[Size, Option("Device memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
+
+
 #: Headings of the help page for the options of a class; other options are below "Options".
 _HEADINGS: Final = {
     ReadingOptions: "How GRAPH is read",
@@ -161,6 +172,7 @@ _HEADINGS: Final = {
     BetweennessOptions: "What is counted",
     AssignOptions: "What is assigned",
     PassageOptions: "How it is solved",
+    AnswerOptions: "How it is answered",
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
     ExportOptions: "What is written",

@@ -16,6 +16,7 @@ import typer
 from service.cli import nodes, prepared
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
+    AnswerOptions,
     BulkOutputOptions,
     ExportOptions,
     GraphFile,
@@ -171,6 +172,7 @@ def inspect(
 
 # A vertex may be called -5 or --x, so what looks like an unknown option is a vertex here.
 @command(app, context_settings={"ignore_unknown_options": True})
+@with_options
 def query(
     store: StoreFolder,
     question: Annotated[
@@ -192,6 +194,8 @@ def query(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write a path as a line into this .geojson file.")
     ] = None,
+    *,
+    answer: AnswerOptions,
     server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
@@ -199,13 +203,15 @@ def query(
     within U D, also U V, or summary.
     """
     if server is not None or cli_remote.means_job(store):
+        if answer.get("device", "cpu") != "cpu" or answer.get("device_memory") is not None:
+            raise typer.BadParameter("--device is for a folder; a service answers where APSP_ANSWER_DEVICE says")
         from service.cli.commands import remote
 
         remote.query(store, question, vertices or [], remote.Remote(server, as_json, out), points or [])
         return
     from service.cli.commands import querying
 
-    querying.query(store, question, vertices or [], points or [], out=out, as_json=as_json)
+    querying.query(store, question, vertices or [], points or [], out=out, answer=answer, as_json=as_json)
 
 
 @command(app)
@@ -218,12 +224,14 @@ def export(
     ],
     options: ExportOptions,
     points: PointOptions,
+    answer: AnswerOptions,
     as_json: Json = False,
 ) -> None:
     """Write distances of a store or a prepared graph into a file for other programs."""
     from service.cli.commands import exporting
 
-    exporting.export(store, out, exporting.ExportArgs(**cast(Any, {**options, **points})), as_json=as_json)
+    args = exporting.ExportArgs(**cast(Any, {**options, **points}))
+    exporting.export(store, out, args, answer, as_json=as_json)
 
 
 @command(app)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from service.cli.arguments import Json, StoreUrl
+from service.cli.arguments import AnswerOptions, Json, StoreUrl, with_options
 from service.cli.help_pages import command
 from storage.errors import InvalidRequest
 
@@ -70,17 +70,18 @@ def serve_routes(
         float | None, typer.Option(metavar="KMH", help="Kilometres an hour, by which lengths become durations.")
     ] = None,
     max_table: Annotated[int, typer.Option(metavar="ENTRIES", min=1, help="Entries of the largest table.")] = 4_000_000,
+    *,
+    answer: AnswerOptions,
 ) -> None:
     """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches it may ask."""
     if speed is not None and not speed > 0:
         raise typer.BadParameter(f"--speed is above 0 km/h, found {speed:g}")
     check_service()
-    from engine.api.prepared_matrix import open_result
-    from service.cli.commands.querying import store_folder
+    from service.cli.commands.querying import opened
     from service.routing import app
     from service.routing.network import RoutingNetwork
 
-    with open_result(store_folder(store)) as matrix:
+    with opened(store, answer) as matrix:
         app.serve(RoutingNetwork(matrix, unit=unit, speed=speed, most=max_table), host, port)
 
 
@@ -196,5 +197,5 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to the program."""
     for part in (serve, runner, worker):
         command(app)(part)
-    command(app, "serve-routes")(serve_routes)
+    command(app, "serve-routes")(with_options(serve_routes))
     app.add_typer(keys, name="key")

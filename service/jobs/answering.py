@@ -22,6 +22,7 @@ from service.pool.process_pool import ProcessPool
 from service.settings import Settings
 
 if TYPE_CHECKING:
+    from engine.api.from_tables.on_device import AnswerDevice
     from service.jobs.prepared_results import AskedPrepared
 
 #: requests of one caller that wait for answers at the same time, each of which may hold a thread; others queue
@@ -88,7 +89,12 @@ class Answering:
             path: its folder, or its address in an object store.
             digest: of its seal.
         """
-        return PreparedPlace(path, digest, self._settings.threads, self._settings.tables_memory)
+        settings = self._settings
+        # tables that a GPU does not hold stay on the processors
+        device: AnswerDevice = "cpu" if settings.answer_device == "cpu" else "auto"
+        return PreparedPlace(
+            path, digest, settings.threads, settings.tables_memory, device, settings.answer_device_memory
+        )
 
     @asynccontextmanager
     async def permit(self, who: str | None) -> AsyncIterator[None]:

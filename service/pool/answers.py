@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from storage.errors import StorageFailed
 
 if TYPE_CHECKING:
+    from engine.api.from_tables.on_device import AnswerDevice
     from engine.api.prepared_matrix import PreparedMatrix
     from engine.api.routes import Router
     from storage.prepared.served import ComputedStore
@@ -26,12 +27,16 @@ class PreparedPlace:
         digest: the digest of its seal; a result with another digest is refused.
         threads: threads of one question; all usable processors if None.
         kept: most bytes of tables of other results that stay in memory.
+        device: ``auto`` for a GPU if there is one that holds the tables, else ``cpu``.
+        device_memory: bytes of its memory that may be used; None for all that is free.
     """
 
     path: str | Path
     digest: str
     threads: int | None
     kept: int
+    device: AnswerDevice = "cpu"
+    device_memory: int | None = None
 
 
 @dataclass
@@ -86,7 +91,7 @@ def _open(place: PreparedPlace) -> _Held:
     from engine.api.routes import Router
     from storage.prepared.served import ComputedStore
 
-    matrix = open_result(place.path)
+    matrix = open_result(place.path, device=place.device, device_memory=place.device_memory)
     if not isinstance(matrix, PreparedMatrix) or matrix.digest != place.digest:
         matrix.close()
         raise StorageFailed(f"{place.path} was replaced while open; open it again")

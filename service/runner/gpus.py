@@ -83,6 +83,20 @@ def with_shares(settings: Settings) -> Settings:
     return settings.model_copy(update=shares)
 
 
+def check_answer_device(settings: Settings) -> None:
+    """Refuse to answer on a GPU where there is none; CUDA is not used.
+
+    Raises:
+        InvalidRequest: ``answer_device`` is ``cuda``, and this machine has no GPU.
+    """
+    if settings.answer_device == "cuda" and not _gpus():
+        raise InvalidRequest(
+            "answer_device: cuda, and there is no NVIDIA GPU on this machine, or it cannot be seen from here; auto "
+            "takes one where there is one",
+            field="answer_device",
+        )
+
+
 def numbers(device: str) -> range:
     """Return the numbers of the GPUs of a runner's device; empty for ``cpu`` and for words that name no device."""
     match = _DEVICE.fullmatch(device)

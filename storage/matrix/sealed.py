@@ -357,8 +357,8 @@ class SealedResult(SealedFolder, ABC):
 
     def _positions(self, wanted: Sequence[int] | IntArray, name: str, places: IntArray | None, there: int) -> IntArray:
         vertices = np.asarray(wanted, dtype=np.int64)
-        wrong = (vertices < 0) | (vertices >= self.n)
-        if wrong.any():
+        if vertices.size and vertices.view(np.uint64).max() >= self.n:  # one pass; a negative index is a large number
+            wrong = (vertices < 0) | (vertices >= self.n)
             raise NotFound(f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.n} vertices")
         if places is None:
             return vertices

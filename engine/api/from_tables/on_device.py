@@ -31,7 +31,7 @@ AnswerDevice = Literal["auto", "cpu", "cuda"]
 #: millisecond, and a pair takes a processor about a microsecond.
 _FEW: Final = 1 << 10
 #: A row that is swept takes as long as the product of its source with this share of all vertices.
-_SWEPT_SHARE: Final = 0.4
+_SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 
 
@@ -122,6 +122,7 @@ class DevicePreparedMatrix(PreparedMatrix):
                     self._column_places, work_type(self.dtype), limit, bool(self.least_weight >= 0),
                 ),
                 memory=self._memory,
+                threads=self.threads,
             )  # fmt: skip
         return self._on_device
 

@@ -7,13 +7,13 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
-from service.cli.commands.querying import store_folder
+from service.cli.commands.querying import opened
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected
 from service.jobs.results import ResultReader
@@ -27,6 +27,9 @@ from storage.files.atomic import failure
 from storage.files.writing import Writing
 from storage.geography.geopackage import GEOPACKAGE, check_geopackage
 from storage.semirings import EVERY, MIN_PLUS
+
+if TYPE_CHECKING:
+    from service.cli.arguments import AnswerOptions
 
 #: End of the name of an Open Matrix file.
 OMX: Final = ".omx"
@@ -57,13 +60,14 @@ class ExportArgs(NamedTuple):
     also: str | None = None
 
 
-def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
+def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None = None, *, as_json: bool) -> None:
     """Write a part of a result into a file; an existing file is replaced when the new one is complete.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         out: the file, whose suffix decides the format.
         args: what is written.
+        answer: where a prepared graph is answered; None for the processors.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -76,11 +80,9 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
     _check_form(kind, args)
     if not out.absolute().parent.is_dir():
         raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
-    from engine.api.prepared_matrix import open_result
-
     understood = EVERY if _plain_table(kind, args) else MIN_PLUS
-    with open_result(store_folder(store), semiring=understood) as opened:
-        result = ResultReader(opened)
+    with opened(store, answer or {}, understood) as found:
+        result = ResultReader(found)
         if args.within is not None:
             result.check_within(args.within, "--within")
         if 0 in result.matrix.shape:

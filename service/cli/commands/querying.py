@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
@@ -21,11 +21,38 @@ from service.cli.commands.showing import (
 )
 from service.cli.progress import ProgressMonitor
 from service.jobs.results import ResultReader
+from service.units import parse_size
 from service.views.path_feature import path_feature
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
 from storage.semirings import EVERY, MIN_PLUS
+
+if TYPE_CHECKING:
+    from engine.api.prepared_matrix import PreparedMatrix
+    from service.cli.arguments import AnswerOptions
+    from storage.matrix.reader import Matrix
+
+
+def opened(store: str, answer: AnswerOptions, semiring: str | Collection[str] = MIN_PLUS) -> Matrix | PreparedMatrix:
+    """Open a result, a prepared graph for the device that was asked for.
+
+    Args:
+        store: its folder or address.
+        answer: the device, and the memory of it that may be used; nothing for the processors.
+        semiring: as ``open_result`` takes it.
+
+    Raises:
+        InvalidRequest: there is no usable GPU, the result is a solved store, or the memory is no size.
+        Others: as ``open_result``.
+    """
+    from engine.api.prepared_matrix import open_result
+
+    device, size = answer.get("device", "cpu"), answer.get("device_memory")
+    memory = None if size is None else parse_size(str(size), field="--device-memory")
+    if memory is not None and device == "cpu":
+        raise InvalidRequest("--device-memory needs --device cuda or auto", field="device_memory")
+    return open_result(store_folder(store), semiring=semiring, device=device, device_memory=memory)
 
 
 def query(
@@ -35,6 +62,7 @@ def query(
     points: Sequence[Path] = (),
     *,
     out: Path | None = None,
+    answer: AnswerOptions | None = None,
     as_json: bool,
 ) -> None:
     """Answer one question; vertices are named as in the graph's file.
@@ -45,20 +73,20 @@ def query(
         vertices: names of the vertices that the question takes, and its number (of vertices, or a distance).
         points: tables of points, whose ids and names may stand for vertices.
         out: the file of GeoJSON for a path; None prints the answer.
+        answer: where a prepared graph is answered; None for the processors.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: no such question, the wrong number of vertices, or ``out`` without longitudes and latitudes.
+        InvalidRequest: no such question, the wrong number of vertices, ``out`` without longitudes and latitudes, or as
+            ``opened``.
         NotFound: no such store or vertex, or its row was not solved.
     """
     check_question(question, vertices, out)
     count = count_of(vertices[1]) if question == "nearest" else 0
     limit = limit_of(vertices[1]) if question == "within" else 0.0
-    from engine.api.prepared_matrix import open_result
-
     understood = MIN_PLUS if question in ("within", "also") else EVERY
-    with open_result(store_folder(store), semiring=understood) as opened:
-        result = ResultReader(opened)
+    with opened(store, answer or {}, understood) as found:
+        result = ResultReader(found)
         unit = result.matrix.unit
         if out is not None:
             check_lines(result.matrix)

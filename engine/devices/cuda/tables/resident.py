@@ -15,6 +15,7 @@ import numpy as np
 
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.context import Modules, allocate, modules, translated, upload
+from engine.devices.cuda.tables.fetching import AnswerFetcher
 from engine.devices.cuda.tables.layout import LINE, ROW_STEP, Array, HostTables, Indices, TableLayout
 
 _POINTERS: Final = ("meets", "widths", "lows", "sizes", "starts", "ends", "borders", "begins")
@@ -53,6 +54,7 @@ class DeviceTables:
     Args:
         tables: the tables; the host's arrays are not kept.
         memory: bytes of device memory that may be used; None for all that is free.
+        threads: threads that copy answers into arrays of the host.
         index: the device.
 
     Attributes:
@@ -64,7 +66,7 @@ class DeviceTables:
         SolveFailed: the device failed.
     """
 
-    def __init__(self, tables: HostTables, *, memory: int | None = None, index: int = 0) -> None:
+    def __init__(self, tables: HostTables, *, memory: int | None = None, threads: int = 1, index: int = 0) -> None:
         self._found: Modules = modules(index)
         self._cupy, self._kind, self._limit = self._found.cupy, tables.kind, tables.limit
         self._memory, self._n = memory, len(tables.rows)
@@ -74,6 +76,7 @@ class DeviceTables:
         self._one_way = tables.forward is tables.backward
         self.bytes = self._layout.bytes(self._n, 1 if self._one_way else 2)
         self._held: list[Any] = []
+        self._fetcher = AnswerFetcher(self._cupy, threads)
         self._released = False
         with self._working():
             self._load(tables)
@@ -91,7 +94,7 @@ class DeviceTables:
                 some = slice(first, first + step)
                 there = allocate(self._cupy, (len(out[some]),), self._kind.dtype)
                 self.merge(upload(self._cupy, rows[some]), upload(self._cupy, columns[some]), there)
-                there.get(out=out[some])
+                self._fetcher.fetch(there, out[some])
         return out
 
     def merge(self, rows: Any, columns: Any, out: Any) -> None:
@@ -119,7 +122,7 @@ class DeviceTables:
         out = np.empty((len(vertices), self._n if others is None else len(others)), self._kind.dtype)
         for first, there in self.swept(vertices, forward=forward, others=others):
             with self._working():
-                there.get(out=out[first : first + len(there)])
+                self._fetcher.fetch(there, out[first : first + len(there)])
         return out
 
     def swept(
@@ -159,7 +162,7 @@ class DeviceTables:
                 band = out[first : first + high]
                 there = allocate(self._cupy, band.shape, self._kind.dtype)
                 self.multiply(rows[first : first + high], to, there)
-                there.get(out=band)
+                self._fetcher.fetch(there, band)
         return out
 
     def multiply(self, rows: Indices, to: Any, out: Any) -> None:
@@ -183,6 +186,7 @@ class DeviceTables:
         self._released = True
         with self._working():
             self._stream.synchronize()
+            self._fetcher.release()
             for name in ("_tables", "_lengths", "_lines", "_places", "_items", "_held", "_tree"):
                 setattr(self, name, None)
             self._cupy.get_default_memory_pool().free_all_blocks()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +60,14 @@ def test_another_result_at_the_same_path_is_not_answered_from(tmp_path: Path):
     solve_to_store(small_graph(), Options(device="cpu"), folder)
     with pytest.raises(StorageFailed, match="was replaced"):
         answer(before, "rows", np.array([0]))
+
+
+def test_a_result_is_opened_for_the_device_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from engine.devices.cuda.tables import resident
+
+    limits: list[int | None] = []
+    monkeypatch.setattr(resident, "usable_memory", lambda memory, index=0: limits.append(memory) or 1000)
+    prepare(small_graph(), tmp_path / "p")
+    place = replace(place_of(tmp_path / "p"), device="auto", device_memory=5000)
+    assert answer(place, "entries", np.array([0]), np.array([2]))[1].tolist() == [3]  # they do not fit, and stay
+    assert limits == [5000]

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from service.runner import gpus
-from service.runner.gpus import devices, numbers, see_those_of_a_runner, singles, visible, with_shares
+from service.runner.gpus import (
+    check_answer_device,
+    devices,
+    numbers,
+    see_those_of_a_runner,
+    singles,
+    visible,
+    with_shares,
+)
 from service.settings import Settings
 from storage.errors import InvalidRequest
 
@@ -137,3 +145,13 @@ def test_more_runners_than_processors_are_refused(monkeypatch: pytest.MonkeyPatc
     assert devices("cpu") == ["cpu"]
     with pytest.raises(InvalidRequest, match="'cpu2' is no device"):
         devices("cpu2")
+
+
+def test_answers_of_a_gpu_need_one(four, tmp_path):
+    for device in ("cpu", "auto", "cuda"):
+        check_answer_device(Settings(answer_device=device))
+    four.setattr(gpus, "_NVIDIA", tmp_path / "none")
+    for device in ("cpu", "auto"):
+        check_answer_device(Settings(answer_device=device))
+    with pytest.raises(InvalidRequest, match="there is no NVIDIA GPU on this machine"):
+        check_answer_device(Settings(answer_device="cuda"))

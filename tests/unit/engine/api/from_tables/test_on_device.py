@@ -28,7 +28,7 @@ class Answers:
 
     made = 0
 
-    def __init__(self, tables, *, memory):
+    def __init__(self, tables, *, memory, threads):
         Answers.made += 1
         self.tables, self.memory, self.asked, self.bytes, self.released = tables, memory, [], 4096, False
 

@@ -140,3 +140,32 @@ def test_weights_that_cannot_be_taken_are_refused(roads, tmp_path, capsys, words
     assert message in capsys.readouterr().err
     assert {path: path.read_bytes() for path in there.rglob("*") if path.is_file()} == before
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_device_is_refused_where_it_cannot_answer(roads, tmp_path, capsys, monkeypatch):
+    from engine.devices.cuda.tables import resident
+    from storage.errors import InvalidRequest
+
+    def none(memory, index=0):
+        raise InvalidRequest(f"there is no NVIDIA driver on this machine ({memory})", field="device")
+
+    monkeypatch.setattr(resident, "usable_memory", none)
+    said(capsys, "prepare", roads, "--directed", "--out", tmp_path / "p")
+    ask = ["query", tmp_path / "p", "distance", "a", "e"]
+    assert said(capsys, *ask, "--device", "auto", "--device-memory", "4GiB") == "10\n"
+    said(capsys, "solve", roads, "--directed", "--out", tmp_path / "s.zarr")
+    solved = ["query", tmp_path / "s.zarr", "distance", "a", "e", "--device"]
+    assert said(capsys, *solved, "auto") == "10\n"
+    export = ["export", tmp_path / "p", "-o", tmp_path / "all.csv", "--device", "cuda"]
+    for words, message in (
+        ([*ask, "--device", "cuda", "--device-memory", "2k"], "there is no NVIDIA driver on this machine (2000)"),
+        (export, "there is no NVIDIA driver on this machine (None)"),
+        ([*solved, "cuda"], "is a solved store, whose distances are read and not computed"),
+        ([*ask, "--device-memory", "4GiB"], "--device-memory needs --device cuda or auto"),
+        ([*ask, "--device", "auto", "--device-memory", "much"], "--device-memory"),
+        ([*ask, "--server", "http://127.0.0.1:9", "--device", "cuda"], "APSP_ANSWER_DEVICE"),
+    ):
+        assert main.run([str(word) for word in words]) != 0
+        error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert message in error, error
+    assert not (tmp_path / "all.csv").exists()

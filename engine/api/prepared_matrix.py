@@ -9,8 +9,9 @@ asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.prepared.sharing import ThreadLimit, share
 from engine.algorithms.prepared.tables import StoredTables
-from engine.graph.partition import Parts
+from engine.graph.partition import Lengths, Parts
 from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
@@ -98,7 +100,8 @@ class PreparedMatrix(PreparedStore):
     of the tables is read into memory, and compared with the seal, when a question first needs it.
 
     Attributes:
-        threads: threads that share the work of a question; all usable processors unless it is set.
+        threads: threads that share the work of a question; all usable processors unless it is set, for all questions
+            or by ``using`` for those of one thread.
         Others: as in ``SealedResult``.
     """
 
@@ -107,7 +110,21 @@ class PreparedMatrix(PreparedStore):
         super().__init__(folder)
         self._lock, self._sweeping_lock = threading.Lock(), threading.Lock()
         self._sweepers: dict[bool, Sweeper] = {}
-        self.threads = usable_processors()
+        self._swept_lengths: dict[bool, Lengths] = {}
+        self._limit, self._threads = ThreadLimit(), usable_processors()
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the work of a question that this thread asks."""
+        return self._limit.wanted or self._threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self._threads = threads
+
+    def using(self, threads: int | None) -> AbstractContextManager[None]:
+        """Context manager: questions that this thread asks meanwhile take so many threads; others are not concerned."""
+        return self._limit.using(threads)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -127,7 +144,7 @@ class PreparedMatrix(PreparedStore):
         def work(first: int, last: int) -> None:
             pair_lengths(fixed, rows[first:last], columns[first:last], out[first:last])
 
-        self._share(len(rows), _SHARED, work)
+        share(self.threads, len(rows), _SHARED, work)
         return out
 
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
@@ -310,11 +327,15 @@ class PreparedMatrix(PreparedStore):
 
         tables, nonnegative = self._tables_here, self.least_weight >= 0
         forward = forward or tables.ahead is tables.back
-        if forward not in self._sweepers:
+        if forward not in self._swept_lengths:
             found = self.checked("elimination/" + ("across" if forward else "upward"))
             eliminated = None if found is None else found.whole(self._admit)
-            lengths = tables.swept(eliminated, forward=forward, nonnegative=nonnegative)
-            owner = CpuBackend(self.threads)
+            self._swept_lengths[forward] = tables.swept(eliminated, forward=forward, nonnegative=nonnegative)
+        before = self._sweepers.get(forward)
+        if before is None or before.threads != self.threads:
+            if before is not None:
+                before.shutdown()
+            owner, lengths = CpuBackend(self.threads), self._swept_lengths[forward]
             self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, owner=owner)
         return self._sweepers[forward]
 
@@ -366,19 +387,8 @@ class PreparedMatrix(PreparedStore):
             def work(first: int, last: int) -> None:
                 block_lengths(fixed, rows, columns[first:last], out[:, first:last])
 
-            self._share(len(columns), max(1, _SHARED // len(rows)), work)
+            share(self.threads, len(columns), max(1, _SHARED // len(rows)), work)
         return out
-
-    def _share(self, count: int, least: int, work: Callable[[int, int], None]) -> None:
-        """Call ``work`` for pieces of ``count``, of at least ``least`` each, in several threads."""
-        pieces = min(self.threads, -(-count // least))
-        if pieces <= 1:
-            work(0, count)
-            return
-        cuts = [count * k // pieces for k in range(pieces + 1)]
-        with ThreadPoolExecutor(pieces) as pool:
-            for _ in pool.map(work, cuts[:-1], cuts[1:]):
-                pass
 
     def close(self) -> None:
         """Release the folder and the threads of sweeps; the matrix must not be used afterwards."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +33,7 @@ from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS
+from storage.threads import in_threads
 
 if TYPE_CHECKING:
     from engine.api.from_tables.on_device import AnswerDevice
@@ -378,9 +378,7 @@ class PreparedMatrix(PreparedStore):
                 for band in product.bands:
                     product.make(band)
             else:
-                with ThreadPoolExecutor(self.threads) as pool:
-                    for _ in pool.map(product.make, product.bands):
-                        pass
+                in_threads(self.threads, product.make, product.bands)
         else:
             fixed = self._ready(rows, columns)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +16,9 @@ from storage.matrix.format import TABLES, Array, IntArray, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
+from storage.prepared.chunks import CheckedTable
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
-from storage.threads import in_threads
 
 #: The other results of elimination, stored so that new weights of a few arcs take little time.
 ELIMINATED: Final = ("upward", "across", "rests")
@@ -85,16 +84,23 @@ class PreparedStore(SealedResult):
             return np.zeros(0, np.int64)
         return self._side(CLOSED).astype(np.int64, copy=False)
 
-    def _flat(self, where: str) -> Array | None:
+    def checked(self, where: str) -> CheckedTable | None:
+        """Return a flat array, such as ``tables/forward``, whose chunks are read and checked when they are needed; None
+        if there is none of that name.
+        """
         if where not in self._arrays:
             return None
         document = self._arrays[where]
         (entries,), (chunk,) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
-        out: Array = np.empty(entries, self.dtype.newbyteorder("<"))
-        pieces = [out[first : first + chunk] for first in range(0, entries, chunk)]
-        threads = _THREADS if self.remote_seal is None else THREADS
-        in_threads(threads, self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces)
-        return out.astype(self.dtype, copy=False)
+
+        def read(k: int, piece: Array) -> None:
+            self._read_chunk(f"{where}/c/{k}", piece)
+
+        return CheckedTable(entries, chunk, self.dtype, read, _THREADS if self.remote_seal is None else THREADS)
+
+    def _flat(self, where: str) -> Array | None:
+        found = self.checked(where)
+        return None if found is None else found.whole()
 
     def chunk_of(self, name: str) -> int:
         """Return the number of entries in a chunk of a table."""

@@ -160,6 +160,7 @@ class Parts:
             seconds=seconds,
             table=int(size @ wide),
             above=int(above.sum()),
+            closed=int(size @ size),
         )
 
 

@@ -9,6 +9,7 @@ same to the last bit, for floats, too.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
@@ -177,6 +178,16 @@ class PanelProduct:
         high = max(1, min(BAND_ROWS, len(rows)))
         wide = max(1, BAND // high)
         self.bands = [(i, j, high, wide) for i in range(0, len(rows), high) for j in range(0, len(columns), wide)]
+
+    def make_all(self, threads: int) -> None:
+        """Make all bands in so many threads."""
+        if len(self.bands) == 1 or threads == 1:
+            for band in self.bands:
+                self.make(band)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(self.make, self.bands):
+                pass
 
     def make(self, band: tuple[int, int, int, int]) -> None:
         """Make one of ``bands``; others may be made at the same time.

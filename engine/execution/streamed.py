@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import cast
 
@@ -30,6 +29,7 @@ from engine.streaming.progress_record import take_up
 from engine.streaming.store_tier import IO_THREADS, StoreTier, tiles_of
 from storage.errors import Cancelled
 from storage.graph.graph import Graph
+from storage.threads import in_threads
 
 Array = npt.NDArray[np.generic]
 Devices = Sequence[Streamer] | Sequence[PanelDevice]
@@ -77,7 +77,7 @@ def _in_store(context: StoredSolve, streaming: Tiling, devices: Devices, collect
             monitor=monitor,
             buffers=np.split(memory, count),
         )
-        with tier:
+        with tier, tier:
             _lower(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, levels=tier.levels)
 
 
@@ -91,13 +91,14 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
         ready()
         idle = plan.device != "cpu"
         if streaming.passes and potentials is None:
-            with FinishingHostTier(
-                matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle
-            ) as t:
+            with (
+                FinishingHostTier(matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle) as t,
+                t,
+            ):
                 t.begin(levels)
                 _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
             return
-        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
+        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier, tier:
             tier.level[:] = levels
             _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
         if potentials is not None:  # finished rows are not reduced, so rounds could not resume from them
@@ -167,9 +168,8 @@ def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, 
                 writer.read_tile(i, j, out)
         return last - first
 
-    with ThreadPoolExecutor(max(IO_THREADS, context.plan.threads), "apsp-load") as pool:
-        for count in pool.map(load, range(streaming.stripes(graph.n))):
-            context.monitor.step(count)
+    threads, stripes = max(IO_THREADS, context.plan.threads), range(streaming.stripes(graph.n))
+    in_threads(threads, load, stripes, told=context.monitor.step, name="apsp-load")
 
 
 @contextlib.contextmanager

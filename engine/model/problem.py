@@ -298,6 +298,9 @@ def refuse_also(options: Options, what: str, instead: str) -> None:
 def refuse_semiring(options: Options, what: str) -> None:
     """Refuse another semiring than min-plus where only distances are understood.
 
+    Measures, near pairs and betweenness have tables without a semiring, in which a width would be read as a distance;
+    their bounded searches, sums and counts along paths mean something for lengths only.
+
     Args:
         options: the options.
         what: what takes distances only, for the message.
@@ -308,6 +311,7 @@ def refuse_semiring(options: Options, what: str) -> None:
     if options.semiring != MIN_PLUS:
         raise InvalidRequest(
             f"{what} takes distances (min-plus) only, and semiring {options.semiring} is asked for; a matrix of that "
-            "semiring is solved on processors, with executor local (apsp solve, apsp.solve_to_store, apsp.solve)",
+            "semiring is solved on processors, with executor local (apsp solve, apsp.solve_to_store, apsp.solve), and "
+            "apsp query STORE nearest gives the targets with the best values",
             field="semiring",
         )

@@ -7,6 +7,7 @@ cache.  So there is no barrier between batches, and no thread that does nothing 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -155,9 +156,15 @@ class RowPipeline:
             self._late = time.perf_counter() + PATIENCE
 
     def _rescue(self) -> None:
-        """Write the rows of finished batches after a request to stop, so that they can be committed."""
-        while self._writes and isinstance(self._error, Cancelled):
-            self._writes.popleft()(0)
+        """Write the rows of finished batches after a request to stop, so that they can be committed, and tell them.
+
+        Other threads have ended what they were writing when the request came, and have told it to nobody, either.
+        """
+        if isinstance(self._error, Cancelled):
+            while self._writes:
+                self._writes.popleft()(0)
+            with contextlib.suppress(Cancelled):
+                self._report()
 
     def _work(self, worker: int) -> None:
         try:

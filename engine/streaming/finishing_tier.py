@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from engine.rows.summary import SummarySink
 from engine.streaming.checkpoint import Journal
 from engine.streaming.host_tier import KeptHostTier
 from engine.streaming.progress_record import Levels
+from storage.threads import Promise, ThreadPool
 
 
 class FinishingHostTier(KeptHostTier):
@@ -54,8 +54,8 @@ class FinishingHostTier(KeptHostTier):
         # A stripe's tiles are written by one thread at a time, so that no older copy replaces finished rows.
         self._guards = [threading.Lock() for _ in self.level]
         self._saving, self._written = False, 0
-        self._pool = ThreadPoolExecutor(threads, "apsp-finish")
-        self._writes: deque[Future[int]] = deque()
+        self._pool = ThreadPool(threads, "apsp-finish")
+        self._writes: deque[Promise[int]] = deque()
 
     def begin(self, levels: Levels) -> None:
         """Begin with the levels that the store has; the matrix holds the same."""
@@ -105,16 +105,15 @@ class FinishingHostTier(KeptHostTier):
             StorageFailed: a copy failed.
         """
         self._stop()
-        for write in self._writes:
-            write.cancel()
-        wait(self._writes)
+        for write in self._writes:  # those that have not begun end at once now
+            write.wait()
         self._writes.clear()
         self._saving = True
         super().save()
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._pool.shutdown(cancel_futures=True)
+        super().__exit__()
+        self._pool.close(drop=True)
 
     def _finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> int:
         """Write a stripe, or gather its facts; return the number of its rows, 0 if it was stopped."""
@@ -122,7 +121,7 @@ class FinishingHostTier(KeptHostTier):
         band = self._journal.writer.tile[0]
         with self._guards[stripe]:
             for row in range(first, last, band):
-                if self._stopping.is_set():
+                if self._stopping:
                     return 0
                 work(row, 0, self.matrix[row : min(last, row + band)])
             self._stored[stripe] = FINISHED

@@ -22,7 +22,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -37,6 +36,7 @@ from engine.model.stripe_device import PanelDevice, Streamer, StripeJob
 from engine.model.tier import Tier
 from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling
 from storage.errors import Cancelled
+from storage.threads import Promise
 
 #: Seconds between two checks whether a stripe has arrived in the tier.
 _POLL: Final = 0.0005
@@ -149,7 +149,7 @@ class _Run:
         self._tasks = _with_kept(tasks(levels, tiling, tier.n), keeps=device.keeps)
         self._requests = self._sequence()
         self._next = next(self._requests, None)
-        self._ahead: deque[tuple[int, Future[Array]]] = deque()
+        self._ahead: deque[tuple[int, Promise[Array]]] = deque()
         self._news = self._finished = 0
 
     def run(self) -> None:
@@ -208,10 +208,10 @@ class _Run:
             if self._levels[stripe] < needed:
                 time.sleep(_POLL)
         self._ask(self._tier.window + 1)
-        found, future = self._ahead.popleft()
+        found, rows = self._ahead.popleft()
         assert found == stripe
         self._ask(self._tier.window)
-        return future.result()
+        return rows.result()
 
     def _ask(self, most: int) -> None:
         """Request the next stripes from the tier in advance, as long as they have their levels."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from storage.matrix.format import Array, IntArray
+from storage.threads import in_threads
 
 
 class CheckedTable:
@@ -71,9 +71,7 @@ class CheckedTable:
             if len(missing) == 1:
                 self._bring_one(missing[0], pieces[0])
             else:
-                with ThreadPoolExecutor(min(self._threads, max(1, len(missing)))) as pool:
-                    for _ in pool.map(self._bring_one, missing, pieces):
-                        pass
+                in_threads(self._threads, self._bring_one, missing, pieces)
             self.complete = bool(self._there.all())
             self.read_bytes = sum(
                 len(self.values[k * self._chunk : (k + 1) * self._chunk]) for k in np.flatnonzero(self._there).tolist()

@@ -9,7 +9,6 @@ same to the last bit, for floats, too.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from engine.devices.cpu.relax import BLOCK_ROWS, DEPTH, ITEM_BYTES, Workspace, relax_packed
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
 from engine.graph.kernels import njit
+from storage.threads import in_threads
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -185,9 +185,7 @@ class PanelProduct:
             for band in self.bands:
                 self.make(band)
             return
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(self.make, self.bands):
-                pass
+        in_threads(threads, self.make, self.bands)
 
     def make(self, band: tuple[int, int, int, int]) -> None:
         """Make one of ``bands``; others may be made at the same time.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+
+from storage.threads import in_threads
 
 
 class ThreadLimit(threading.local):
@@ -38,6 +39,4 @@ def share(threads: int, count: int, least: int, work: Callable[[int, int], None]
         work(0, count)
         return
     cuts = [count * k // pieces for k in range(pieces + 1)]
-    with ThreadPoolExecutor(pieces) as pool:
-        for _ in pool.map(work, cuts[:-1], cuts[1:]):
-            pass
+    in_threads(pieces, work, cuts[:-1], cuts[1:])

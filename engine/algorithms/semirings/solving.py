@@ -47,12 +47,15 @@ def algorithm_of(semiring: Semiring, graph: Graph) -> str:
     return MERGED if graph.directed or graph.terminals else TREE
 
 
-def merged_bytes(graph: Graph, itemsize: int) -> int:
-    """Return the bytes that the rows of one thread take while components merge."""
+def rows_bytes(algorithm: str, graph: Graph, itemsize: int) -> int:
+    """Return the bytes of what one thread holds of the rows that it finds side by side."""
     from engine.algorithms.semirings.bottlenecks import at_once
+    from engine.algorithms.semirings.products import lanes_bytes
 
     size = graph.n + graph.terminals
-    return at_once(size, itemsize) * (size + 1040) * itemsize
+    if algorithm == MERGED:
+        return at_once(size, itemsize) * (size + 1040) * itemsize
+    return lanes_bytes(size) if algorithm == PRODUCT else 0
 
 
 def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:

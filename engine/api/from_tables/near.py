@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +42,7 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor, PhaseClock
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.pairs.near_pairs import NearPairs
+from storage.threads import ThreadPool
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -238,7 +238,7 @@ class PreparedNear:
         columns = np.arange(self._matrix.n) if self._columns is None else self._columns
         picker = _Picker(columns.astype(np.int64), _last_near(self._options.cutoff, self._matrix.dtype), self._nearest)
         threads = self._matrix.threads
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPool(threads) as pool, pool:
             for some, block in self._bands(rows):
                 step = min(-(-len(some) // threads), max(1, _TOGETHER // max(1, len(columns))))
                 cuts = [slice(first, first + step) for first in range(0, len(some), step)]

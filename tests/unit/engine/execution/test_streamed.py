@@ -352,7 +352,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
             for k in range(4):
                 computed[0] = 10.0 * (k == 3)
                 tier.commit(k)
-                tier._copying.join()
+                tier._copying.wait()
                 assert len(begun) == (k + 1 if idle else 1 + (k == 3))
         assert journal.work >= len(begun)
 

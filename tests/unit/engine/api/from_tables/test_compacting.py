@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from engine.api import prepared_planning as planning
 from engine.api.from_tables.compacting import prepare_compact
 from engine.api.prepared import reweight
 from engine.api.prepared_matrix import open_result
@@ -22,17 +24,17 @@ from tests.unit.engine.api.test_prepared import Stops, grid_graph
 from tests.unit.engine.api.test_prepared_weights import arcs_of, files_of
 
 
-def test_the_plan_names_both_forms_and_a_refusal_offers_the_smaller():
+def test_the_plan_names_both_forms_and_a_refusal_offers_the_smaller(tmp_path, monkeypatch):
     graph = grid_graph(40)
     full, compact = plan_prepared(graph), plan_prepared(graph, compact=True)
     assert compact.disk < full.disk
-    assert compact.memory < full.memory
     assert "the compact form (--compact) would be" in full.reason
     assert compact.reason.startswith("closed parts of")
-    between = (compact.memory + full.memory) // 2
+    survey, between = planning.survey, (compact.disk + full.disk) // 2
+    monkeypatch.setattr(planning, "survey", lambda **asked: replace(survey(**asked), disk=between))
     with pytest.raises(DoesNotFit, match=r"in the compact form \(--compact\) they are"):
-        plan_prepared(graph, Options(memory=between))
-    assert plan_prepared(graph, Options(memory=between), compact=True).memory == compact.memory
+        plan_prepared(graph, out=tmp_path / "p")
+    assert plan_prepared(graph, out=tmp_path / "p", compact=True).disk == compact.disk
 
 
 def test_new_weights_are_refused_with_the_reason(tmp_path):
@@ -52,7 +54,7 @@ def test_a_stopped_run_goes_on_with_the_same_files(tmp_path, monkeypatch):
     monkeypatch.setattr(part_journal, "EVERY", 0.0)
 
     class Late(Monitor):
-        left, now = 4, ""
+        left, now = 1, ""
 
         def begin(self, phase, total, unit):
             self.now = phase

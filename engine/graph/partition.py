@@ -23,7 +23,7 @@ from engine.graph.metis import nested_dissection
 from engine.graph.ordering import fixed
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
-from engine.model.problem import Machine, PartsFacts, Problem
+from engine.model.problem import Machine, PartsFacts, Problem, changed
 from engine.model.progress import NotCompiledError, only_ready
 from engine.planning import cost_dijkstra
 from engine.planning.constants import ENTRY_SECONDS
@@ -278,7 +278,7 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
         times = f"{seconds_text(took)}, and all of {plan.algorithm} {seconds_text(work)}"
-        return replace(problem, no_parts=f"a trial partition takes about {times}")
+        return changed(problem, no_parts=f"a trial partition takes about {times}")
     try:
         with _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)

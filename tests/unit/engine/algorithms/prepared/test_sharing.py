@@ -47,7 +47,7 @@ def test_all_work_is_shared_once(threads, count, least):
 
 
 def test_requests_leave_the_threads_of_the_matrix_as_they_were(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda: 8)
+    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda *_: 8)
     prepare(grid_graph(12), tmp_path / "p")
     with open_result(tmp_path / "p") as matrix:
         matrix.threads, start = 5, threading.Barrier(6)

@@ -8,6 +8,7 @@ copies taken while a stripe changes, and commits inside a round.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -44,6 +45,10 @@ class Tier(Protocol):
     @property
     def window(self) -> int:
         """The number of stripes that may be requested before a device can use them."""
+        ...
+
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Wait for the stripes that a solve needs first, so that it can tell waiting from work."""
         ...
 
     def take(self, stripe: int) -> Promise[Array]:
@@ -105,6 +110,9 @@ class HostTier:
         self._tiling, self._threads = tiling, threads
         self._lock = threading.Lock()
         self.level = np.full(tiling.stripes(self.n), -1, np.int64)
+
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Do nothing: the matrix is there."""
 
     def take(self, stripe: int) -> Promise[Array]:
         """Return a view of the stripe."""

@@ -99,6 +99,18 @@ def tasks(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[PanelTa
     return [*down, *up]
 
 
+def order(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[int]:
+    """Return the stripes that the passes take, in the order in which they first need them.
+
+    Args:
+        levels: the level of each stripe.
+        tiling: how the matrix is cut.
+        n: vertices.
+    """
+    panels = [panel for task in tasks(levels, tiling, n) for panel in (task.panel, *task.sources)]
+    return [stripe for panel in dict.fromkeys(panels) for stripe in tiling.members(panel, n)]
+
+
 def run(
     tiling: Tiling,
     tier: Tier,
@@ -154,9 +166,10 @@ class _Run:
 
     def run(self) -> None:
         """Carry out all tasks, and wait until their rows are in the tier."""
-        self._monitor.begin("relax", sum(self._updates(task) for task in self._tasks), "updates")
         try:
             self._device.open(self._job, 0, [])
+            self._tier.await_rows(list(self._job.members(self._tasks[0].panel)) if self._tasks else [])
+            self._monitor.begin("relax", sum(self._updates(task) for task in self._tasks), "updates")
             with self._device.guard():
                 try:
                     for task in self._tasks:

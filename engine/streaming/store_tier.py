@@ -90,6 +90,9 @@ class StoreTier:
         """The round or level that each stripe had reached in the store, at most the last one; a copy."""
         return np.minimum(self._levels, self._last)
 
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Do nothing: a stripe is waited for when it is taken."""
+
     def take(self, stripe: int) -> Promise[Array]:
         """Return a promise of a buffer with the rows of a stripe, read from the store or made from the arcs.
 

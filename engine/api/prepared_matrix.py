@@ -19,21 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.prepared.sharing import ThreadLimit, share
-from engine.algorithms.prepared.tables import StoredTables
+from engine.algorithms.prepared.tables import StoredTables, check_memory, limits_of
 from engine.graph.partition import Lengths, Parts
 from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
 from engine.model.dtypes import adds_exactly, work_type
 from engine.model.system import available_memory, usable_processors
-from storage.errors import DoesNotFit, InvalidRequest
-from storage.matrix.format import is_prepared
+from storage.errors import InvalidRequest
+from storage.matrix.format import is_compact, is_prepared
 from storage.matrix.reader import Matrix, open_sealed, understood
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS
-from storage.threads import in_threads
 
 if TYPE_CHECKING:
     from engine.api.from_tables.on_device import AnswerDevice
@@ -45,6 +44,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Fewer pairs than this are not shared among threads.
 _SHARED: Final = 1 << 13
+#: What a sweep takes where a search takes arcs.
+NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
 #: Bytes of the whole rows that are swept at a time for a block.
 _BAND_BYTES: Final = 64 << 20
 
@@ -84,6 +85,10 @@ def open_result(
                     field="device",
                 )
             return Matrix(folder)
+        if is_compact(folder.read("zarr.json")):
+            from engine.api.from_tables.compact import compact_by
+
+            return compact_by(folder, device)
         if device == "cpu":
             return PreparedMatrix(folder)
         from engine.api.from_tables.on_device import answered_by
@@ -139,7 +144,7 @@ class PreparedMatrix(PreparedStore):
         if rows.shape != columns.shape:
             raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")
         out = np.empty(len(rows), self.dtype)
-        fixed = self._ready(rows, columns)
+        fixed, rows, columns = self._ready(rows, columns)
 
         def work(first: int, last: int) -> None:
             pair_lengths(fixed, rows[first:last], columns[first:last], out[first:last])
@@ -237,15 +242,7 @@ class PreparedMatrix(PreparedStore):
 
     def _admit(self, needed: int) -> None:
         """Refuse to read more of the tables than there is memory for.  Raises DoesNotFit."""
-        available = available_memory()
-        if needed > available:
-            raise DoesNotFit(
-                f"the tables of {self.path} do not fit in memory: {needed} bytes are needed, {available} may be used",
-                resource="memory",
-                needed=needed,
-                available=available,
-                candidates=[],
-            )
+        check_memory(f"the tables of {self.path}", needed, available_memory())
 
     @property
     def _tables_here(self) -> StoredTables:
@@ -266,24 +263,26 @@ class PreparedMatrix(PreparedStore):
         _ = self._tables_in_memory
         return self._kernels
 
-    def _ready(self, rows: Indices, columns: Indices) -> tuple[Any, ...]:
-        """Return the arguments that the kernels share, after the lines of rows and columns were read."""
+    def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
+        """Return the arguments that the kernels share after the lines of rows and columns were read, and the numbers
+        of these lines in them.
+        """
         found, tables = self._kernels, self._tables_here
         tables.need(found[3], rows, ahead=True)
         tables.need(found[4], columns, ahead=False)
-        return found
+        return found, rows, columns
 
     @cached_property
     def _kernels(self) -> tuple[Any, ...]:
-        tables, kind = self._tables_here, work_type(self.dtype)
-        negative = kind.integer and bool(self.least_weight < 0)
-        limit: Any = kind.dtype.type(kind.largest_signed if negative else kind.largest)
-        if self._beyond is not None:
-            below: Any = np.nextafter(self._beyond, -np.inf) if kind.dtype.kind == "f" else self._beyond - 1
-            limit = min(limit, kind.dtype.type(below))
+        tables = self._tables_here
         rows, columns = tables.lines(self._row_places), tables.lines(self._column_places)
         tree = tables.parts.parents, tables.widths
-        return tree, (tables.ahead.values, tables.back.values), (limit, kind.sentinel()), rows, columns
+        return tree, (tables.ahead.values, tables.back.values), self._limits, rows, columns
+
+    @cached_property
+    def _limits(self) -> tuple[Any, Any]:
+        """The largest distance, and *unreachable*."""
+        return limits_of(work_type(self.dtype), self._beyond, nonnegative=self.least_weight >= 0)
 
     @cached_property
     def _beyond(self) -> Any:
@@ -325,19 +324,23 @@ class PreparedMatrix(PreparedStore):
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.sweep import Sweeper
 
-        tables, nonnegative = self._tables_here, self.least_weight >= 0
-        forward = forward or tables.ahead is tables.back
         if forward not in self._swept_lengths:
-            found = self.checked("elimination/" + ("across" if forward else "upward"))
-            eliminated = None if found is None else found.whole(self._admit)
-            self._swept_lengths[forward] = tables.swept(eliminated, forward=forward, nonnegative=nonnegative)
+            self._swept_lengths[forward] = self._sweep_lengths(forward=forward)
         before = self._sweepers.get(forward)
         if before is None or before.threads != self.threads:
             if before is not None:
                 before.shutdown()
             owner, lengths = CpuBackend(self.threads), self._swept_lengths[forward]
-            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, owner=owner)
+            parts, nonnegative = self._tables_here.parts, self.least_weight >= 0
+            self._sweepers[forward] = Sweeper(parts, lengths, nonnegative=nonnegative, owner=owner)
         return self._sweepers[forward]
+
+    def _sweep_lengths(self, *, forward: bool) -> Lengths:
+        """Return what a sweep of rows takes, or of columns."""
+        tables = self._tables_here
+        found = self.checked("elimination/" + ("across" if forward else "upward"))
+        eliminated = None if found is None else found.whole(self._admit)
+        return tables.swept(eliminated, forward=forward, nonnegative=self.least_weight >= 0)
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
         """Return rows, or columns as rows, shape (len(vertices), n)."""
@@ -348,13 +351,16 @@ class PreparedMatrix(PreparedStore):
             begin, end = (vertices, ends) if forward else (ends[vertices], np.arange(self.n))
         out = np.empty((len(vertices), len(places)), self.dtype)
         if len(vertices):
-            tables.need(self._kernels[3 if forward else 4], vertices, ahead=forward)
-            nothing, heads = np.zeros(0, np.int64), np.zeros(0, np.int32)
-            with self._sweeping_lock:
-                self._sweeper(forward=forward).search(Arcs(nothing, heads, nothing, None), begin, out)
+            self._sweep(vertices, begin, out, forward=forward)
         if self._beyond is not None:
             np.putmask(out, out >= self._beyond, self.unreachable)
         return out if end is None else np.ascontiguousarray(out[:, end])
+
+    def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
+        """Fill rows ``out`` with lengths from the vertices; ``begin`` has them as positions are asked for."""
+        self._tables_here.need(self._kernels[3 if forward else 4], vertices, ahead=forward)
+        with self._sweeping_lock:
+            self._sweeper(forward=forward).search(NO_ARCS, begin, out)
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
         """Return a block, made the cheapest way."""
@@ -372,15 +378,11 @@ class PreparedMatrix(PreparedStore):
                 into[first : first + step] = self._swept(lines[first : first + step], forward=way == "rows")[:, across]
         elif way == "multiply":
             nonnegative = bool(self.least_weight >= 0)
-            fixed = self._ready(rows, columns)
+            fixed, rows, columns = self._ready(rows, columns)
             product = PanelProduct(fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
-            if len(product.bands) == 1 or self.threads == 1:
-                for band in product.bands:
-                    product.make(band)
-            else:
-                in_threads(self.threads, product.make, product.bands)
+            product.make_all(self.threads)
         else:
-            fixed = self._ready(rows, columns)
+            fixed, rows, columns = self._ready(rows, columns)
 
             def work(first: int, last: int) -> None:
                 block_lengths(fixed, rows, columns[first:last], out[:, first:last])

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from engine.graph.profile import GraphProfile
     from storage.graph.graph import Graph
 
-
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
 #: A trial partition is made if it may save at least this many times its own seconds: the rest of the solve is predicted
@@ -160,6 +159,7 @@ class Parts:
             seconds=seconds,
             table=int(size @ wide),
             above=int(above.sum()),
+            closed=int(size @ size),
         )
 
 

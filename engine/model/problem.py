@@ -37,6 +37,7 @@ class PartsFacts:
         seconds: time that finding the parts took.
         table: entries of the tables for paths in one direction.
         above: those of the updates in ``prepare`` that compute the lengths to all parts above.
+        closed: entries of the lengths inside parts.
     """
 
     count: int
@@ -48,6 +49,7 @@ class PartsFacts:
     seconds: float
     table: int = 0
     above: int = 0
+    closed: int = 0
 
 
 @dataclass(frozen=True)

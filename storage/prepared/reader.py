@@ -12,7 +12,7 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import TABLES, Array, IntArray, crc32c
+from storage.matrix.format import CLOSED_PARTS, TABLES, Array, IntArray, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
@@ -29,7 +29,12 @@ _THREADS: Final = 4
 
 
 class PreparedStore(SealedResult):
-    """The files of a prepared graph; ``engine.api.prepared_matrix`` computes answers from its tables."""
+    """The files of a prepared graph; ``engine.api.prepared_matrix`` computes answers from its tables.
+
+    Attributes:
+        compact: whether only closed parts are stored, from which tables are computed when they are needed.
+        Others: as in ``SealedResult``.
+    """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Read and check the seal and the labels.
@@ -41,7 +46,8 @@ class PreparedStore(SealedResult):
 
     def _read_metadata(self) -> None:
         attributes = self.attributes
-        self.dtype = np.dtype(self._arrays[TABLES]["data_type"])
+        self.compact = CLOSED_PARTS in self._arrays
+        self.dtype = np.dtype(self._arrays[CLOSED_PARTS if self.compact else TABLES]["data_type"])
         self.unreachable = self.dtype.type(float(attributes["unreachable"]))
         attributes["unreachable"] = self.unreachable.item()
         self.labels = self.source_labels = self.target_labels = self._side("vertex")

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from engine.algorithms.eliminated import Eliminated
 from engine.graph.partition import Lengths, Parts
-from engine.model.dtypes import settle
+from engine.model.dtypes import WorkType, settle
+from storage.errors import DoesNotFit
 from storage.prepared.chunks import CheckedTable
 
 Array = npt.NDArray[Any]
@@ -114,3 +115,30 @@ class StoredTables:
             above = owner[border]
             across.append(np.ascontiguousarray(table[:, wide - self.widths[above] + border - parts.starts[above]].T))
         return across
+
+
+def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, Any]:
+    """Return the largest distance, and *unreachable*, as kernels take them.
+
+    Args:
+        kind: the working type.
+        beyond: the least entry beyond a cutoff; None without one.
+        nonnegative: promises that no arc is negative.
+    """
+    limit: Any = kind.dtype.type(kind.largest_signed if kind.integer and not nonnegative else kind.largest)
+    if beyond is not None:
+        below: Any = np.nextafter(beyond, -np.inf) if kind.dtype.kind == "f" else beyond - 1
+        limit = min(limit, kind.dtype.type(below))
+    return limit, kind.sentinel()
+
+
+def check_memory(what: str, needed: int, available: int) -> None:
+    """Refuse to read more bytes than there is memory for.  Raises DoesNotFit."""
+    if needed > available:
+        raise DoesNotFit(
+            f"{what} do not fit in memory: {needed} bytes are needed, {available} may be used",
+            resource="memory",
+            needed=needed,
+            available=available,
+            candidates=[],
+        )

@@ -35,11 +35,14 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 VERTICES, ARCS = 200, 800
 TYPES: Final = ("uint16", "int32", "float32", "float64")
 DENSE: Final = ("recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring")
+#: Kinds of weights whose sums searches make in 16 and in 32 bits, although the distances are floats.
+DECIMALS: Final = ["decimals", "heavy-decimals"]
 
 
 def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, arcs: int = ARCS) -> Any:
-    """Return a random graph with the weights of a kind: ``whole``, ``heavy``, ``fractions``, ``decimals``, ``unit``,
-    ``below``, ``below-fractions`` (with negative arcs, no negative cycle) or ``chain`` (acyclic).
+    """Return a random graph with the weights of a kind: ``whole``, ``heavy``, ``fractions``, ``decimals``,
+    ``heavy-decimals``, ``unit``, ``below``, ``below-fractions`` (with negative arcs, no negative cycle) or ``chain``
+    (acyclic).
     """
     from storage.graph.graph import build_graph
 
@@ -50,8 +53,9 @@ def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, ar
     if kind == "chain":
         tails, heads = np.minimum(tails, heads), np.maximum(tails, heads)
     weights: Any = draw.integers(1, 100, len(tails))
-    if kind == "heavy":
+    if kind in ("heavy", "heavy-decimals"):
         weights = draw.integers(5000, 10**6, len(tails))
+        weights = weights if kind == "heavy" else weights / 10
     elif kind == "unit":
         weights = np.ones(len(tails), np.int64)
     elif kind in ("fractions", "below-fractions"):
@@ -102,7 +106,7 @@ def _basic(algorithm: str, dtype: str) -> None:
     elif algorithm == "dijkstra" and dtype == "int32":
         kinds.append("heavy")
     elif algorithm == "dijkstra" and dtype == "float32":
-        kinds.append("decimals")
+        kinds += DECIMALS
     for kind in kinds:
         solve(make_graph(kind), algorithm=algorithm, dtype=dtype)
 
@@ -117,7 +121,7 @@ def _in_memory(algorithm: str, dtype: str) -> None:
 
     calls.only_ready = contextlib.nullcontext  # short solves do without these kernels while they are not compiled
     kinds = ["unit"] if algorithm == "bfs" else [_weights(dtype)]
-    kinds += {"dijkstra int32": ["heavy"], "dijkstra float32": ["decimals"]}.get(f"{algorithm} {dtype}", [])
+    kinds += {"dijkstra int32": ["heavy"], "dijkstra float32": DECIMALS}.get(f"{algorithm} {dtype}", [])
     for kind in kinds:
         graph, options = make_graph(kind), Options(device="cpu", algorithm=algorithm, dtype=dtype)
         solve_in_memory(graph, options)
@@ -243,6 +247,8 @@ def _semirings() -> None:
             for dtype in ("auto",) if semiring == "lor-land" else ("float32", "float64"):
                 solve(kept, semiring=semiring, dtype=dtype)
                 solve(kept, semiring=semiring, dtype=dtype, targets=(3, 1))
+                if semiring == "min-max":
+                    solve(make_graph("unit", directed=directed), semiring=semiring, dtype=dtype)
         chances = replace(graph, weights=graph.weights / 100.0, parallel="greatest")
         solve(chances, semiring="max-times")
 

@@ -4,9 +4,8 @@
     python -m benchmarks.papers --measure  on a GPU: measure every size, record, print
 
 Ours: device time between events, median, on graphs of the papers' kind: every vertex has four arcs to random others
-(m = 4n), whole numbers from 1 to 100 in float32.  Theirs: as printed, on their hardware, which is named.  Where we do
-not hold a paper's figures their column is a dash: Xing's and Fixstars', all of Okuyama's of 2010 but the share of the
-peak that the abstract states, all of Okuyama's of 2008 but one.
+(m = 4n), whole numbers from 1 to 100 in float32.  Theirs: as printed, on their hardware, which is named.  A dash stands
+where a paper has no figure, or where ours was not measured.
 """
 
 from __future__ import annotations
@@ -16,53 +15,26 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.papers_held import (
+    LARGE,
+    OKUYAMA,
+    PAPER,
+    SHARES,
+    TABLE_1,
+    TABLE_2,
+    TABLES_2008,
+    TASK_PARALLEL,
+    XING_1,
+    XING_2,
+)
+
 RESULTS: Final = Path(__file__).parent / "results" / "gpu_papers.json"
 SEARCHES: Final = RESULTS.with_name("gpu_search.json")
-PAPER: Final = "Takafuji, Nakano, Ito: single-kernel blocked Floyd-Warshall, NVIDIA V100"
-
-#: Takafuji et al., Table I: n -> milliseconds of the single kernel, one graph.  65,536 is not in the paper.
-TABLE_1: Final[dict[int, float | None]] = {
-    64: 0.0388,
-    128: 0.0737,
-    256: 0.146,
-    512: 0.388,
-    1024: 1.36,
-    2048: 7.04,
-    4096: 48.3,
-    8192: 378.0,
-    16384: 3020.0,
-    32768: 24897.0,
-    65536: None,
-}
-#: Takafuji et al., Table II: (graphs, n) -> milliseconds of one launch; only rows whose figure we hold have theirs.
-TABLE_2: Final[dict[tuple[int, int], float | None]] = {
-    (4, 64): None,
-    (64, 64): None,
-    (2048, 64): 0.644,
-    (4, 256): None,
-    (64, 256): None,
-    (256, 256): 3.74,
-    (4, 1024): None,
-    (64, 1024): 50.2,
-}
-#: Okuyama, Ino, Hagihara: Fast blocked Floyd-Warshall algorithm on the GPU (in Japanese), 2010, Tables 1-3.  Held is
-#: the abstract (https://cir.nii.ac.jp/crid/1050564287852717824): about 70 % of the GPU's peak; the iterative method 4 %
-#: faster than a recursive one at 256 ... 1,024 vertices, 1-10 % slower above.  It names neither n nor GPU.
-SHARES: Final = (256, 512, 1024, 2048, 4096, 8192, 16384)
-OKUYAMA: Final = (
-    "Okuyama, Ino, Hagihara 2010, Tables 1-3 (abstract: about 70 % of peak, iterative; GPU not named there)"
-)
-#: Okuyama, Ino, Hagihara: A task parallel algorithm for computing the costs of all-pairs shortest paths on the
-#: CUDA-compatible GPU (ISPA 2008), Tables 1 and 2: n -> seconds, random graphs with m = 4n.  Of their figures we hold
-#: this one, and the abstract's range over the search of one source at a time (Harish and Narayanan): 3.4 to 15 times.
-TASK_PARALLEL: Final = "Okuyama, Ino, Hagihara 2008, Tables 1-2: batched searches, random graphs, m = 4n"
-TABLES_2008: Final = {32768: 21.4}
+STREAMS: Final = RESULTS.with_name("gpu_stream_xing.json")
 #: Textbook peak: one addition and one minimum an update, 64 minima a clock and multiprocessor.
 UPDATES_A_CLOCK: Final = 64
-#: Xing, Table 1: matrix products against Floyd-Warshall.
+#: Sizes at which matrix products are timed against Floyd-Warshall.
 PRODUCTS: Final = (1024, 2048, 4096, 8192)
-#: Fixstars' table.
-LARGE: Final = (8192, 16384)
 #: Pivots of the naive order that are timed; the rest take as long.
 NAIVE_PIVOTS: Final = 256
 _PLAIN: Final = r"""
@@ -260,15 +232,16 @@ def searches(record: dict[str, Any]) -> list[str]:
         "",
         f"{TASK_PARALLEL}; seconds, device time. Ours: {record['gpu']}, commit {record['commit']}, {record['date']}",
         "",
-        "| n | theirs | ours | times faster | Floyd-Warshall, ours |",
-        "| --- | --- | --- | --- | --- |",
+        "| n | Harish's | theirs | their Floyd-Warshall | ours | times faster | Floyd-Warshall, ours |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in (row for row in rows if row["graph"] == "random" and row["dtype"] == "int32"):
-        theirs, ours = TABLES_2008.get(row["n"]), row["ms"] / 1e3
-        held = ("-", "-") if theirs is None else (f"{theirs:g}", f"{theirs / ours:.0f}")
+        theirs, ours = TABLES_2008.get(row["n"], (None, None, None)), row["ms"] / 1e3
+        faster = "-" if theirs[1] is None else f"{theirs[1] / ours:.0f}"
         dense = f"{orders[row['n']] / 1e3:.3g}" if row["n"] in orders else "-"
-        lines.append(f"| {row['n']:,} | {held[0]} | {ours:.3g} | {held[1]} | {dense} |")
-    lines += ["", "Other graphs and types (their Table 2 is not held)", "", "| graph | n | type | ours |"]
+        held = " | ".join(map(_held, theirs))
+        lines.append(f"| {row['n']:,} | {held} | {ours:.3g} | {faster} | {dense} |")
+    lines += ["", "Other graphs and types", "", "| graph | n | type | ours |"]
     lines += ["| --- | --- | --- | --- |"]
     for row in rows:
         if (row["graph"], row["dtype"]) != ("random", "int32"):
@@ -280,46 +253,73 @@ def _shares(record: dict[str, Any], ones: dict[int, dict[str, float]]) -> list[s
     bound = max(record["sm_clock_mhz_under_load"]) * 1e6 * record.get("multiprocessors", 132) * UPDATES_A_CLOCK / 1e12
     return [
         "",
-        f"{OKUYAMA}: share of peak, ours of {bound:.1f} x 10^12 updates/s ({UPDATES_A_CLOCK} minima a clock and SM)",
+        f"{OKUYAMA}; milliseconds. Share of peak, ours of {bound:.1f} x 10^12 updates/s ({UPDATES_A_CLOCK} minima a "
+        "clock and SM), theirs at 8,192: 72.7 %, 65.9 % and 72.7 %",
         "",
-        "| n | theirs | ours |",
-        "| --- | --- | --- |",
-        "| not said | about 70 % | |",
-        *(f"| {n:,} | - | {100 * ones[n]['rate_T'] / bound:.0f} % |" for n in SHARES if n in ones),
+        "| n | iterative A | iterative B | recursive | ours | A / ours | ours, of peak |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *(
+            f"| {n:,} | {' | '.join(map(_held, theirs or (None,) * 3))} | {ones[n]['ms']:,.4g} "
+            f"| {_held(theirs[0] / ones[n]['ms'] if theirs else None)} | {100 * ones[n]['rate_T'] / bound:.0f} % |"
+            for n, theirs in SHARES.items()
+            if n in ones
+        ),
     ]
 
 
 def _products(record: dict[str, Any]) -> list[str]:
-    rows = [row for row in record["rows"] if row["table"] == "products"]
-    return [
+    rows = {row["n"]: row for row in record["rows"] if row["table"] == "products"}
+    ones = {row["n"]: row["ms"] for row in record["rows"] if row["table"] == 1}
+    lines = [
         "",
-        "Xing, Table 1: matrix products (log2 n squarings) against Floyd-Warshall, milliseconds; theirs not held",
+        "Xing et al., Table 1 (GeForce GTX 560 Ti): matrix products (ours log2 n squarings) and Floyd-Warshall, ms",
         "",
-        "| n | theirs, product | theirs, Floyd-Warshall | product | Floyd-Warshall | product / Floyd-Warshall |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['n']:,} | - | - | {row['product_ms']:,.4g} | {row['floyd_warshall_ms']:,.4g} "
-            f"| {row['product_ms'] / row['floyd_warshall_ms']:.1f} |"
-            for row in rows
-        ),
+        "| n | theirs, product | theirs, Floyd-Warshall | ours, product | ours, Floyd-Warshall |",
+        "| --- | --- | --- | --- | --- |",
     ]
+    for n in sorted({*XING_1, *rows}):
+        ours = (rows.get(n, {}).get("product_ms"), rows.get(n, {}).get("floyd_warshall_ms", ones.get(n)))
+        cells = [*(1e3 * seconds for seconds in XING_1[n]), *ours] if n in XING_1 else [None, None, *ours]
+        lines.append(f"| {n:,} | {' | '.join(map(_held, cells))} |")
+    return lines
+
+
+def streams(record: dict[str, Any]) -> list[str]:
+    """Markdown of matrices beyond the memory of the device, from what ``benchmarks.kernels.gpu_stream`` recorded."""
+    ours = {row["n"]: (row["synchronous_s"], row["asynchronous_s"]) for row in record["rows"]}
+    lines = [
+        "",
+        f"Xing et al., Table 2 (GeForce GTX 560 Ti), seconds, beyond the GPU's memory.  Ours: {record['gpu']}, commit "
+        f"{record['commit']}, {record['date']}, from host memory through slots",
+        "",
+        "| n | theirs, batches | theirs, streams | ours, batches | ours, streams |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for n in sorted({*XING_2, *ours}):
+        cells = (*XING_2.get(n, (None, None)), *ours.get(n, (None, None)))
+        lines.append(f"| {n:,} | {' | '.join(map(_held, cells))} |")
+    return lines
 
 
 def _large(record: dict[str, Any]) -> list[str]:
     names = ("naive_ms", "recursive_ms", "recursive_product_ms", "ours_ms")
-    return [
+    lines = [
         "",
-        f"Fixstars' table, milliseconds; theirs not held.  Naive: a launch a pivot ({NAIVE_PIVOTS} timed, times n / "
-        f"{NAIVE_PIVOTS}); recursive: halves over tiles of 32 in shared memory; + product: over relax",
+        f"Fixstars' table (GeForce GTX 980), milliseconds.  Ours, naive: a launch a pivot ({NAIVE_PIVOTS} timed, times "
+        f"n / {NAIVE_PIVOTS}); recursive: halves over tiles of 32 in shared memory; + product: over relax",
         "",
-        "| n | theirs (all three) | naive | recursive | recursive + product | look-ahead |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['n']:,} | - | {' | '.join(f'{row[name]:,.4g}' for name in names)} |"
-            for row in record["rows"]
-            if row["table"] == "large"
-        ),
+        "| n | theirs, naive | theirs, recursive + product | naive | recursive | recursive + product | look-ahead |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
+    for row in (row for row in record["rows"] if row["table"] == "large"):
+        cells = (*LARGE[row["n"]], *(row[name] for name in names))
+        lines.append(f"| {row['n']:,} | {' | '.join(map(_held, cells))} |")
+    return lines
+
+
+def _held(value: float | None) -> str:
+    """Return a figure, or a dash where there is none."""
+    return "-" if value is None else f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _row(name: str, theirs: float | None, ours: dict[str, float]) -> str:
@@ -340,8 +340,8 @@ def main() -> None:
         print("\n".join(tables(json.loads((results_folder() / RESULTS.name).read_text()))))
         return
     print("\n".join(tables(json.loads(RESULTS.read_text()))))
-    if SEARCHES.exists():
-        print("\n".join(searches(json.loads(SEARCHES.read_text()))))
+    print("\n".join(searches(json.loads(SEARCHES.read_text()))))
+    print("\n".join(streams(json.loads(STREAMS.read_text()))))
 
 
 if __name__ == "__main__":

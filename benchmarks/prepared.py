@@ -3,7 +3,8 @@
     python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER] [--peers]
 
 A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  METIS runs in a process of its own for large graphs,
-whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.
+whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.  What a
+GPU answers is measured by ``benchmarks.prepared_device``.
 """
 
 from __future__ import annotations

@@ -292,6 +292,12 @@ class PrepareOptions(TypedDict, total=False):
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 
 
+class PrepareForm(PrepareOptions, total=False):
+    """The options of ``apsp prepare`` that ``apsp reweight`` does not have."""
+
+    compact: Annotated[bool, Option("Store closed parts only: a tenth of the bytes, and slower to ask.", default=False)]
+
+
 class ReweightOptions(PrepareOptions, total=False):
     """The options of ``apsp reweight``."""
 

@@ -367,7 +367,8 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
 
 #: what is answered of a result of another semiring than min-plus
 _OF_SEMIRINGS: Final = (
-    "distance, distances, path and paths (with semiring=NAME), results, summary, and the store (zarr, apsp fetch), "
+    "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
+    "and the store (zarr, apsp fetch), "
     "which apsp query, verify and export take"
 )
 _KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs",

@@ -61,12 +61,12 @@ class Interruption:
         return (name.startswith("CALL") or "JUMP_BACKWARD" in name) and handlers[0] == handlers[1]
 
 
-def by_itself(work: Any) -> Any:
-    """The value of ``work()``, which must not hang."""
+def by_itself(work: Any, seconds: float = 60) -> Any:
+    """The value of ``work()``, which must not hang: it ends within ``seconds``."""
     values: list[Any] = []
     thread = threading.Thread(target=lambda: values.append(work()), daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(seconds)
     assert not thread.is_alive(), "it waits for ever"
     (value,) = values
     return value

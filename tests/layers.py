@@ -61,13 +61,22 @@ def write_geoparquet(
     geometry: Sequence[bytes | None],
     crs: Any = "default",
     kinds: Sequence[str] = (),
+    *,
+    extended: bool = False,
     **fields: Sequence[Any],
 ) -> Path:
-    """Write a GeoParquet file; ``crs`` is PROJJSON, None, or left out for longitude and latitude."""
+    """Write a GeoParquet file; ``crs`` is PROJJSON, None, or left out for longitude and latitude.
+
+    Where ``extended``, the geometry also has the extension type of Arrow that GeoPandas gives it since version 1.
+    """
     about: dict[str, Any] = {"encoding": "WKB", "geometry_types": list(kinds)}
     if crs != "default":
         about["crs"] = crs
     geo = json.dumps({"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": about}})
-    frame = pl.DataFrame({**fields, "geometry": pl.Series(geometry, dtype=pl.Binary)})
+    shapes = pl.Series(geometry, dtype=pl.Binary)
+    if extended:
+        shapes = shapes.ext.to(pl.Extension("geoarrow.wkb", pl.Binary(), '{"crs": "EPSG:4326"}'))
+    frame = pl.DataFrame({**fields, "geometry": shapes})
     frame.write_parquet(path, metadata={"geo": geo})
+    assert isinstance(pl.read_parquet_schema(path)["geometry"], pl.BaseExtension) == extended
     return path

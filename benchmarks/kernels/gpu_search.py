@@ -52,7 +52,7 @@ def device_time(graph: Graph, dtype: str) -> tuple[float, str, int]:
     """Milliseconds of searches from all vertices, their form, and the sources of a batch."""
     kind, arcs = WORK_TYPES[dtype], Arcs(graph.indptr, graph.heads, graph.weights)
     unit = bool((graph.weights == 1).all())
-    form = form_of(unit=unit, hops=hop_radius(graph.indptr, graph.heads), n=graph.n, arcs=graph.arcs)
+    form = form_of(unit=unit, hops=hop_radius(graph.indptr, graph.heads)[0], n=graph.n, arcs=graph.arcs)
     best = np.inf
     with device_search(arcs, kind, form, np.arange(graph.n)) as search:
         search.begin(search.batches[0])

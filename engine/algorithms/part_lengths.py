@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,8 @@ from storage.graph.graph import Graph
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
+#: The table of each part; only those that are used need be there.
+Tables = Sequence[Array] | Mapping[int, Array]
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 #: Products of at most this number of updates do not report to the monitor, because there are many small parts.
@@ -151,7 +154,7 @@ class PartWork:
             found.rest(i)[...] = self._relaxed(front[size:, size:], back, up, part)
         self.monitor.step(int(self.parts.updates()[0][i]) - part.done)
 
-    def extend(self, tables: list[Array], i: int, up: Array, owner: Array) -> None:
+    def extend(self, tables: Tables, i: int, up: Array, owner: Array) -> None:
         """Carry out step 2 for one part: fill the columns of its table for the parts above.
 
         Args:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from engine.api.planning import make_plan, over_workers
 from engine.api.solve import Outcome
 from engine.api.solve import solve as solve_into
-from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options, refuse_also
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
+from engine.model.system import available_memory, resident_bytes
 from engine.rows.floats import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -69,7 +69,8 @@ def _beside_the_array(graph: Graph, options: Options) -> int | None:
     if options.memory is not None and options.memory < 1:
         return options.memory  # planning refuses such a budget
     rows, columns = (graph.n if side is None else len(side) for side in (options.sources, options.targets))
-    size, there = rows * columns * _WIDEST, survey(memory=options.memory).memory
+    size, free = rows * columns * _WIDEST, available_memory() + resident_bytes()
+    there = free if options.memory is None else min(options.memory, free)
     if size >= there:
         raise DoesNotFit(
             f"an array of {rows:,} x {columns:,} distances needs {size} bytes of memory, and {there} may be used; "

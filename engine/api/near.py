@@ -19,7 +19,7 @@ from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.plan import Candidate, Phase, Plan
-from engine.model.problem import Machine, Options
+from engine.model.problem import Machine, Options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.planning.refusal import gib
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
@@ -28,13 +28,15 @@ from storage.pairs.near_pairs import NearPairs
 
 #: Options of a solve that near pairs do not have.
 _NOT_HERE: Final = (
-    "algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also", "semiring",
+    "algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also",
 )  # fmt: skip
 #: The refusal of a matrix mentions near pairs if they take at most this share of what the matrix needs.
 FAVOURABLE: Final = 0.05
 #: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
+#: Why near pairs of fractions are float64.
+_FRACTIONS: Final = "sums of fractions are float64, and compared with a cutoff as they are: 0.1 + 0.2 exceeds 0.3"
 #: Sources from which time and size are predicted: first some, and more of them if these took at most so many seconds.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
@@ -110,6 +112,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 
 def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
     """Refuse requests for near pairs that make no sense for any graph with these labels.  Raises InvalidRequest."""
+    refuse_semiring(options, "a table of near pairs")
     cutoff, usual = options.cutoff, Options()
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
@@ -328,7 +331,7 @@ def planned(graph: Graph, options: Options, sample: NearSample, machine: Machine
         disk=made.disk,
         seconds=made.seconds,
         reason=f"about {entries:,} pairs, predicted from {sample.found}",
-        dtype_reason="whole weights stay whole numbers" if graph.integral else "sums of fractions are float64",
+        dtype_reason="whole weights stay whole numbers" if graph.integral else _FRACTIONS,
         device_reason="near pairs are searched by processors",
         phases=phases,
         candidates=(made,),

@@ -9,18 +9,18 @@ from pathlib import Path
 from engine.api.measures_planning import with_measures
 from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
-from engine.execution.kernel_list import PLANNING, missing, used_by
+from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.sums import searched_options, sum_bytes, with_sums
-from engine.execution.survey import survey
+from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
-from engine.graph.kernels import PLAIN, is_loaded
+from engine.graph.kernels import PLAIN
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.algorithms import ALGORITHMS
 from engine.model.plan import Phase, Plan
-from engine.model.problem import Machine, Options, Problem, Trials
+from engine.model.problem import Machine, Options, Problem, Trials, changed
 from engine.model.progress import COMPILING, Monitor, PhaseClock, told_of_compiling
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
@@ -71,7 +71,7 @@ def make_plan(
     found, clock = resumable(out, resume=resume), PhaseClock(monitor or Monitor())
     with told_of_compiling(clock):
         if _walks(profile.graph):
-            compile_for(missing(used_by(PLANNING)), clock)
+            compile_for(missing_for(PLANNING), clock)
         if (
             clock.seconds
         ):  # planning has waited for kernels; end that phase, so that later seconds are not counted as theirs
@@ -84,7 +84,7 @@ def make_plan(
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
     plan = with_sums(plan, graph, options) if options.also else plan
-    return bind_plan(_with_fixed(plan, stored=out is not None), graph, options)
+    return bind_plan(_with_fixed(plan, stored=out is not None), graph, options, profile.content)
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
@@ -117,11 +117,11 @@ def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
     before = [Phase("create", CREATE_SECONDS)] if stored else []
     if waiting:
         before.append(Phase(COMPILING, seconds_to_compile(waiting)))
-    if plan.device == "cpu" and not is_loaded("engine.devices.cpu."):
+    if plan.device == "cpu" and not computes():
         before.append(Phase("start", START_SECONDS))
     after = [Phase("seal", SEAL_SECONDS)] if stored else []
     seconds = plan.seconds + sum(phase.seconds for phase in (*before, *after))
-    return replace(plan, seconds=seconds, phases=(*before, *plan.phases, *after))
+    return changed(plan, seconds=seconds, phases=(*before, *plan.phases, *after))
 
 
 def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None, asked: Options) -> Plan:
@@ -160,7 +160,7 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
         problem, plan = draft.refine(problem, machine, plan)
     if plan.device != "cpu" or not ALGORITHMS[plan.algorithm].searches:
         profile.known = None  # free the rows that trials have found, as no search will use them
-    return replace(plan, statistics=statistics(profile, problem, plan.seconds))
+    return changed(plan, statistics=statistics(profile, problem, plan.seconds))
 
 
 @dataclass(frozen=True)
@@ -217,8 +217,9 @@ class _Draft:
 
 def _uncut(plan: Plan, problem: Problem) -> Plan:
     """Return ``plan`` with the reason why there are no parts; everything else in the plan stays the same."""
-    why = {c: replace(c, rejected=problem.no_parts) for c in plan.candidates if c.algorithm == "partitioned"}
-    return replace(plan, candidates=tuple(why.get(c, c) for c in plan.candidates))
+    why = problem.no_parts
+    told = (changed(c, rejected=why) if c.algorithm == "partitioned" else c for c in plan.candidates)
+    return changed(plan, candidates=tuple(told))
 
 
 def _check(graph: Graph, options: Options) -> None:
@@ -251,7 +252,7 @@ def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, foun
     rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
     problem = describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     hops = profile.hops if problem.unit else 0
-    problem = replace(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
+    problem = changed(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(profile, problem, available_memory() // ENTRY_BYTES)
     return problem
@@ -267,7 +268,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
     if options.device not in ("auto", "cuda"):
         return machine, None
     if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
-        without = replace(machine, no_cuda="the CPU takes less time than starting a GPU")
+        without = changed(machine, no_cuda="the CPU takes less time than starting a GPU")
         with contextlib.suppress(DoesNotFit):
             plan = choose(problem, without, options, store=store)
             if plan.seconds < DEVICE_START:

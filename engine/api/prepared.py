@@ -213,6 +213,10 @@ def facts_of(parts: Parts, found: FoundTables) -> dict[str, object]:
 #: Where more than this share of the parts holds changed arcs or lies above them, all tables are computed.
 MOST: Final = 0.5
 
+_COMPACT: Final = (
+    "{} is in the compact form, which keeps no tables to change; prepare the graph with its new weights again"
+)
+
 #: Weights as arrays: labels of tails and heads, and numbers.
 Arrays = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 
@@ -265,6 +269,8 @@ def reweight(
             raise InvalidRequest(
                 f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared"
             )
+        if found.compact:
+            raise InvalidRequest(_COMPACT.format(found.path), field="prepared")
         target, sent = reweighted_place(found, out, overwrite=overwrite)
         stack.enter_context(Writing(target, "reweight"))
         clock.begin("weights", 1, "file")

@@ -9,9 +9,8 @@ asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,14 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.prepared.sharing import ThreadLimit, share
+from engine.algorithms.prepared.tables import StoredTables, check_memory, limits_of
 from engine.graph.partition import Lengths, Parts
 from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
 from engine.model.dtypes import adds_exactly, work_type
 from engine.model.system import available_memory, usable_processors
-from storage.errors import DoesNotFit, InvalidRequest
-from storage.matrix.format import is_prepared
+from storage.errors import InvalidRequest
+from storage.matrix.format import is_compact, is_prepared
 from storage.matrix.reader import Matrix, open_sealed, understood
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
@@ -43,6 +44,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Fewer pairs than this are not shared among threads.
 _SHARED: Final = 1 << 13
+#: What a sweep takes where a search takes arcs.
+NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
 #: Bytes of the whole rows that are swept at a time for a block.
 _BAND_BYTES: Final = 64 << 20
 
@@ -82,6 +85,10 @@ def open_result(
                     field="device",
                 )
             return Matrix(folder)
+        if is_compact(folder.read("zarr.json")):
+            from engine.api.from_tables.compact import compact_by
+
+            return compact_by(folder, device)
         if device == "cpu":
             return PreparedMatrix(folder)
         from engine.api.from_tables.on_device import answered_by
@@ -91,44 +98,15 @@ def open_result(
     return understood(open_sealed(path, made), semiring)
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """The tables of a prepared graph, in the form that kernels take."""
-
-    parts: Parts
-    widths: Indices
-    begins: Indices
-    forward: Array
-    backward: Array
-
-    def lines(self, places: Indices) -> tuple[npt.NDArray[np.int32], Indices]:
-        """Return the part of each of some positions, and where its line ends in the tables."""
-        part = self.parts.owner()[places]
-        return part, self.begins[part] + (places - self.parts.starts[part] + 1) * self.widths[part]
-
-    def swept(self, *, forward: bool) -> Lengths:
-        """Return what a sweep of rows takes, or of columns: own tables, and lengths from borders out of the others."""
-        parts, own, others = self.parts, self.forward, self.backward
-        if not forward:
-            own, others = others, own
-        owner, across = parts.owner(), []
-        for i in range(parts.count):
-            border, wide = parts.border(i), self.widths[i]
-            size = int(parts.starts[i + 1] - parts.starts[i])
-            table = others[self.begins[i] : self.begins[i] + size * wide].reshape(size, wide)
-            above = owner[border]
-            across.append(np.ascontiguousarray(table[:, wide - self.widths[above] + border - parts.starts[above]].T))
-        return Lengths([], across, own)
-
-
 class PreparedMatrix(PreparedStore):
     """A prepared graph, open for reading; safe to use from many threads.
 
-    Offers what a solved store offers: labels, types and results are the same, for whole numbers bit for bit.  The
-    tables are read into memory, and every chunk is compared with the seal, when the first distance is asked for.
+    Offers what a solved store offers: labels, types and results are the same, for whole numbers bit for bit.  A chunk
+    of the tables is read into memory, and compared with the seal, when a question first needs it.
 
     Attributes:
-        threads: threads that share the work of a question; all usable processors unless it is set.
+        threads: threads that share the work of a question; all usable processors unless it is set, for all questions
+            or by ``using`` for those of one thread.
         Others: as in ``SealedResult``.
     """
 
@@ -137,7 +115,21 @@ class PreparedMatrix(PreparedStore):
         super().__init__(folder)
         self._lock, self._sweeping_lock = threading.Lock(), threading.Lock()
         self._sweepers: dict[bool, Sweeper] = {}
-        self.threads = usable_processors()
+        self._swept_lengths: dict[bool, Lengths] = {}
+        self._limit, self._threads = ThreadLimit(), usable_processors()
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the work of a question that this thread asks."""
+        return self._limit.wanted or self._threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self._threads = threads
+
+    def using(self, threads: int | None) -> AbstractContextManager[None]:
+        """Context manager: questions that this thread asks meanwhile take so many threads; others are not concerned."""
+        return self._limit.using(threads)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -152,12 +144,12 @@ class PreparedMatrix(PreparedStore):
         if rows.shape != columns.shape:
             raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")
         out = np.empty(len(rows), self.dtype)
-        fixed = self._fixed
+        fixed, rows, columns = self._ready(rows, columns)
 
         def work(first: int, last: int) -> None:
             pair_lengths(fixed, rows[first:last], columns[first:last], out[first:last])
 
-        self._share(len(rows), _SHARED, work)
+        share(self.threads, len(rows), _SHARED, work)
         return out
 
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
@@ -203,8 +195,15 @@ class PreparedMatrix(PreparedStore):
 
     @property
     def loaded(self) -> bool:
-        """Whether the tables are in memory."""
-        return "_loaded" in self.__dict__
+        """Whether all tables from which rows come are in memory."""
+        return "_described" in self.__dict__ and self._described.ahead.complete
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the tables that are in memory."""
+        if "_described" not in self.__dict__:
+            return 0
+        return sum(table.read_bytes for table in {self._described.ahead, self._described.back})
 
     def block_seconds(self, rows: int, columns: int) -> float:
         """Predict the processor seconds that a block of the matrix takes; the tables need not be in memory.
@@ -231,42 +230,59 @@ class PreparedMatrix(PreparedStore):
         )
 
     @cached_property
-    def _loaded(self) -> _Tables:
-        available = available_memory()
-        if self.table_bytes > available:
-            raise DoesNotFit(
-                f"the tables of {self.path} do not fit in memory: {self.table_bytes} bytes are needed, "
-                f"{available} may be used",
-                resource="memory",
-                needed=self.table_bytes,
-                available=available,
-                candidates=[],
-            )
-        parts = self.parts()
-        forward = self.table("forward")
+    def _described(self) -> StoredTables:
+        """The tables, of which nothing is read yet."""
+        try:
+            forward, backward = self.checked("tables/forward"), self.checked("tables/backward")
+        except MemoryError:
+            self._admit(self.table_bytes)
+            raise
         assert forward is not None  # a prepared graph without it does not open
-        backward = self.table("backward")
-        widths, sizes = parts.widths(), parts.sizes
-        begins = np.cumsum(sizes * widths) - sizes * widths
-        return _Tables(parts, widths, begins, forward, forward if backward is None else backward)
+        return StoredTables.of(self.parts(), forward, backward, self._admit)
+
+    def _admit(self, needed: int) -> None:
+        """Refuse to read more of the tables than there is memory for.  Raises DoesNotFit."""
+        check_memory(f"the tables of {self.path}", needed, available_memory())
 
     @property
-    def _tables_in_memory(self) -> _Tables:
+    def _tables_here(self) -> StoredTables:
         with self._lock:
-            return self._loaded
+            return self._described
+
+    @property
+    def _tables_in_memory(self) -> StoredTables:
+        """The tables after all of them were read."""
+        tables = self._tables_here
+        tables.ahead.whole(self._admit)
+        tables.back.whole(self._admit)
+        return tables
+
+    @property
+    def _fixed(self) -> tuple[Any, ...]:
+        """The arguments that the kernels share, after all tables were read."""
+        _ = self._tables_in_memory
+        return self._kernels
+
+    def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
+        """Return the arguments that the kernels share after the lines of rows and columns were read, and the numbers
+        of these lines in them.
+        """
+        found, tables = self._kernels, self._tables_here
+        tables.need(found[3], rows, ahead=True)
+        tables.need(found[4], columns, ahead=False)
+        return found, rows, columns
 
     @cached_property
-    def _fixed(self) -> tuple[Any, ...]:
-        """The arguments that the kernels share."""
-        tables, kind = self._tables_in_memory, work_type(self.dtype)
-        negative = kind.integer and bool(self.least_weight < 0)
-        limit: Any = kind.dtype.type(kind.largest_signed if negative else kind.largest)
-        if self._beyond is not None:
-            below: Any = np.nextafter(self._beyond, -np.inf) if kind.dtype.kind == "f" else self._beyond - 1
-            limit = min(limit, kind.dtype.type(below))
+    def _kernels(self) -> tuple[Any, ...]:
+        tables = self._tables_here
         rows, columns = tables.lines(self._row_places), tables.lines(self._column_places)
         tree = tables.parts.parents, tables.widths
-        return tree, (tables.forward, tables.backward), (limit, kind.sentinel()), rows, columns
+        return tree, (tables.ahead.values, tables.back.values), self._limits, rows, columns
+
+    @cached_property
+    def _limits(self) -> tuple[Any, Any]:
+        """The largest distance, and *unreachable*."""
+        return limits_of(work_type(self.dtype), self._beyond, nonnegative=self.least_weight >= 0)
 
     @cached_property
     def _beyond(self) -> Any:
@@ -283,54 +299,68 @@ class PreparedMatrix(PreparedStore):
     @property
     def _row_places(self) -> Indices:
         """The position of each source."""
-        return self._tables_in_memory.parts.position[: self.n]
+        return self._tables_here.parts.position[: self.n]
 
     @property
     def _column_places(self) -> Indices:
         """The position of each target; a path to a terminal ends at its arrival (``engine.graph.terminals``)."""
         count = int(self.attributes.get("terminals", 0))
-        return self._tables_in_memory.parts.position[arrivals(np.arange(self.n), self.n, count)]
+        return self._tables_here.parts.position[arrivals(np.arange(self.n), self.n, count)]
 
     @cached_property
     def _walk(self) -> tuple[Array, ...]:
         """What products of panels take of the parts: the first one below each, sizes, and widths of tables."""
         from engine.algorithms.prepared.panels import first_below
 
-        tables = self._tables_in_memory
+        tables = self._tables_here
         return first_below(tables.parts.parents), tables.parts.sizes, tables.widths
 
     @cached_property
     def _mean_width(self) -> float:
-        tables = self._tables_in_memory
+        tables = self._tables_here
         return float(tables.widths @ tables.parts.sizes) / max(1, self.n)
 
     def _sweeper(self, *, forward: bool) -> Sweeper:
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.sweep import Sweeper
 
-        tables, nonnegative = self._tables_in_memory, self.least_weight >= 0
-        if tables.forward is tables.backward:
-            forward = True
-        if forward not in self._sweepers:
-            lengths = tables.swept(forward=forward)
-            owner = CpuBackend(self.threads)
-            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, owner=owner)
+        if forward not in self._swept_lengths:
+            self._swept_lengths[forward] = self._sweep_lengths(forward=forward)
+        before = self._sweepers.get(forward)
+        if before is None or before.threads != self.threads:
+            if before is not None:
+                before.shutdown()
+            owner, lengths = CpuBackend(self.threads), self._swept_lengths[forward]
+            parts, nonnegative = self._tables_here.parts, self.least_weight >= 0
+            self._sweepers[forward] = Sweeper(parts, lengths, nonnegative=nonnegative, owner=owner)
         return self._sweepers[forward]
+
+    def _sweep_lengths(self, *, forward: bool) -> Lengths:
+        """Return what a sweep of rows takes, or of columns."""
+        tables = self._tables_here
+        found = self.checked("elimination/" + ("across" if forward else "upward"))
+        eliminated = None if found is None else found.whole(self._admit)
+        return tables.swept(eliminated, forward=forward, nonnegative=self.least_weight >= 0)
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
         """Return rows, or columns as rows, shape (len(vertices), n)."""
-        places, begin, end = self._tables_in_memory.parts.position, vertices, None
+        tables = self._tables_here
+        places, begin, end = tables.parts.position, vertices, None
         if len(places) > self.n:  # there are terminals
             ends = arrivals(np.arange(self.n), self.n, len(places) - self.n)
             begin, end = (vertices, ends) if forward else (ends[vertices], np.arange(self.n))
         out = np.empty((len(vertices), len(places)), self.dtype)
         if len(vertices):
-            nothing, heads = np.zeros(0, np.int64), np.zeros(0, np.int32)
-            with self._sweeping_lock:
-                self._sweeper(forward=forward).search(Arcs(nothing, heads, nothing, None), begin, out)
+            self._sweep(vertices, begin, out, forward=forward)
         if self._beyond is not None:
             np.putmask(out, out >= self._beyond, self.unreachable)
         return out if end is None else np.ascontiguousarray(out[:, end])
+
+    def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
+        """Fill rows ``out`` with lengths from the vertices; ``begin`` has them as positions are asked for."""
+        self._tables_here.need(self._kernels[3 if forward else 4], vertices, ahead=forward)
+        with self._sweeping_lock:
+            self._sweeper(forward=forward).search(NO_ARCS, begin, out)
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
         """Return a block, made the cheapest way."""
@@ -348,33 +378,17 @@ class PreparedMatrix(PreparedStore):
                 into[first : first + step] = self._swept(lines[first : first + step], forward=way == "rows")[:, across]
         elif way == "multiply":
             nonnegative = bool(self.least_weight >= 0)
-            product = PanelProduct(self._fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
-            if len(product.bands) == 1 or self.threads == 1:
-                for band in product.bands:
-                    product.make(band)
-            else:
-                with ThreadPoolExecutor(self.threads) as pool:
-                    for _ in pool.map(product.make, product.bands):
-                        pass
+            fixed, rows, columns = self._ready(rows, columns)
+            product = PanelProduct(fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
+            product.make_all(self.threads)
         else:
-            fixed = self._fixed
+            fixed, rows, columns = self._ready(rows, columns)
 
             def work(first: int, last: int) -> None:
                 block_lengths(fixed, rows, columns[first:last], out[:, first:last])
 
-            self._share(len(columns), max(1, _SHARED // len(rows)), work)
+            share(self.threads, len(columns), max(1, _SHARED // len(rows)), work)
         return out
-
-    def _share(self, count: int, least: int, work: Callable[[int, int], None]) -> None:
-        """Call ``work`` for pieces of ``count``, of at least ``least`` each, in several threads."""
-        pieces = min(self.threads, -(-count // least))
-        if pieces <= 1:
-            work(0, count)
-            return
-        cuts = [count * k // pieces for k in range(pieces + 1)]
-        with ThreadPoolExecutor(pieces) as pool:
-            for _ in pool.map(work, cuts[:-1], cuts[1:]):
-                pass
 
     def close(self) -> None:
         """Release the folder and the threads of sweeps; the matrix must not be used afterwards."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
-from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, find_parts
+from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, Parts, find_parts
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import WorkType, relaxes_reduced
@@ -36,7 +36,9 @@ OFFERED_SIZE: Final = 5_000_000
 _WHOLE: Final = ("sources", "targets", "scheduler")
 
 
-def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *, out: Path | None = None) -> Plan:
+def plan_prepared(
+    graph: Graph | GraphProfile, options: Options | None = None, *, out: Path | None = None, compact: bool = False
+) -> Plan:
     """Plan how a graph is prepared, and refuse it before any work is done if that cannot succeed.
 
     The parts of the graph are found for this, which takes about 5 microseconds a vertex and arc; a profile keeps them.
@@ -45,6 +47,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
         graph: the graph, or its profile.
         options: type, memory, threads and cutoff; a prepared graph answers all pairs, so nothing else may be limited.
         out: the folder it will be, whose disk is looked at; None for none.
+        compact: in the compact form, which stores only closed parts.
 
     Returns:
         The plan: type, bytes of memory and disk, seconds.
@@ -70,7 +73,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
     if problem.negative:
         _ = inner.potentials  # names a negative cycle
     machine = survey(out=out, memory=options.memory, threads=options.threads)
-    found = prepared_candidate(inner, problem, kind, machine)
+    found = prepared_candidate(inner, problem, kind, machine, compact=compact)
     if isinstance(found, DoesNotFit):
         raise found
     candidate, facts = found
@@ -83,7 +86,7 @@ def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *
         memory=candidate.memory,
         disk=candidate.disk,
         seconds=candidate.seconds,
-        reason=f"tables of {gib(_table_bytes(facts, kind, inner.graph))} answer every pair",
+        reason=_reason(facts, kind, inner.graph, compact=compact),
         dtype_reason=why,
         device_reason="a graph is prepared by processors",
         phases=candidate.phases,
@@ -121,13 +124,21 @@ def _check(options: Options) -> None:
         raise InvalidRequest(message, field="algorithm")
 
 
+def _reason(facts: PartsFacts, kind: WorkType, graph: Graph, *, compact: bool) -> str:
+    full, closed = gib(_table_bytes(facts, kind, graph)), gib(facts.closed * kind.itemsize)
+    if compact:
+        return f"closed parts of {closed} answer every pair; tables, faster by far to ask, would be {full}"
+    return f"tables of {full} answer every pair; the compact form (--compact) would be {closed}, slower to ask"
+
+
 def _table_bytes(facts: PartsFacts, kind: WorkType, graph: Graph) -> int:
     return facts.table * kind.itemsize * (1 + graph.directed)
 
 
 def prepared_candidate(
-    profile: GraphProfile, problem: Problem, kind: WorkType, machine: Machine, most: int | None = None
-) -> tuple[Candidate, PartsFacts] | DoesNotFit:
+    profile: GraphProfile, problem: Problem, kind: WorkType, machine: Machine, most: int | None = None, *,
+    compact: bool = False,
+) -> tuple[Candidate, PartsFacts] | DoesNotFit:  # fmt: skip
     """Find the parts of a graph, and estimate what its tables take.
 
     Args:
@@ -136,6 +147,7 @@ def prepared_candidate(
         kind: the working type.
         machine: memory and disk.
         most: most entries of the borders of all vertices; None for what fits in memory.
+        compact: in the compact form.
 
     Returns:
         The estimate and the facts of the parts, or why the tables do not fit, as an error.
@@ -153,20 +165,10 @@ def prepared_candidate(
             candidates=[],
         )
     graph, facts = profile.graph, parts.facts(CPU_GRAIN, time.perf_counter() - began)
-    tables = _table_bytes(facts, kind, graph)
-    arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
-    padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
-    sizes, depths = parts.sizes, parts.depths
-    disk = (
-        tables
-        + padding
-        + arrays
-        + kind.itemsize * int((2 * sizes + depths) @ depths)
-        + 4 * len(parts.borders)
-        + 32 * graph.n
-        + 2**20
+    tables = facts.closed * kind.itemsize if compact else _table_bytes(facts, kind, graph)
+    estimate = _estimated(
+        Setting(problem, machine, kind, _disk(parts, facts, kind, graph, tables)), facts, graph, compact
     )
-    estimate = estimate_prepared(Setting(problem, machine, kind, disk), facts, directed=graph.directed)
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"
     matrix = problem.n**2 * kind.itemsize
     short = [(estimate.memory, machine.memory, "memory", "may be used")]
@@ -176,13 +178,36 @@ def prepared_candidate(
         if needed > available:
             return DoesNotFit(
                 f"the graph cannot be prepared: {needed} bytes ({gib(needed)}) are needed for tables of {where}, "
-                f"and of {resource} {available} ({gib(available)}) {there}",
+                f"and of {resource} {available} ({gib(available)}) {there}{_smaller(facts, kind, tables)}",
                 resource=resource,
                 needed=needed,
                 available=available,
                 candidates=[replace(estimate, feasible=False, rejected=f"needs {gib(needed)} of {resource}")],
             )
     return estimate, facts
+
+
+def _disk(parts: Parts, facts: PartsFacts, kind: WorkType, graph: Graph, tables: int) -> int:
+    """Return the bytes of all files, with ``tables`` bytes of tables."""
+    arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
+    padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
+    lengths = kind.itemsize * int((2 * parts.sizes + parts.depths) @ parts.depths)
+    return tables + padding + arrays + lengths + 4 * len(parts.borders) + 32 * graph.n + 2**20
+
+
+def _estimated(setting: Setting, facts: PartsFacts, graph: Graph, compact: bool) -> Candidate:
+    if not compact:
+        return estimate_prepared(setting, facts, directed=graph.directed)
+    entries = facts.entries - facts.table + facts.closed
+    return estimate_prepared(
+        setting, replace(facts, prepare=facts.prepare - facts.above, above=0, entries=entries), directed=False
+    )
+
+
+def _smaller(facts: PartsFacts, kind: WorkType, tables: int) -> str:
+    """Return what a refusal of ``tables`` bytes says of the compact form."""
+    closed = facts.closed * kind.itemsize
+    return f"; in the compact form (--compact) they are {gib(closed)}" if closed < tables else ""
 
 
 def offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options, out: Path | None) -> DoesNotFit:

@@ -99,7 +99,7 @@ def solve(
     """
     refuse_also(options, "a solve into memory", "solve into a store")
     clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
-    check_plan(plan, profile.graph, options)
+    check_plan(plan, profile.graph, options, profile.content if plan.task else None)
     rectangle = Rectangle.of(options, profile.graph.n)
     context = SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts)
     with told_of_compiling(clock):
@@ -140,7 +140,7 @@ def solve_to_store(
     resume = store.get("resume", False)
     profile, found = GraphProfile.of(graph), resumable(path, resume=resume)
     if plan is not None:
-        check_plan(plan, profile.graph, options)
+        check_plan(plan, profile.graph, options, profile.content if plan.task else None)
     if plan is None or (found is not None and not suits(found, plan)):
         plan = make_plan(profile, options, out=path, resume=resume, monitor=monitor)
     clock = PhaseClock(monitor or Monitor())

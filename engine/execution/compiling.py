@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from engine.execution.kernel_list import ListedKernel, missing, used_by
+from engine.execution.kernel_list import ListedKernel, missing_for
 from engine.model.plan import Plan
 from engine.model.progress import COMPILING, PhaseClock
 from engine.model.system import available_memory, usable_processors
@@ -155,9 +155,9 @@ def needed(plan: Plan) -> list[ListedKernel]:
     if plan.device != "cpu" or plan.workers:
         return []
     if plan.semiring != MIN_PLUS:
-        return missing(used_by("semirings"))
+        return missing_for("semirings")
     use = "streamed" if plan.streaming is not None else plan.algorithm
-    return missing(used_by(f"{use} {plan.dtype}"))
+    return missing_for(f"{use} {plan.dtype}")
 
 
 def seconds_to_compile(kernels: Sequence[ListedKernel]) -> float:

@@ -25,6 +25,8 @@ PLANNING: Final = "plan"
 FILE: Final = Path(__file__).with_name("kernels.jsonl")
 #: For each kernel, the argument types of the forms that this process has found compiled.
 _FOUND: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+#: The uses of which this process has found all kernels compiled.
+_COMPLETE: Final = set[str]()
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,16 @@ def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
                 found.append(listed)
         except (KeyError, ImportError):  # the list is older than the program
             continue
+    return found
+
+
+def missing_for(use: str) -> list[ListedKernel]:
+    """Return the kernels of one use that are not compiled; once there were none, this process looks no more."""
+    if use in _COMPLETE:
+        return []
+    found = missing(used_by(use))
+    if not found:
+        _COMPLETE.add(use)
     return found
 
 

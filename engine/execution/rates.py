@@ -15,7 +15,6 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from storage.errors import Cancelled
 from storage.graph.graph import build_graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import WorkingMatrix, open_working
+from storage.threads import in_threads
 
 #: Rates are measured for solves of at least this many predicted seconds.
 WORTHWHILE: Final = 10.0
@@ -131,8 +131,7 @@ def _stream_rates(writer: WorkingMatrix, count: int) -> Values:
         writer.write(first, 0, rows)
         return rows.nbytes
 
-    with ThreadPoolExecutor(2 * IO_THREADS, "apsp-trial") as pool:
-        done = sum(pool.map(pass_on, range(0, count, band)))
+    done = sum(in_threads(2 * IO_THREADS, pass_on, range(0, count, band), name="apsp-trial"))
     writer.commit({})
     return {
         "stream_rate": done / (time.perf_counter() - began),

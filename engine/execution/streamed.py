@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,14 @@ from engine.streaming.checkpoint import StoredSolve
 from engine.streaming.finishing_tier import FinishingHostTier
 from engine.streaming.forms import fingerprint
 from engine.streaming.host_tier import KeptHostTier
+from engine.streaming.loading import Loading
 from engine.streaming.progress_record import take_up
 from engine.streaming.store_tier import IO_THREADS, StoreTier, tiles_of
 from storage.errors import Cancelled
 from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from engine.devices.cuda.pinned import HostMemory
 
 Array = npt.NDArray[np.generic]
 Devices = Sequence[Streamer] | Sequence[PanelDevice]
@@ -67,17 +71,16 @@ def run(context: StoredSolve) -> dict[str, object]:
 
 def _in_store(context: StoredSolve, streaming: Tiling, devices: Devices, collector: SummarySink) -> None:
     graph, monitor, count = context.profile.graph, context.monitor, store_buffers(streaming, len(devices))
-    with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, ready):
-        ready()
+    with _memory((count * streaming.height, graph.n), context.plan, monitor) as space:
         tier = StoreTier(
             context.journal,
             streaming,
             weights=partial(fill_weights, graph, context.kind),
             observe=collector.gather,
             monitor=monitor,
-            buffers=np.split(memory, count),
+            buffers=np.split(space.array, count),
         )
-        with tier:
+        with tier, tier:
             _lower(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, levels=tier.levels)
 
 
@@ -86,18 +89,23 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
     relaxed = context.profile.for_products(context.kind, monitor)
     potentials = relaxed.reduced_by
     levels = take_up(journal, streaming, relaxed.graph.n, potentials=fingerprint(potentials))
-    with _memory(plan.shape, plan, monitor) as (matrix, ready):
-        _load(context, matrix, relaxed.graph, streaming, levels)
-        ready()
-        idle = plan.device != "cpu"
+    with (
+        _memory(plan.shape, plan, monitor, ahead=True) as space,
+        _loading(context, space, relaxed.graph, levels) as loading,
+        loading,
+    ):
+        loading.begin()
+        matrix, idle = space.array, plan.device != "cpu"
         if streaming.passes and potentials is None:
-            with FinishingHostTier(
-                matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle
-            ) as t:
-                t.begin(levels)
+            with (
+                FinishingHostTier(matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle) as t,
+                t,
+            ):
+                t.begin(levels, loading, space.release)
                 _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
             return
-        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
+        loading.wait(monitor, range(streaming.stripes(relaxed.graph.n)))
+        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier, tier:
             tier.level[:] = levels
             _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
         if potentials is not None:  # finished rows are not reduced, so rounds could not resume from them
@@ -131,45 +139,70 @@ def _lower(
         raise
 
 
+@dataclass(frozen=True)
+class _Space:
+    """Host memory of the processors, with the operations of ``engine.devices.cuda.pinned.HostMemory``."""
+
+    array: Array
+
+    def lock(self, first: int = 0, last: int | None = None) -> None:
+        """Do nothing: no device reads it."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
 @contextlib.contextmanager
-def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
-    """Yield host memory, and a function to call before devices use it: when it returns, the memory is page-locked."""
+def _memory(
+    shape: tuple[int, int], plan: Plan, monitor: Monitor, *, ahead: bool = False
+) -> Iterator[_Space | HostMemory]:
+    """Yield host memory for the devices of a plan.
+
+    Args:
+        shape: rows and columns.
+        plan: has the type, the device and the threads.
+        monitor: gets the phase ``prepare``.
+        ahead: leave the locking of its pages to the caller.
+    """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
-        yield np.empty(shape, dtype), lambda: None
+        yield _Space(np.empty(shape, dtype))
         return
     from engine.devices.cuda.pinned import host_matrix
 
     monitor.begin("prepare", 1, "memory")
-    with host_matrix(shape, dtype, threads=plan.threads, ahead=True) as memory:
+    with host_matrix(shape, dtype, threads=plan.threads, ahead=ahead) as memory:
         monitor.step(1)
-
-        def ready() -> None:
-            memory.wait()
+        try:
+            yield memory
+        finally:
             if memory.refused:
                 log.warning("%s", memory.refused)
 
-        yield memory.array, ready
 
+def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, levels: npt.NDArray[np.int64]) -> Loading:
+    """Return what fills the matrix: stripes that the store has are read, others are made from the arcs of ``graph``."""
+    matrix = space.array
+    writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)
+    row = graph.n * matrix.itemsize
 
-def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, levels: npt.NDArray[np.int64]) -> None:
-    """Fill the matrix: stripes that the store has are read, and all others are made from the weights of ``graph``."""
-    writer, kind = context.journal.writer, context.kind
-    context.monitor.begin("ingest", graph.n, "rows")
-
-    def load(stripe: int) -> int:
-        first, last = streaming.rows(stripe, graph.n)
-        rows = matrix[first:last]
+    def fill(first: int, last: int) -> None:
+        stripe, rows = first // streaming.height, matrix[first:last]
         if levels[stripe] < 0:
             fill_weights(graph, kind, first, rows)
-        else:
-            for i, j, out in tiles_of(writer, first, rows, streaming.left(stripe)):
-                writer.read_tile(i, j, out)
-        return last - first
+            return
+        for i, j, out in tiles_of(writer, first, rows, streaming.left(stripe)):
+            writer.read_tile(i, j, out)
 
-    with ThreadPoolExecutor(max(IO_THREADS, context.plan.threads), "apsp-load") as pool:
-        for count in pool.map(load, range(streaming.stripes(graph.n))):
-            context.monitor.step(count)
+    return Loading(
+        streaming,
+        (graph.n, row),
+        fill=fill,
+        lock=lambda first, last: space.lock(first * row, last * row),
+        band=writer.tile[0],
+        order=passes.order(levels, streaming, graph.n) if streaming.passes else (),
+        threads=max(IO_THREADS, context.plan.threads),
+    )
 
 
 @contextlib.contextmanager

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Final
 
 from engine.model.problem import Device, Machine
-from engine.model.system import available_memory, resident_bytes, usable_processors
+from engine.model.system import available_memory, control_groups, resident_bytes, usable_processors
 from storage.errors import ApspError, InvalidRequest
 
 #: Updates a second of one thread, conservative for a core with 256-bit vectors; see benchmarks/kernels.
@@ -20,6 +21,9 @@ SEARCH_RATE = 6.0e7
 KERNELS = 104 * 2**20
 #: Bytes of these that the compiler takes with the kernels of a bound on the distances, which planning loads first.
 FIRST_KERNELS = 80 * 2**20
+#: The package of the kernels of solves; and the same once this process is known to have loaded one.
+_SOLVING: Final = "engine.devices.cpu."
+_COMPUTES: Final = set[str]()
 
 #: Bytes a second written to the store, summary and checksums included.
 WRITE_RATE = 8.0e8
@@ -45,16 +49,17 @@ def survey(
     Raises:
         InvalidRequest: more threads than processors.
     """
-    most = usable_processors()
+    groups = control_groups()
+    most = usable_processors(groups)
     count = threads or most
     if count > most:
         raise InvalidRequest(f"threads is {count}, but the process may use {most} processors", field="threads")
     cuda, no_cuda = (None, "no GPU was looked for") if device == "cpu" else find_cuda(device_memory)
     held = resident_bytes()
-    free = available_memory() + held
+    free = available_memory(groups) + held
     # every estimate counts the kernels, so those that this process has loaded must not count twice
     first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
-    resident = max(0, held - (KERNELS if _computes() else first))
+    resident = max(0, held - (KERNELS if computes() else first))
     return Machine(
         threads=count,
         memory=free if memory is None else min(memory, free),
@@ -69,12 +74,17 @@ def survey(
     )
 
 
-def _computes() -> bool:
-    """Return whether this process has loaded kernels of solves."""
+def computes() -> bool:
+    """Return whether this process has loaded kernels of solves; once it has, it keeps them."""
+    if _COMPUTES:
+        return True
     kernels = sys.modules.get("engine.graph.kernels")
     if kernels is None or not kernels.OWN_CACHE:
-        return "engine.devices.cpu.relax" in sys.modules
-    return bool(kernels.is_loaded("engine.devices.cpu."))
+        found = "engine.devices.cpu.relax" in sys.modules
+    else:
+        found = bool(kernels.is_loaded(_SOLVING))
+    _COMPUTES.update([_SOLVING] if found else [])
+    return found
 
 
 def find_cuda(budget: int | None) -> tuple[Device | None, str]:

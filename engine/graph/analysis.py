@@ -11,7 +11,7 @@ import numpy as np
 from engine.graph.bound import distance_bound
 from engine.graph.partition import LONG_WORTHWHILE, TRIAL_SECONDS, saved_by_parts
 from engine.graph.profile import GraphProfile
-from engine.model.decimals import in_units
+from engine.model.decimals import units_of
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem, Statistics
@@ -66,7 +66,7 @@ def describe(
         max_hops=hops,
         targets=targets,
         cutoff=cutoff,
-        decimal=not graph.integral and low >= 0 and in_units(graph.indptr, graph.weights) is not None,
+        decimal=not graph.integral and low >= 0 and units_of(profile.arcs) is not None,
     )
 
 

@@ -54,33 +54,39 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
     return place
 
 
-def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
-    """Return the most hops from a vertex of highest degree to any vertex; the diameter in hops lies between that and
-    twice that in undirected graphs.
+def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> tuple[int, int]:
+    """Return the most hops from a vertex of highest degree to any vertex, and such a vertex; the diameter in hops lies
+    between that number and twice that in undirected graphs.
     """
-    return _hops(indptr, heads, searches=1)
+    if len(indptr) <= 2 or len(heads) == 0:
+        return 0, 0
+    return _levels(indptr, heads, int(np.argmax(np.diff(indptr))))
 
 
-def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
+def hops_across(indptr: npt.NDArray[np.int64], heads: Ints, first: tuple[int, int]) -> int:
     """Return the number of arcs of a certain shortest path (by arcs): at most the diameter in arcs, and seldom much
     less.
 
     The search is breadth first from a vertex of highest degree, then twice from the farthest vertex found.
+
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+        first: what :func:`hop_radius` has found.
     """
-    return _hops(indptr, heads, searches=3)
+    most, start = first
+    for _ in range(2 if most else 0):
+        levels, start = _levels(indptr, heads, start)
+        most = max(most, levels)
+    return most
 
 
-def _hops(indptr: npt.NDArray[np.int64], heads: Ints, *, searches: int) -> int:
-    if len(indptr) <= 2 or len(heads) == 0:
-        return 0
+def _levels(indptr: npt.NDArray[np.int64], heads: Ints, start: int) -> tuple[int, int]:
     from engine.graph._walks import count_levels
     from engine.graph.kernels import call
 
-    most, start = 0, int(np.argmax(np.diff(indptr)))
-    for _ in range(searches):
-        levels, start = call(count_levels, fixed(indptr), fixed(heads), start, work=len(indptr) + len(heads))
-        most = max(most, levels)
-    return most
+    levels, last = call(count_levels, fixed(indptr), fixed(heads), start, work=len(indptr) + len(heads))
+    return int(levels), int(last)
 
 
 def fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

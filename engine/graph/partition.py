@@ -23,7 +23,7 @@ from engine.graph.metis import nested_dissection
 from engine.graph.ordering import fixed
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
-from engine.model.problem import Machine, PartsFacts, Problem
+from engine.model.problem import Machine, PartsFacts, Problem, changed
 from engine.model.progress import NotCompiledError, only_ready
 from engine.planning import cost_dijkstra
 from engine.planning.constants import ENTRY_SECONDS
@@ -33,7 +33,6 @@ from storage.graph.cleaning import FEW_ARCS
 if TYPE_CHECKING:
     from engine.graph.profile import GraphProfile
     from storage.graph.graph import Graph
-
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
@@ -160,6 +159,7 @@ class Parts:
             seconds=seconds,
             table=int(size @ wide),
             above=int(above.sum()),
+            closed=int(size @ size),
         )
 
 
@@ -277,7 +277,7 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
         times = f"{seconds_text(took)}, and all of {plan.algorithm} {seconds_text(work)}"
-        return replace(problem, no_parts=f"a trial partition takes about {times}")
+        return changed(problem, no_parts=f"a trial partition takes about {times}")
     try:
         with _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)

@@ -21,6 +21,7 @@ from engine.model.backend import Arcs
 from engine.model.dtypes import WorkType, needs_potentials
 from engine.model.progress import Monitor
 from engine.model.rows import KnownRows
+from engine.planning.binding import content_of
 from storage.graph.graph import Graph
 
 
@@ -132,6 +133,11 @@ class GraphProfile:
         """
         return self.reweighted(monitor) if self.holds_reduced(kind, max_hops) else self
 
+    @cached_property
+    def content(self) -> int:
+        """The checksum of the arcs by which plans know the graph (``engine.planning.binding``)."""
+        return content_of(self.graph)
+
     # ---- structure --------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -143,12 +149,16 @@ class GraphProfile:
     @cached_property
     def hops(self) -> int:
         """The number of arcs that :func:`engine.graph.ordering.hop_radius` counts."""
-        return hop_radius(self.graph.indptr, self.graph.heads)
+        return self._radius[0]
 
     @cached_property
     def hops_across(self) -> int:
         """The number of arcs that :func:`engine.graph.ordering.hops_across` counts."""
-        return hops_across(self.graph.indptr, self.graph.heads)
+        return hops_across(self.graph.indptr, self.graph.heads, self._radius)
+
+    @cached_property
+    def _radius(self) -> tuple[int, int]:
+        return hop_radius(self.graph.indptr, self.graph.heads)
 
     @cached_property
     def _opened(self) -> GraphProfile:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 
 #: The smallest unit that is tried is 10 to the power of minus this.
@@ -15,6 +16,15 @@ DECIMALS: Final = 9
 FEW: Final = 256
 
 Units = tuple[npt.NDArray[np.int32], float]
+
+
+def units_of(arcs: Arcs) -> Units | None:
+    """Return :func:`in_units` of arcs with float64 weights, which is found once and kept as long as the arcs."""
+    return arcs.form(_units)
+
+
+def _units(arcs: Arcs) -> Units | None:
+    return in_units(arcs.indptr, arcs.weights)
 
 
 def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units | None:
@@ -44,4 +54,4 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
 
 def _whole(weights: npt.NDArray[Any], power: float) -> bool:
     """Return whether every weight is the float nearest to a whole multiple of 1 / ``power``."""
-    return np.array_equal(np.rint(weights * power) / power, weights)
+    return bool((np.rint(weights * power) / power == weights).all())

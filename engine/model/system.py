@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -15,6 +15,8 @@ from typing import Final
 
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 _GROUPS: Final = Path("/sys/fs/cgroup")
+#: Bytes that are read at once from files of the system.
+_READ: Final = 65536
 
 
 #: Features of the levels of x86-64 processors: for each level, what it adds to the previous one.
@@ -55,10 +57,14 @@ def signals_postponed() -> Iterator[None]:
             handlers[number](number, frame)
 
 
-def usable_processors() -> int:
-    """Return the number of processors that this process may use, quotas of its control groups included."""
+def usable_processors(groups: Sequence[str] | None = None) -> int:
+    """Return the number of processors that this process may use, quotas of its control groups included.
+
+    Args:
+        groups: from :func:`control_groups`, if it was called already.
+    """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for group in _groups():
+    for group in control_groups() if groups is None else groups:
         quota = _words(f"{group}/cpu.max")
         if quota and quota[0] != "max":
             count = min(count, max(1, int(quota[0]) // int(quota[1])))
@@ -73,14 +79,17 @@ def resident_bytes() -> int:
         return 0
 
 
-def available_memory() -> int:
+def available_memory(groups: Sequence[str] | None = None) -> int:
     """Return the bytes that this process can still allocate without swapping, within the limits of its control
     groups.
+
+    Args:
+        groups: from :func:`control_groups`, if it was called already.
     """
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, IndexError):
         free = int(_content("/proc/meminfo").partition("MemAvailable:")[2].split(None, 1)[0]) * 1024
-    for group in _groups():
+    for group in control_groups() if groups is None else groups:
         limit = _words(f"{group}/memory.max")
         used = _words(f"{group}/memory.current") if limit and limit[0] != "max" else []
         if used:
@@ -88,7 +97,7 @@ def available_memory() -> int:
     return free
 
 
-def _groups() -> tuple[str, ...]:
+def control_groups() -> tuple[str, ...]:
     """Return the folders of this process's control group (version 2) and of its parents, whose limits hold as well."""
     try:
         lines = _content(_OWN_GROUP).splitlines()
@@ -112,12 +121,16 @@ def _tree(top: Path, own: str) -> tuple[str, ...]:
 
 
 def _content(file: Path | str) -> str:
-    """Return the text of a small file; a plan reads several, and ``read_text`` takes four times as long."""
+    """Return the text of a small file of the system, which ends with the first read that is not full.
+
+    A plan reads several, and ``read_text`` takes four times as long.
+    """
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         parts = list[bytes]()
-        while part := os.read(handle, 65536):
+        while len(part := os.read(handle, _READ)) == _READ:
             parts.append(part)
+        parts.append(part)
         return b"".join(parts).decode()
     finally:
         os.close(handle)

@@ -8,7 +8,7 @@ copies taken while a stripe changes, and commits inside a round.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from engine.model.backend import Array
 from engine.model.blocks import GRAIN, cut
 from engine.model.tiling import Tiling
+from storage.threads import Promise, in_threads
 
 #: Number of entries that are transposed at a time.
 _BLOCK: Final = 2**16
@@ -46,8 +47,12 @@ class Tier(Protocol):
         """The number of stripes that may be requested before a device can use them."""
         ...
 
-    def take(self, stripe: int) -> Future[Array]:
-        """Return a future of the stripe's rows as they were last given; this does not block."""
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Wait for the stripes that a solve needs first, so that it can tell waiting from work."""
+        ...
+
+    def take(self, stripe: int) -> Promise[Array]:
+        """Return a promise of the stripe's rows as they were last given; this does not block."""
         ...
 
     def blank(self, stripe: int) -> Array:
@@ -106,11 +111,12 @@ class HostTier:
         self._lock = threading.Lock()
         self.level = np.full(tiling.stripes(self.n), -1, np.int64)
 
-    def take(self, stripe: int) -> Future[Array]:
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Do nothing: the matrix is there."""
+
+    def take(self, stripe: int) -> Promise[Array]:
         """Return a view of the stripe."""
-        found: Future[Array] = Future()
-        found.set_result(self.blank(stripe))
-        return found
+        return Promise.of(self.blank(stripe))
 
     def blank(self, stripe: int) -> Array:
         """Return the same view as :meth:`take`."""
@@ -156,10 +162,8 @@ def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN)
         threads: number of threads.
         side: rows of the band that a thread fills at a time.
     """
-    with ThreadPoolExecutor(max(1, threads), "apsp-mirror") as pool:
-        bands = reversed(list(cut((0, len(matrix)), side)))
-        for done in [pool.submit(mirror_rows, matrix, *band) for band in bands]:
-            done.result()
+    bands = reversed(list(cut((0, len(matrix)), side)))
+    in_threads(threads, lambda band: mirror_rows(matrix, *band), bands, name="apsp-mirror")
 
 
 def mirror_rows(matrix: npt.NDArray[np.generic], first: int, last: int) -> None:

@@ -113,9 +113,10 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool = False, passes: bo
     devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
     tiling = choose_layout(n, size, devices, symmetric=symmetric, passes=passes)
     tiling = tiling or least_layout(symmetric=symmetric, passes=passes)
-    # all processors fill the rows while the memory is allocated and locked
+    # all processors fill the rows while earlier ones are locked; passes begin when their first panel is there
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
+    fill *= min(1.0, tiling.width / n) if passes else 1.0
     moved = passed_bytes(tiling, n, size)[0] if tiling.passes else tiling.rounds(n) * streamed_bytes(
         tiling, n, size, count
     ) + setting.matrix  # fmt: skip

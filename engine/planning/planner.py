@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from engine.model.algorithms import by_rows, unsuitable
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.plan import Candidate, Plan
-from engine.model.problem import Machine, Options, Problem, Trials
+from engine.model.problem import Machine, Options, Problem, Trials, changed
 from engine.planning import (
     cost_bfs,
     cost_dense,
@@ -241,7 +240,7 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
         wrong = "runs on the CPU, and device cuda was asked for"
     if wrong is None:
         wrong = next((shortage.text for shortage in shortages(candidate, setting)), None)
-    return candidate if wrong is None else replace(candidate, feasible=False, rejected=wrong)
+    return candidate if wrong is None else changed(candidate, feasible=False, rejected=wrong)
 
 
 def _nothing_suits(setting: Setting, options: Options, candidates: list[Candidate]) -> InvalidRequest:
@@ -297,13 +296,13 @@ def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
     if not candidate.feasible:
         return candidate
     if options.algorithm not in ("auto", candidate.algorithm):
-        return replace(candidate, rejected=f"{best.algorithm} was asked for")
+        return changed(candidate, rejected=f"{best.algorithm} was asked for")
     slower = candidate.seconds / best.seconds if best.seconds else 1
     name = f"{best.algorithm}{_where(best, candidate)}"
     if slower < 1.05:
-        return replace(candidate, rejected=f"no faster than {name}")
+        return changed(candidate, rejected=f"no faster than {name}")
     times = f"{slower:,.0f}" if slower >= 10 else f"{slower:.1f}"
-    return replace(candidate, rejected=f"{times} times the time of {name}")
+    return changed(candidate, rejected=f"{times} times the time of {name}")
 
 
 def _where(candidate: Candidate, other: Candidate) -> str:

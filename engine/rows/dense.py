@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
 from engine.model.rows import FactSink, Sink
 from storage.graph.graph import Graph
+from storage.threads import in_threads
 
 Array = npt.NDArray[np.generic]
 
@@ -45,13 +45,7 @@ def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor, threads: int =
         fill_weights(graph, kind, first, part)
         return len(part)
 
-    with ThreadPoolExecutor(threads, "apsp-fill") as pool:
-        try:
-            for filled in pool.map(fill, range(0, graph.n, rows)):
-                monitor.step(filled)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    in_threads(threads, fill, range(0, graph.n, rows), told=monitor.step, name="apsp-fill")
     return matrix
 
 
@@ -111,7 +105,8 @@ def write_rows(
         band = max(band, min(-(-len(sources) // (2 * threads)), _GATHERED // max(1, matrix.shape[1])))
     monitor.begin("write", len(sources), "rows")
 
-    def write(some: npt.NDArray[np.int64], first: int) -> int:
+    def write(first: int) -> int:
+        some = sources[first : first + band]
         if before is not None:
             before(first, first + len(some))
         if in_place is not None:
@@ -123,15 +118,4 @@ def write_rows(
         sink.write(first, 0, np.ascontiguousarray(block))
         return len(some)
 
-    with ThreadPoolExecutor(threads, "apsp-write") as pool:
-        pending = []
-        try:
-            for first in range(0, len(sources), band):
-                pending.append(pool.submit(write, sources[first : first + band], first))
-                if len(pending) > 2 * threads:
-                    monitor.step(pending.pop(0).result())
-            for done in pending:
-                monitor.step(done.result())
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    in_threads(threads, write, range(0, len(sources), band), told=monitor.step, name="apsp-write")

@@ -7,6 +7,7 @@ cache.  So there is no barrier between batches, and no thread that does nothing 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from engine.model.backend import Backend, RowsDone, RowSearches
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
-from engine.model.rows import Array, FactSink, InPlace, Sink
+from engine.model.rows import Array, FactSink, Sink
 from storage.errors import Cancelled
 
 Indices = npt.NDArray[np.int64]
@@ -47,7 +48,7 @@ def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
         sink: receives the rows.
         dtype: the working type; whole numbers may go into an array of float64.
     """
-    place = sink.place if isinstance(sink, FactSink | InPlace) else None
+    place: Array | None = getattr(sink, "place", None)  # asking for the protocols takes far longer
     if place is None or place.dtype == np.dtype(dtype):
         return place
     return place if work_type(dtype).integer and place.dtype == np.float64 else None
@@ -155,9 +156,15 @@ class RowPipeline:
             self._late = time.perf_counter() + PATIENCE
 
     def _rescue(self) -> None:
-        """Write the rows of finished batches after a request to stop, so that they can be committed."""
-        while self._writes and isinstance(self._error, Cancelled):
-            self._writes.popleft()(0)
+        """Write the rows of finished batches after a request to stop, so that they can be committed, and tell them.
+
+        Other threads have ended what they were writing when the request came, and have told it to nobody, either.
+        """
+        if isinstance(self._error, Cancelled):
+            while self._writes:
+                self._writes.popleft()(0)
+            with contextlib.suppress(Cancelled):
+                self._report()
 
     def _work(self, worker: int) -> None:
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.rows import BINS, NARROWEST, Array, Count, FoundFacts, InPlace, RowFacts, Sink
+from engine.model.rows import BINS, NARROWEST, Array, Count, FoundFacts, RowFacts, Sink
 from storage.errors import SolveFailed
 
 
@@ -257,7 +257,7 @@ class SummarySink:
         """The array into which searches may write rows directly, instead of calling :meth:`keep`; None if there is
         none.
         """
-        return self._sink.place if isinstance(self._sink, InPlace) else None
+        return getattr(self._sink, "place", None)
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of whole rows, then pass the rows on.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.model.backend import Array
+from engine.model.blocks import Span, cut
 from engine.model.progress import Monitor
 from engine.model.tiling import FINISHED, Tiling
 from engine.rows.summary import SummarySink
 from engine.streaming.checkpoint import Journal
 from engine.streaming.host_tier import KeptHostTier
+from engine.streaming.loading import Loading
 from engine.streaming.progress_record import Levels
+from storage.threads import Promise, ThreadPool
 
 
 class FinishingHostTier(KeptHostTier):
@@ -31,7 +33,8 @@ class FinishingHostTier(KeptHostTier):
         tiling: how the matrix is cut, in passes.
         journal: its working store gets the rows, and it writes the records.
         collector: gathers the facts of finished rows and passes them on to the working store.
-        monitor: gets the progress of rows that are written after the passes (phase ``write``).
+        monitor: gets the progress of the rows that must be there before the passes (phase ``ingest``), and of those
+            that are written after them (phase ``write``).
         threads: threads of the solve, and as many that write.
         idle: whether the processors have little else to do, as in a solve on a GPU.
     """
@@ -49,18 +52,46 @@ class FinishingHostTier(KeptHostTier):
     ) -> None:
         super().__init__(matrix, tiling, journal, threads=threads, idle=idle)
         self._collector, self._monitor = collector, monitor
+        self._loading: Loading
         self._stored: Levels = self.level.copy()  # the level that the tiles of each stripe have at least
         self._known: npt.NDArray[np.bool_] = self._stored >= FINISHED  # stripes that an earlier process has finished
-        # A stripe's tiles are written by one thread at a time, so that no older copy replaces finished rows.
+        # A copy of a stripe holds its guard to the end, and finished rows are written after that, so that no older copy
+        # replaces them.
         self._guards = [threading.Lock() for _ in self.level]
+        self._left: dict[int, deque[Span]] = {}  # by stripe: rows of tiles that no thread has begun to write
+        self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet
         self._saving, self._written = False, 0
-        self._pool = ThreadPoolExecutor(threads, "apsp-finish")
-        self._writes: deque[Future[int]] = deque()
+        self._release: Callable[[], None] = _nothing
+        self._pool = ThreadPool(threads, "apsp-finish")
+        self._writes: deque[Promise[int]] = deque()
 
-    def begin(self, levels: Levels) -> None:
-        """Begin with the levels that the store has; the matrix holds the same."""
+    def begin(self, levels: Levels, loading: Loading, release: Callable[[], None] | None = None) -> None:
+        """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded.
+
+        Args:
+            levels: the level of each stripe.
+            loading: fills the matrix; a stripe is taken once it is ready.
+            release: unlocks the pages of the matrix; called beside the last writes, when devices are done.
+        """
+        self._loading, self._release = loading, release or self._release
         self.level[:] = self._stored[:] = levels
         self._known = levels >= FINISHED
+
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Wait until stripes are ready, in the phase ``ingest``.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            StorageFailed: a stripe cannot be read.
+        """
+        self._loading.wait(self._monitor, stripes)
+
+    def take(self, stripe: int) -> Promise[Array]:
+        """Return a promise of a view of the stripe, which is kept when the stripe is ready.
+
+        Its result raises StorageFailed if the stripe cannot be read.
+        """
+        return _View(self.blank(stripe), self._loading.ready(stripe))
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
         """Record the level of a stripe, and write it if it is final.
@@ -72,7 +103,7 @@ class FinishingHostTier(KeptHostTier):
         """
         super().give(k, stripe, rows)
         if k == FINISHED and not self._known[stripe]:
-            self._writes.append(self._pool.submit(self._finish, stripe, self._collector.write))
+            self._begin_finish(stripe, self._collector.write)
 
     def commit(self, k: int) -> None:
         """Begin a copy if one is due.
@@ -91,12 +122,16 @@ class FinishingHostTier(KeptHostTier):
             Cancelled: the monitor asked to stop.
             StorageFailed: the store cannot be written.
         """
+        releasing = self._pool.submit(self._release)
         for stripe in np.flatnonzero(self._known):
-            self._writes.append(self._pool.submit(self._finish, int(stripe), self._gather))
+            self._loading.ready(int(stripe)).result()
+            self._begin_finish(int(stripe), self._gather)
+        self._help()
         self._monitor.begin("write", self.n, "rows")
         self._monitor.step(self._written)
         while self._writes:
             self._monitor.step(self._writes.popleft().result())
+        releasing.result()
 
     def save(self) -> None:
         """Copy what the store does not have yet, as :meth:`KeptHostTier.save`.
@@ -105,28 +140,49 @@ class FinishingHostTier(KeptHostTier):
             StorageFailed: a copy failed.
         """
         self._stop()
-        for write in self._writes:
-            write.cancel()
-        wait(self._writes)
+        for write in self._writes:  # those that have not begun end at once now
+            write.wait()
         self._writes.clear()
         self._saving = True
         super().save()
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._pool.shutdown(cancel_futures=True)
+        super().__exit__()
+        self._pool.close(drop=True)
+
+    def _begin_finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> None:
+        """Let a thread write a stripe, or gather its facts, one row of tiles after the other."""
+        bands = deque(cut(self._tiling.rows(stripe, self.n), self._journal.writer.tile[0]))
+        self._bands[stripe], self._left[stripe] = len(bands), bands
+        self._writes.append(self._pool.submit(self._finish, stripe, work))
+
+    def _help(self) -> None:
+        """Let further threads write the stripes that are left.
+
+        During the passes a stripe has one thread: with more, the thread that feeds the device waits for the
+        interpreter's lock.
+        """
+        for stripe, bands in list(self._left.items()):
+            work = self._gather if self._known[stripe] else self._collector.write
+            self._writes.extend(self._pool.submit(self._finish, stripe, work) for _ in range(len(bands) - 1))
 
     def _finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> int:
-        """Write a stripe, or gather its facts; return the number of its rows, 0 if it was stopped."""
-        first, last = self._tiling.rows(stripe, self.n)
-        band = self._journal.writer.tile[0]
-        with self._guards[stripe]:
-            for row in range(first, last, band):
-                if self._stopping.is_set():
-                    return 0
-                work(row, 0, self.matrix[row : min(last, row + band)])
-            self._stored[stripe] = FINISHED
-        return last - first
+        """Write what is left of a stripe, or gather its facts; return the number of rows."""
+        count, guard, bands = 0, self._guards[stripe], self._left[stripe]
+        with guard:  # a copy that began earlier has ended, and a later one leaves this stripe alone
+            pass
+        while not self._stopping:
+            try:
+                first, last = bands.popleft()
+            except IndexError:
+                break
+            work(first, 0, self.matrix[first:last])
+            count += last - first
+            with guard:
+                self._bands[stripe] -= 1
+                if self._bands[stripe] == 0:
+                    self._stored[stripe] = FINISHED
+        return count
 
     def _gather(self, row: int, _column: int, block: Array) -> None:
         self._collector.gather(row, block)
@@ -142,3 +198,30 @@ class FinishingHostTier(KeptHostTier):
             if whole:
                 self._stored[stripe] = levels[stripe]
             return whole
+
+
+class _View(Promise[Array]):
+    """A view of a stripe, promised when the stripe is ready."""
+
+    __slots__ = ("_ready", "_rows")
+
+    def __init__(self, rows: Array, ready: Promise[None]) -> None:
+        super().__init__()
+        self._rows, self._ready = rows, ready
+
+    def done(self) -> bool:
+        """Return whether the stripe is ready, or cannot be read."""
+        return self._ready.done()
+
+    def wait(self) -> None:
+        """Wait until the stripe is ready, or cannot be read."""
+        self._ready.wait()
+
+    def result(self) -> Array:
+        """Wait, and return the view."""
+        self._ready.result()
+        return self._rows
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -6,9 +6,8 @@ when copying it began, which is all that resuming needs (see ``engine.model.tier
 
 from __future__ import annotations
 
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from engine.model.tiling import Tiling
 from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
+from storage.threads import Promise, ThreadPool, in_threads
 
 #: Limits on copies.  COST, in a solve on the processors: share of threads x seconds, and share of this process's
 #: processor time.  The second number, in a solve on GPUs, which leave the processors idle: share of threads x seconds.
@@ -32,7 +32,8 @@ LAST: Final = 12.0
 
 
 class KeptHostTier(HostTier):
-    """A :class:`HostTier` with a thread that copies all stripes to the store at intervals; a context manager.
+    """A :class:`HostTier` with a thread that copies all stripes to the store at intervals; a context manager, to be
+    entered twice (``storage.threads``).
 
     Args:
         matrix: the matrix, shape (n, n).
@@ -50,8 +51,9 @@ class KeptHostTier(HostTier):
         self._helpers, self._spare = min(HELPERS, threads) if idle else 1, idle
         self._due, self._earned = time.monotonic() + journal.interval, 0.0
         self._asked: int | None = None
-        self._stopping = threading.Event()
-        self._copying: threading.Thread | None = None
+        self._stopping = False
+        self._keeper = ThreadPool(1, "apsp-keep")
+        self._copying: Promise[None] | None = None
         self._failure: BaseException | None = None
         self._took = 0.0
 
@@ -72,8 +74,7 @@ class KeptHostTier(HostTier):
         ready = self._tiling.resident == 0 or (self._asked is not None and k >= self._asked)
         if ready and self._is_time():
             self._asked = None
-            self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
-            self._copying.start()
+            self._copying = self._keeper.submit(self._copy_all)
 
     def finish(self, tiling: Tiling) -> None:
         """Do nothing: rows are mirrored when they are written, while earlier rows are still being written to the
@@ -91,7 +92,7 @@ class KeptHostTier(HostTier):
         """
         self._stop()
         if self._took <= LAST and (self.level >= 0).any():
-            self._stopping.clear()
+            self._stopping = False
             self._copy_all(until=time.monotonic() + LAST)
         if self._failure is not None:
             raise self._failure
@@ -100,28 +101,23 @@ class KeptHostTier(HostTier):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        self._stopping = True
+        self._keeper.close()
 
     def _is_time(self) -> bool:
-        resting = self._copying is None or not self._copying.is_alive()
+        resting = self._copying is None or self._copying.done()
         return resting and time.monotonic() >= self._due and time.process_time() >= self._earned
 
     def _stop(self) -> None:
-        self._stopping.set()
+        self._stopping = True
         if self._copying is not None:
-            self._copying.join()
+            self._copying.wait()
 
     def _copy_all(self, until: float | None = None) -> None:
         began, spent, levels = time.monotonic(), list[float](), np.full_like(self.level, -1)
         try:
-            with ThreadPoolExecutor(self._helpers, "apsp-keep") as pool:
-                copies = [pool.submit(self._copy_stripe, s, levels, spent, until) for s in range(len(levels))]
-                try:
-                    whole = all(copy.result() for copy in copies)
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-            if whole:
+            copy = partial(self._copy_stripe, levels=levels, spent=spent, until=until)
+            if all(in_threads(self._helpers, copy, range(len(levels)), name="apsp-copy")):
                 self._journal.commit(progress_of(levels, self._tiling))
                 self._took = time.monotonic() - began
         except BaseException as error:
@@ -140,7 +136,7 @@ class KeptHostTier(HostTier):
         levels[stripe] = self.level[stripe]
         first, last = self._tiling.rows(stripe, self.n)
         for row in range(first, last, height):
-            if self._stopping.is_set() or (until is not None and time.monotonic() > until):
+            if self._stopping or (until is not None and time.monotonic() > until):
                 return False
             self._copy(row, min(last, row + height), self._tiling.left(stripe))
         spent.append(time.thread_time() - began)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from engine.model.backend import Array
 from engine.model.tiling import Tiling
 from storage.matrix.working import WorkingMatrix
+from storage.threads import ThreadPool
 
 
 class Mirror:
@@ -26,7 +26,7 @@ class Mirror:
         pool: threads that read and write.
     """
 
-    def __init__(self, writer: WorkingMatrix, tiling: Tiling, buffers: list[Array], pool: ThreadPoolExecutor) -> None:
+    def __init__(self, writer: WorkingMatrix, tiling: Tiling, buffers: list[Array], pool: ThreadPool) -> None:
         self._writer, self._tiling, self._buffers, self._pool = writer, tiling, buffers, pool
         self._n = writer.shape[1]
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -37,6 +36,7 @@ from engine.model.stripe_device import PanelDevice, Streamer, StripeJob
 from engine.model.tier import Tier
 from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling
 from storage.errors import Cancelled
+from storage.threads import Promise
 
 #: Seconds between two checks whether a stripe has arrived in the tier.
 _POLL: Final = 0.0005
@@ -99,6 +99,18 @@ def tasks(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[PanelTa
     return [*down, *up]
 
 
+def order(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[int]:
+    """Return the stripes that the passes take, in the order in which they first need them.
+
+    Args:
+        levels: the level of each stripe.
+        tiling: how the matrix is cut.
+        n: vertices.
+    """
+    panels = [panel for task in tasks(levels, tiling, n) for panel in (task.panel, *task.sources)]
+    return [stripe for panel in dict.fromkeys(panels) for stripe in tiling.members(panel, n)]
+
+
 def run(
     tiling: Tiling,
     tier: Tier,
@@ -149,14 +161,15 @@ class _Run:
         self._tasks = _with_kept(tasks(levels, tiling, tier.n), keeps=device.keeps)
         self._requests = self._sequence()
         self._next = next(self._requests, None)
-        self._ahead: deque[tuple[int, Future[Array]]] = deque()
+        self._ahead: deque[tuple[int, Promise[Array]]] = deque()
         self._news = self._finished = 0
 
     def run(self) -> None:
         """Carry out all tasks, and wait until their rows are in the tier."""
-        self._monitor.begin("relax", sum(self._updates(task) for task in self._tasks), "updates")
         try:
             self._device.open(self._job, 0, [])
+            self._tier.await_rows(list(self._job.members(self._tasks[0].panel)) if self._tasks else [])
+            self._monitor.begin("relax", sum(self._updates(task) for task in self._tasks), "updates")
             with self._device.guard():
                 try:
                     for task in self._tasks:
@@ -208,10 +221,10 @@ class _Run:
             if self._levels[stripe] < needed:
                 time.sleep(_POLL)
         self._ask(self._tier.window + 1)
-        found, future = self._ahead.popleft()
+        found, rows = self._ahead.popleft()
         assert found == stripe
         self._ask(self._tier.window)
-        return future.result()
+        return rows.result()
 
     def _ask(self, most: int) -> None:
         """Request the next stripes from the tier in advance, as long as they have their levels."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
@@ -23,6 +22,7 @@ from engine.model.progress import Monitor
 from engine.model.stripe_device import Streamer, StripeJob
 from engine.model.tier import Tier
 from engine.model.tiling import Tiling, stripe_entries
+from storage.threads import Promise, ThreadPool
 
 #: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
@@ -98,7 +98,7 @@ class _Run:
         self._floor = first - 1
         self._wanted: dict[int, bool] = {}
         self._orders: dict[int, deque[int]] = {}
-        self._ahead: dict[tuple[int, int], Future[Array]] = {}
+        self._ahead: dict[tuple[int, int], Promise[Array]] = {}
         self._late: set[tuple[int, int]] = (
             set()
         )  # stripes that a device had to take from the tier itself, because they had not been requested in advance
@@ -115,20 +115,15 @@ class _Run:
         try:
             for index, device in enumerate(self._devices):
                 device.open(self._job, index, [k for k, own in self._owner.items() if own == index])
-            threads = [
-                threading.Thread(target=self._thread, args=(i,), name=f"apsp-stream-{d.name}-{i}", daemon=True)
-                for i, d in enumerate(self._devices)
-            ]
-            for thread in threads:
-                thread.start()
-            try:
-                while self._working:
+            with ThreadPool(len(self._devices), "apsp-stream") as pool, pool:
+                try:
+                    for index in range(len(self._devices)):
+                        pool.submit(self._thread, index)
+                    while self._working:
+                        self._report()
                     self._report()
-                self._report()
-            except BaseException as error:
-                self._fail(error)
-            for thread in threads:
-                thread.join()
+                except BaseException as error:
+                    self._fail(error)
         finally:
             for device in self._devices:
                 device.release()

@@ -9,10 +9,12 @@ Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Final
 
 import numpy as np
@@ -24,6 +26,7 @@ from engine.streaming.checkpoint import Journal
 from engine.streaming.mirror import Mirror
 from engine.streaming.progress_record import Levels, progress_of, take_up
 from storage.matrix.working import WorkingMatrix
+from storage.threads import Dropped, Promise, ThreadPool
 
 #: Threads that read, and as many that write: a disk is fastest with several requests in flight.
 IO_THREADS: Final = 4
@@ -37,8 +40,8 @@ Observe = Callable[[int, Array], None]
 
 
 class StoreTier:
-    """A :class:`engine.model.tier.Tier` over a working store; a context manager, which waits for writes in flight and
-    ends the threads.
+    """A :class:`engine.model.tier.Tier` over a working store; a context manager, to be entered twice
+    (``storage.threads``), which waits for writes in flight and ends the threads.
 
     Args:
         journal: holds the working store and writes the records.
@@ -74,27 +77,28 @@ class StoreTier:
         self._state = threading.Condition(self._lock)
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}
         self._free = deque(buffers)
-        self._asked: deque[tuple[int, Future[Array]]] = deque()
+        self._asked: deque[tuple[int, Promise[Array]]] = deque()
         self._writing: set[int] = set()
         self._busy = 0
         self._failure: BaseException | None = None
-        self._readers = ThreadPoolExecutor(threads, "apsp-read")
-        self._writers = ThreadPoolExecutor(threads, "apsp-write")
-        self._closing = threading.Event()
-        self._clock = threading.Thread(target=self._tick, name="apsp-commit", daemon=True)
-        self._clock.start()
+        self._readers, self._writers = ThreadPool(threads, "apsp-read"), ThreadPool(threads, "apsp-write")
+        self._clock, self._ticks = ThreadPool(1, "apsp-commit"), False
+        self._closing: SimpleQueue[None] = SimpleQueue()  # gets an item when the clock is to end
 
     @property
     def levels(self) -> Levels:
         """The round or level that each stripe had reached in the store, at most the last one; a copy."""
         return np.minimum(self._levels, self._last)
 
-    def take(self, stripe: int) -> Future[Array]:
-        """Return a future of a buffer with the rows of a stripe, read from the store or made from the arcs.
+    def await_rows(self, stripes: Sequence[int]) -> None:
+        """Do nothing: a stripe is waited for when it is taken."""
 
-        The future raises StorageFailed if they cannot be read.
+    def take(self, stripe: int) -> Promise[Array]:
+        """Return a promise of a buffer with the rows of a stripe, read from the store or made from the arcs.
+
+        Its result raises StorageFailed if they cannot be read.
         """
-        found: Future[Array] = Future()
+        found: Promise[Array] = Promise()
         with self._lock:
             self._check()
             self._asked.append((stripe, found))
@@ -123,6 +127,9 @@ class StoreTier:
             self._check()
             self._writing.add(stripe)
             self._busy += 1
+            if not self._ticks:
+                self._ticks = True
+                self._clock.submit(self._tick)
         self._writers.submit(self._put, k, stripe, rows)
 
     def drop(self, stripe: int, rows: Array) -> None:  # noqa: ARG002
@@ -177,15 +184,15 @@ class StoreTier:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._clock.join()
+        self._closing.put(None)
+        self._clock.close()
         with self._lock:
             asked = list(self._asked)
             self._asked.clear()
         for _stripe, found in asked:
-            found.cancel()
-        self._readers.shutdown(cancel_futures=True)
-        self._writers.shutdown()
+            found.fail(Dropped("the tier was left"))
+        self._readers.close(drop=True)
+        self._writers.close()
 
     def _height(self, stripe: int) -> int:
         first, last = self._tiling.rows(stripe, self.n)
@@ -204,38 +211,33 @@ class StoreTier:
                 self._asked.remove(ready)
                 buffer = self._free.popleft()
             stripe, found = ready
-            if not found.set_running_or_notify_cancel():
-                self._release(buffer)
-                continue
             self._fetch(stripe, self._rows(stripe, buffer), found)
 
-    def _fetch(self, stripe: int, rows: Array, found: Future[Array]) -> None:
+    def _fetch(self, stripe: int, rows: Array, found: Promise[Array]) -> None:
         first = self._tiling.rows(stripe, self.n)[0]
         if self._levels[stripe] < 0:
-            tasks = [self._readers.submit(self._weights, first, rows)]
+            pieces = [partial(self._weights, first, rows)]
         else:
-            tasks = [
-                self._readers.submit(self._writer.read_tile, i, j, out)
-                for i, j, out in tiles_of(self._writer, first, rows, self._tiling.left(stripe))
-            ]
-        left = len(tasks)
-        lock = threading.Lock()
+            tiles = tiles_of(self._writer, first, rows, self._tiling.left(stripe))
+            pieces = [partial(self._writer.read_tile, i, j, out) for i, j, out in tiles]
+        left, lock = len(pieces), threading.Lock()
 
-        def done(task: Future[None]) -> None:
+        def read(piece: Callable[[], object]) -> None:
             nonlocal left
-            error = None if task.cancelled() else task.exception()
+            try:
+                piece()
+            except BaseException as error:
+                with lock:
+                    if not found.done():
+                        found.fail(error)
+                return
             with lock:
                 left -= 1
-                last = left == 0
-                if found.done():
-                    return
-                if error is not None:
-                    found.set_exception(error)
-                elif last:
-                    found.set_result(rows)
+                if left == 0 and not found.done():
+                    found.keep(rows)
 
-        for task in tasks:
-            task.add_done_callback(done)
+        for piece in pieces:
+            self._readers.submit(read, piece)
 
     def _put(self, k: int, stripe: int, rows: Array) -> None:
         """Write one stripe, in one writer thread."""
@@ -282,8 +284,7 @@ class StoreTier:
             self._asked.clear()
             self._state.notify_all()
         for _stripe, found in asked:
-            if found.set_running_or_notify_cancel():
-                found.set_exception(error)
+            found.fail(error)
 
     def _check(self) -> None:
         """Raise the first error of a background thread.  The caller holds the lock."""
@@ -291,7 +292,10 @@ class StoreTier:
             raise self._failure
 
     def _tick(self) -> None:
-        while not self._closing.wait(min(1.0, self._journal.interval / 4)):
+        while True:
+            with contextlib.suppress(Empty):
+                self._closing.get(timeout=min(1.0, self._journal.interval / 4))
+                return
             if self._journal.due():
                 try:
                     self._commit()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from service.cli.arguments import GraphFile, Json, must_open, with_options
-from service.options import PrepareOptions, ReweightOptions
+from service.options import PrepareForm, ReweightOptions
 from storage.options import FileReadingOptions, ReadingOptions
 
 
@@ -20,7 +20,7 @@ def prepare(
         str, typer.Option("-o", "--out", metavar="FOLDER", help="Folder of the prepared graph, or s3://BUCKET/PREFIX.")
     ],
     reading: FileReadingOptions,
-    options: PrepareOptions,
+    options: PrepareForm,
     work: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Working folder if --out is s3://...; else ~/.cache/apsp/work."),

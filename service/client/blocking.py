@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
 from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,6 +18,7 @@ from service.client.methods import Blocking, ClientMethods, JobMethods
 from service.client.names import Names
 from service.client.result import ResultMethods
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
+from storage.threads import ThreadPool
 
 T = TypeVar("T")
 
@@ -79,26 +78,28 @@ class BlockingDriver:
             return wire.lost(error, self._http.base_url)
 
     def _side_by_side(self, step: Together, stop: threading.Event) -> None:
-        taking = threading.Lock()
+        taking, failed = threading.Lock(), list[BaseException]()
 
         def work() -> None:
-            while not stop.is_set():
-                with taking:
-                    flow = next(step.flows, None)
-                if flow is None:
-                    return
-                self.run(flow, stop)
-
-        with ThreadPoolExecutor(step.width, "apsp-client") as pool:
-            futures = [pool.submit(work) for _ in range(step.width)]
             try:
-                done, _ = wait_for(futures, return_when=FIRST_EXCEPTION)
+                while not stop.is_set():
+                    with taking:
+                        flow = next(step.flows, None)
+                    if flow is None:
+                        return
+                    self.run(flow, stop)
+            except BaseException as error:
+                failed.append(error)
+                stop.set()
+
+        with ThreadPool(step.width, "apsp-client") as pool, pool:
+            calls = [pool.submit(work) for _ in range(step.width)]
+            try:
+                for call in calls:
+                    call.wait()
             except BaseException:
                 stop.set()
                 raise
-            failed = [error for future in done if (error := future.exception()) is not None]
-            if failed:
-                stop.set()
         if failed:
             raise failed[0]
 

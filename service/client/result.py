@@ -152,19 +152,26 @@ class ResultMethods(TableMethods):
 
     @asks
     def row(self, source: Any, *, snap_limit: float | None = None) -> Flow[dict[Any, float]]:
-        """Return the distances from one vertex, or point, to each target that was solved."""
-        body: Document = {"sources": [self._names.place(source)]}
+        """Return the distances from one vertex, or point, to each target that was solved; of a job of another semiring,
+        the values of the best paths.
+        """
+        body: Document = {"sources": [self._names.place(source)], **self._said}
         if snap_limit is not None:
             body["snap_limit"] = snap_limit
         answer = yield from self._question("POST", "submatrix", json=body, params={"format": "json"}, seconds=300.0)
         warn_of_far(answer)
-        [values] = answer["distances"]
-        return dict(zip(self._names.vertices(answer["targets"]), map(number, values), strict=True))
+        [name], [values] = answer["sources"], answer["distances"]
+        own = (target == name for target in answer["targets"])
+        values = [number(value, self.semiring, itself=itself) for value, itself in zip(values, own, strict=True)]
+        return dict(zip(self._names.vertices(answer["targets"]), values, strict=True))
 
     @asks
     def nearest(self, source: Any, k: int = 10, *, snap_limit: float | None = None) -> Flow[list[tuple[Any, float]]]:
-        """Return the ``k`` vertices nearest to a vertex, or point, with their distances, the nearest first."""
-        asked = {**self._names.asked(snap_limit, source=source), "k": k}
+        """Return the ``k`` vertices nearest to a vertex, or point, with their distances, the nearest first.
+
+        Of a job of another semiring these are the vertices with the best values, the best first.
+        """
+        asked = {**self._names.asked(snap_limit, source=source), "k": k, **self._said}
         answer = yield from self._question("GET", "nearest", params=asked)
         warn_of_far(answer)
         return list(zip(self._names.vertices(answer["targets"]), answer["distances"], strict=True))
@@ -229,8 +236,9 @@ class ResultMethods(TableMethods):
     ) -> Flow[Any]:
         """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
 
-        Rows and columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if it would
-        have more bytes than ``most``.
+        Of a job of another semiring these are the values of the best paths, and that semiring's value where there is
+        no path.  Rows and columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if it
+        would have more bytes than ``most``.
 
         Args:
             sources, targets: the rows and columns; None for all.
@@ -263,7 +271,7 @@ class ResultMethods(TableMethods):
         cells = (yield from question("GET", "v1/limits", self._patience))["limits"]["max_cells"]["value"]
         found = np.empty(shape, kind)
         for part in _parts(shape, cells):
-            body: Document = {"sources": rows[part[0]], "targets": columns[part[1]]}
+            body: Document = {"sources": rows[part[0]], "targets": columns[part[1]], **self._said}
             if whole and len(body["targets"]) == across:
                 del body["targets"]  # for whole rows, targets need not be named
             address = job_path(self.job, "submatrix")

@@ -81,7 +81,7 @@ def _opened(place: PreparedPlace) -> _Held:
         _held[key] = _open(place)
     _held.move_to_end(key)
     others = list(_held)[:-1]
-    while others and sum(_held[other].matrix.table_bytes for other in others) > place.kept:
+    while others and sum(_held[other].matrix.held_bytes for other in others) > place.kept:
         _held.pop(others.pop(0)).matrix.close()
     return _held[key]
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from storage.graph.graph import Graph
     from storage.pairs.near_pairs import NearPairs
+    from storage.remote.generation import Generation
 
 #: the options that each kind of result takes, of those that only tables have
 _TAKES: Final = {
@@ -49,6 +50,8 @@ _TAKES: Final = {
     "betweenness": frozenset({"of", "raw", "endpoints"}),
     "flows": frozenset({"of", "demands", "flow"}),
 }  # fmt: skip
+#: the options that name uploaded tables
+_UPLOADED: Final = ("opportunities", "demands")
 #: bytes of a vertex, or a number, in a table in memory, without the characters of long names
 _CELL: Final = 16
 
@@ -82,12 +85,13 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
             "distances (min-plus)",
             field="semiring",
         )
-    if wants_table(request) and settings.store_url is not None:
-        raise InvalidRequest(
-            f"result {result}: the table lies in a folder, and this service keeps results in an object store "
-            "(APSP_STORE_URL); ask for the matrix",
-            field="result",
-        )
+    for name in _UPLOADED:
+        if settings.store_url is not None and isinstance(request.get(name), str):
+            raise InvalidRequest(
+                f"{name}: an uploaded table lies on the node that received it, and any node of this service may take "
+                "the job (APSP_STORE_URL); give the numbers with the request",
+                field=name,
+            )
     if result == "near" and request.get("cutoff") is None and request.get("nearest") is None:
         raise InvalidRequest(
             "result near needs a cutoff, or nearest: how many targets of each source are wanted", field="cutoff"
@@ -213,18 +217,19 @@ class TableTask:
             )
         return plan
 
-    def make(self, place: Path, plan: Plan, monitor: Monitor) -> dict[str, float]:
-        """Make the table and seal it at ``place``; return the seconds of each phase.
+    def make(self, place: Path, plan: Plan, monitor: Monitor, sent: Generation | None = None) -> dict[str, float]:
+        """Make the table and seal it at ``place``, or in an object store; return the seconds of each phase.
 
         Args:
             place: the folder, which appears once it is whole.
             plan: as :meth:`plan` returned it.
             monitor: receives progress, and is asked whether to stop.
+            sent: where it is sent and sealed; None for a folder.
 
         Raises:
             Cancelled: the monitor asked to stop.
             DoesNotFit: there are more near pairs than memory has place for.
-            Conflict: there is something at ``place``.
+            Conflict: there is something at ``place``, or a result was sealed in the object store meanwhile.
             Gone: the prepared result was removed before its tables were read.
             StorageFailed: the file system refused, or a table is damaged.
         """
@@ -246,7 +251,7 @@ class TableTask:
             from storage.errors import Cancelled
 
             raise Cancelled("stopped before the table was written")
-        write_result_table(place, frame, self._about(plan, kind), pairs, sums)
+        write_result_table(place, frame, self._about(plan, kind), pairs, sums, remote=sent)
         return {**seconds, "write": time.perf_counter() - written}
 
     def _near_pairs(self, monitor: Monitor) -> tuple[pl.DataFrame, dict[str, float], NearPairs]:

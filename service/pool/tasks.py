@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,9 +29,6 @@ _WAYS_OUT: Final = (
     ("(apsp measure:", '(a job with "result": "measures":'),
     ("apsp near --cutoff keeps", 'a job with "result": "near" keeps'),
 )
-#: those that are tables, as the message of a refusal has them, up to the next way out; and their candidates
-_TABLES: Final = re.compile(r"; (?:measures|near pairs): .*?(?=; (?:prepared|measures|near pairs): |$)", re.DOTALL)
-_TABLE_CANDIDATES: Final = frozenset({"measures", "near"})
 
 
 def warm_up() -> None:
@@ -126,7 +122,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     try:
         return make_plan(graph, options, out=out).to_dict()
     except DoesNotFit as refusal:
-        raise _said_here(refusal, tables=settings.store_url is None) from None
+        raise _said_here(refusal) from None
 
 
 def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Graph:
@@ -183,25 +179,17 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> P
     return plan_prepared(graph, options, out=out)
 
 
-def _said_here(refusal: DoesNotFit, *, tables: bool) -> DoesNotFit:
-    """Return the refusal with advice for jobs of this service in place of a command of the command line.
-
-    Args:
-        refusal: the refusal of a matrix.
-        tables: whether jobs of this service make tables.
-    """
-    message, candidates = str(refusal), refusal.candidates
+def _said_here(refusal: DoesNotFit) -> DoesNotFit:
+    """Return the refusal of a matrix with advice for jobs of this service in place of a command of the command line."""
+    message = str(refusal)
     for command, job in _WAYS_OUT:
         message = message.replace(command, job)
-    if not tables:
-        message = _TABLES.sub("", message)
-        candidates = tuple(one for one in candidates if getattr(one, "algorithm", None) not in _TABLE_CANDIDATES)
     return DoesNotFit(
         message,
         resource=refusal.resource,
         needed=refusal.needed,
         available=refusal.available,
-        candidates=candidates,
+        candidates=refusal.candidates,
         remedies=refusal.remedies,
     )
 

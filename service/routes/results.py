@@ -95,6 +95,7 @@ class NearestQuery(SourceQuery):
     """A source, and how many of its nearest vertices are wanted."""
 
     k: int = Field(10, ge=1, description="How many.")
+    semiring: AskedSemiring = None
 
 
 class HistogramQuery(BaseModel):
@@ -275,14 +276,17 @@ def get_paths(*, body: PairsRequest, service: Shared, opened: OpenedValues) -> P
 
 
 @router.get("/nearest", response_model=Nearest, response_model_exclude_unset=True, responses=_NONE, dependencies=TAGGED)
-def get_nearest(*, service: Shared, opened: Opened, asked: Annotated[NearestQuery, Query()]) -> Nearest:
+def get_nearest(*, service: Shared, opened: OpenedValues, asked: Annotated[NearestQuery, Query()]) -> Nearest:
     """The reachable vertices nearest to a source, the nearest first; among equals in the order of their labels.
+
+    Of another semiring than min-plus these are the vertices with the best values, the best first.
 
     Args:
         service: what the routes of this process share.
         opened: the open result of the job in the path.
         asked: the source, and the most vertices to return.
     """
+    opened.check_semiring(asked.semiring)
     _check(asked.k, service.settings.max_cells, "neighbours", "max_cells")
     [source], told = _ends(opened, asked, "source")
     return Nearest(**opened.nearest(source, asked.k), **told)

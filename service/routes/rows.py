@@ -10,14 +10,14 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from service.api.problems import documented
-from service.api.schemas.results import SubmatrixRequest
+from service.api.schemas.results import AskedSemiring, SubmatrixRequest
 from service.api.schemas.wire import SnapLimit, plain
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
 from service.http.parameters import known_parameters
 from service.options import split_names
 from service.settings import variable
-from service.state import Opened, Service, Shared
+from service.state import OpenedValues, Service, Shared
 from service.views.media_types import MEDIA_TYPES, choose_format
 from storage.errors import InvalidRequest, LimitExceeded
 
@@ -61,6 +61,7 @@ class ColumnsQuery(BaseModel):
     snap_limit: SnapLimit = None
     format: Format = None
     also: Also = None
+    semiring: AskedSemiring = None
 
 
 class RowsQuery(ColumnsQuery):
@@ -74,7 +75,7 @@ class RowsQuery(ColumnsQuery):
 def get_rows(
     *,
     service: Shared,
-    opened: Opened,
+    opened: OpenedValues,
     asked: Annotated[RowsQuery, Query()],
     accept: Accept = None,
     tagged: Tagged,
@@ -83,6 +84,8 @@ def get_rows(
 
     CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths.
     A whole row has the targets that were solved, in their order.  Points are told in JSON only.
+    Of another semiring than min-plus, which has to be said, the entries are the values of the best paths: the column is
+    called `value`, and npy has the semiring's value where there is no path.
     Either `sources` or `source_point` must be given.
 
     Args:
@@ -96,6 +99,7 @@ def get_rows(
     rows = _places(asked.sources, asked.source_point, "source")
     if rows is None:
         raise InvalidRequest("sources names no vertex; name some, or give points as source_point", field="sources")
+    opened.check_semiring(asked.semiring)
     part = _Rectangle(opened, kind, asked.snap_limit, asked.also)
     part.sources, part.targets = rows, _places(asked.targets, asked.target_point, "target")
     return part.answer(service, tagged)
@@ -105,7 +109,7 @@ def get_rows(
 def get_columns(
     *,
     service: Shared,
-    opened: Opened,
+    opened: OpenedValues,
     asked: Annotated[ColumnsQuery, Query()],
     accept: Accept = None,
     tagged: Tagged,
@@ -124,6 +128,7 @@ def get_columns(
     kind, columns = choose_format(asked.format, accept), _places(asked.targets, asked.target_point, "target")
     if columns is None:
         raise InvalidRequest("targets names no vertex; name some, or give points as target_point", field="targets")
+    opened.check_semiring(asked.semiring)
     part = _Rectangle(opened, kind, asked.snap_limit, asked.also)
     part.targets = columns
     return part.answer(service, tagged)
@@ -133,7 +138,7 @@ def get_columns(
 def get_submatrix(
     *,
     service: Shared,
-    opened: Opened,
+    opened: OpenedValues,
     body: SubmatrixRequest,
     format: Format = None,  # noqa: A002
     also: Also = None,
@@ -149,6 +154,7 @@ def get_submatrix(
         also: the quantity whose sums are wanted in place of distances.
         accept: the Accept header.
     """
+    opened.check_semiring(body.semiring)
     part = _Rectangle(opened, choose_format(format, accept), body.snap_limit, also)
     part.sources = None if body.sources is None else plain(body.sources)
     part.targets = None if body.targets is None else plain(body.targets)
@@ -195,7 +201,7 @@ class _Rectangle:
         check_limit_is_used(self._limit, bool(self._told))
         if rows is None:
             rows = opened.matrix.sources
-        selection = Selection(opened, rows, columns, self._told, self._also)
+        selection = Selection(opened, rows, columns, {**self._told, **opened.said}, self._also)
         tables = self._kind in ("csv", "parquet", "arrow")  # these have a further column for each quantity
         each = 1 + (len(opened.matrix.also) if tables else 0)
         cells, limit = len(rows) * selection.width * each, service.settings.max_cells

@@ -90,7 +90,7 @@ class Task:
         settings, job = self.settings, self.job
         place = claims.place(settings.store(job.id), job.fence)
         if wants_table(job.options):
-            return Outcome(plan, self._table.make(place, plan, monitor), {})
+            return Outcome(plan, self._table.make(place, plan, monitor, self._generation()), {})
         if wants_prepared(job.options):
             sent = self._generation()
             out = place if sent is None else (place, sent)

@@ -2,7 +2,8 @@
 
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry, with a further column for
 each quantity that is summed along the paths; JSON and npy have distances only.  *Unreachable* is null in
-JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.
+JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.  Of another semiring than
+min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the values as they are stored.
 """
 
 from __future__ import annotations
@@ -94,10 +95,15 @@ class Selection:
         matrix = self.result.matrix
         return _labels(matrix.target_labels if self.targets is None else matrix.labels[self.targets])
 
+    @property
+    def name(self) -> str:
+        """The name of the column of entries in a long table."""
+        return "distance" if self.result.matrix.semiring == MIN_PLUS else "value"
+
     def values(self, entries: Array) -> pl.Series:
         """Return the entries, row after row, in one series; null where there is no path."""
         flat = entries.reshape(-1)
-        series = pl.Series("distance" if self.result.matrix.semiring == MIN_PLUS else "value", flat)
+        series = pl.Series(self.name, flat)
         return series.set(pl.Series(~self.result.reached(flat)), None)
 
 
@@ -113,7 +119,10 @@ def as_json(rows: Selection) -> Iterator[bytes]:
     yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},{told}"distances":['.encode()
     comma = ""
     for _, entries in rows.batches():
-        texts = rows.values(entries).cast(pl.String).fill_null("null").to_list()
+        values = rows.values(entries)
+        if rows.result.said and entries.dtype.kind == "f":  # of a vertex to itself
+            values = values.set(values.is_infinite(), None)
+        texts = values.cast(pl.String).fill_null("null").to_list()
         width = rows.width
         lists = (",".join(texts[at : at + width]) for at in range(0, len(texts), width))
         yield (comma + ",".join(f"[{text}]" for text in lists)).encode()
@@ -123,7 +132,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
 
 def as_csv(rows: Selection) -> Iterator[bytes]:
     """Yield lines ``source,target,distance``, and the sums of quantities behind them, under a header."""
-    header = ("source", "target", "distance", *map(column_name, rows.result.matrix.also))
+    header = ("source", "target", rows.name, *map(column_name, rows.result.matrix.also))
     yield pl.DataFrame(schema=header).write_csv().encode()
     for table in _tables(rows):
         yield table.write_csv(include_header=False).encode()
@@ -140,7 +149,9 @@ def as_npy(rows: Selection) -> Iterator[bytes]:
     yield header.getvalue()
     for some in rows.bands():
         entries = rows.read(array, some)
-        yield np.where(np.not_equal(entries, array.unreachable), entries, np.inf).astype(dtype).tobytes()
+        if not rows.result.said:
+            entries = np.where(np.not_equal(entries, array.unreachable), entries, np.inf)
+        yield entries.astype(dtype).tobytes()
 
 
 def as_parquet(rows: Selection) -> Iterator[bytes]:

@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -26,6 +25,7 @@ from storage.errors import Conflict, DiskFull, StorageFailed
 from storage.files import direct
 from storage.files.locks import check_leads
 from storage.files.writing import Writing
+from storage.threads import in_threads
 
 Buffer = bytes | npt.NDArray[np.generic]
 
@@ -194,9 +194,7 @@ def sync_tree(folder: Path) -> None:
     for root, _, names in os.walk(folder):
         folders.append(Path(root))
         files += [Path(root, name) for name in names]
-    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        for _ in pool.map(sync_path, files):
-            pass
+    in_threads(_SYNC_THREADS, sync_path, files)
     for each in reversed(folders):
         sync_path(each)
 
@@ -235,6 +233,8 @@ class Staging:
         target: the path that ``publish`` changes.
         folder: the folder to work in; it exists until ``publish`` or ``discard``.
     """
+
+    _lock: int | None = None
 
     def __init__(self, target: Path, what: str | None = None) -> None:
         """Make the folder and lock it.
@@ -302,15 +302,19 @@ class Staging:
             self._unlock()
             self._end_writing()
 
+    def __del__(self) -> None:
+        self._unlock()
+
     def _end_writing(self) -> None:
         if self._writing is not None:
             self._writing.release()
             self._writing = None
 
     def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        # forgotten first: an interrupt after the call must not let it be closed twice
+        handle, self._lock = self._lock, None
+        if handle is not None:
+            os.close(handle)
 
 
 def clear_stale(target: Path) -> None:
@@ -358,7 +362,7 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
                 return folder, handle
         except (BlockingIOError, FileNotFoundError):
             pass
-        except OSError:
+        except BaseException:  # an interrupt, too: nobody else knows the descriptor
             os.close(handle)
             folder.rmdir()
             raise

@@ -82,7 +82,7 @@ def lock_folder(base: Path, target: Path) -> int:
         except BlockingIOError:
             os.close(handle)
             raise Conflict(f"another process is writing {target}") from None
-        except OSError:
+        except BaseException:  # an interrupt, too: nobody else knows the descriptor
             os.close(handle)
             raise
         os.close(handle)

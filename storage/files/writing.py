@@ -15,6 +15,7 @@ import socket
 import threading
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,16 +24,49 @@ from storage.errors import Conflict
 
 #: Most bytes of a file that are read.
 _BYTES: Final = 4096
-#: Each lock that this process holds, by device and inode of its file: thread, how often taken, descriptor.
-_HELD: dict[tuple[int, int], list[int]] = {}
-_GUARD: Final = threading.Lock()
+
+
+class _Hold:
+    """A lock file that this process has open, and the lock on it.
+
+    Attributes:
+        file: the open file; closing it frees the lock.
+        key: device and inode of the file.
+        users: the numbers of the :class:`Writing` that share the lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, which is made if there is none.  Raises OSError."""
+        self.file = FileIO(path, "a+")  # an object, because a number would be lost if an interrupt came now
+        found = os.fstat(self.file.fileno())
+        self.key = found.st_dev, found.st_ino
+        self.thread, self.users = threading.get_ident(), set[int]()
+
+    def end(self, path: Path) -> None:
+        """Remove the file, and free the lock.  An interrupt may end this; it can then be done again."""
+        if self.file.closed:
+            return
+        if _HELD.get(self.key) is self:
+            del _HELD[self.key]
+        with contextlib.suppress(OSError):
+            if path.stat().st_ino == self.key[1]:
+                path.unlink()
+        self.file.close()  # not before: until then no other file gets the number of the inode
+
+
+#: Each lock that this process holds, by device and inode of its file.
+_HELD: dict[tuple[int, int], _Hold] = {}
 
 
 class Writing:
     """The right to write one place.  A thread that has it may take it again, for a part of the same work.
 
-    A context manager; ``release`` does the same.
+    A context manager; ``release`` does the same.  An interrupt may come between any two steps, the one before
+    ``__exit__`` included.  So what holds the lock is an object at every moment, each step of releasing may be repeated,
+    and an object that is no longer used gives up what it has (decision 147).
     """
+
+    _hold: _Hold | None = None
 
     def __init__(self, target: str | Path, what: str) -> None:
         """Take the lock.
@@ -47,70 +81,70 @@ class Writing:
         """
         self._target = Path(target).absolute()
         self._path = self._target.with_name(f".{self._target.name}.writing")
-        self._key: tuple[int, int] | None = None
         try:
-            with _GUARD:
-                if not self._again():
-                    self._take(what)
+            if not self._again():
+                self._take(what)
         except OSError as error:
             from storage.files.atomic import failure
 
             raise failure("write at", self._target, error) from error
+        except KeyboardInterrupt:
+            self.release()
+            _remove_free(self._path)
+            raise
 
     def _again(self) -> bool:
-        """Count one more hold of the lock if this thread has it; return whether it has.  Raises OSError."""
+        """Share the lock if this thread has it; return whether it has.  Raises OSError."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
             return False
         held = _HELD.get((found.st_dev, found.st_ino))
-        if held is None or held[0] != threading.get_ident():
+        if held is None or held.thread != threading.get_ident():
             return False
-        held[1] += 1
-        self._key = found.st_dev, found.st_ino
+        self._hold = held
+        held.users.add(id(self))
         return True
 
     def _take(self, what: str) -> None:
         while True:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            hold = _Hold(self._path)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found = os.fstat(handle)
+                fcntl.flock(hold.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # the previous writer may have removed the file that was opened
-                if self._path.stat().st_ino == found.st_ino:
+                if self._path.stat().st_ino == hold.key[1]:
+                    self._hold = hold
                     break
             except FileNotFoundError:
                 pass
             except BlockingIOError:
-                message = f"another process is writing {self._target}: {_holder(handle)}; wait, or name another place"
-                os.close(handle)
+                message = (
+                    f"another process is writing {self._target}: {_holder(hold.file)}; wait, or name another place"
+                )
+                hold.file.close()
                 raise Conflict(message) from None
-            except OSError:
-                os.close(handle)
+            except BaseException:
+                hold.file.close()
                 raise
-            os.close(handle)
+            hold.file.close()
+        hold.users.add(id(self))
+        _HELD[hold.key] = hold
         about = {"what": what, "process": os.getpid(), "host": socket.gethostname()}
         about["since"] = datetime.now(UTC).isoformat(timespec="seconds")
         with contextlib.suppress(OSError):  # if the disk is full, other writers are refused without a name
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(about).encode(), 0)
-        self._key = found.st_dev, found.st_ino
-        _HELD[self._key] = [threading.get_ident(), 1, handle]
+            os.ftruncate(hold.file.fileno(), 0)
+            hold.file.write(json.dumps(about).encode())
 
     def release(self) -> None:
         """Release the lock; do nothing if that was done already."""
-        with _GUARD:
-            key, self._key = self._key, None
-            held = None if key is None else _HELD.get(key)
-            if key is None or held is None:
-                return
-            held[1] -= 1
-            if held[1] == 0:
-                del _HELD[key]
-                with contextlib.suppress(OSError):
-                    if self._path.stat().st_ino == key[1]:
-                        self._path.unlink()
-                os.close(held[2])
+        if self._hold is not None:
+            self._hold.users.discard(id(self))
+            if not self._hold.users:
+                self._hold.end(self._path)
+            self._hold = None
+
+    def __del__(self) -> None:
+        self.release()
 
     def __enter__(self) -> Self:
         return self
@@ -139,10 +173,22 @@ def writing_early(target: Path | None, what: str) -> AbstractContextManager[obje
     return Writing(target, what)
 
 
-def _holder(handle: int) -> str:
+def _remove_free(path: Path) -> None:
+    """Remove a lock file that nobody has locked."""
+    with contextlib.suppress(OSError):
+        handle = FileIO(path, "r+")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_ino == os.fstat(handle.fileno()).st_ino:
+                path.unlink()
+        finally:
+            handle.close()
+
+
+def _holder(file: FileIO) -> str:
     """Return who holds the lock of an open file, as it has said."""
     try:
-        about: dict[str, Any] = json.loads(os.pread(handle, _BYTES, 0))
+        about: dict[str, Any] = json.loads(os.pread(file.fileno(), _BYTES, 0))
         process, host = int(about["process"]), str(about["host"])
         where = "" if host == socket.gethostname() else f" on {host}"
         return f"apsp {about['what']}, process {process}{where}, since {about['since']}"

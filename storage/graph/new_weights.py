@@ -36,6 +36,7 @@ class ArcWeights:
         tails, heads: labels, int64 or text, shape (entries,).
         weights: numbers, shape (entries,); +inf closes an arc.
         mirrored: an undirected list holds both arcs of each edge.
+        both: the second half of the entries is the first one again, with tails and heads exchanged.
         where: says where an entry is, given its number and the two labels, such as ``roads.csv, line 7``.
     """
 
@@ -44,6 +45,7 @@ class ArcWeights:
     weights: AnyArray
     mirrored: bool = False
     where: Callable[[int, str, str], str] = lambda entry, _tail, _head: f"entry {entry}"
+    both: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +100,9 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
 
     Args:
         path: the file.
-        reading: as ``storage.readers.read_graph`` takes it; a direction has no meaning.
-        directed: whether the stored graph is directed; the file is read in the same way.
+        reading: as ``storage.readers.read_graph`` takes it.
+        directed: whether the stored graph is directed.  If not, an entry counts for the edge, however it is written; if
+            so, an entry of a directed file counts for one arc, and one of an undirected file for both.
 
     Raises:
         InvalidRequest: the file has no weights, vertices of it are not those of another file, or a unit or coordinates
@@ -108,7 +111,8 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
     """
     if said := next((name for name in ("unit", "coordinates") if reading.get(name)), None):
         raise InvalidRequest(f"new weights keep unit and coordinates of the graph; {said} was given", field=said)
-    given, limits = cast(ReadingOptions, {**reading, "directed": directed}), ReadLimits()
+    asked = reading.get("directed") if directed else False
+    given, limits = cast(ReadingOptions, {**reading, "directed": asked}), ReadLimits()
     parsed, form = read_arcs(path, limits=limits, **given)
     if parsed.alone is not None:
         message = f"{path}: {parsed.alone}; give new weights as a table with a row for each arc: from, to, weight"
@@ -127,7 +131,12 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
         line = None if form in _BINARY else line_of(Path(path), tail, head, limits)
         return f"{path}, entry {entry + 1}" if line is None else f"{path}, line {line}"
 
-    return ArcWeights(ends[0], ends[1], parsed.arcs.weights, parsed.mirrored and not directed, where)
+    values = parsed.arcs.weights
+    both = directed and not (parsed.directed if asked is None else asked) and not parsed.mirrored
+    if both:
+        ends = [np.concatenate([ends[0], ends[1]]), np.concatenate([ends[1], ends[0]])]
+        values = np.concatenate([values, values])
+    return ArcWeights(ends[0], ends[1], values, parsed.mirrored and not directed, where, both)
 
 
 def _check_inside(column: AnyArray, base: int, count: int) -> None:
@@ -207,7 +216,10 @@ def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, 
         tail, head = str(given.tails[at]), str(given.heads[at])
         lacks = next((name for name, index in ((tail, tails[at]), (head, heads[at])) if index < 0), None)
         what = f"no vertex {lacks}" if lacks is not None else f"no arc {tail} -> {head}"
-        raise NotFound(f"{given.where(at, tail, head)}: the prepared graph has {what}; only known arcs get new weights")
+        reverse = given.both and lacks is None and at >= len(values) // 2
+        entry = given.where(at - len(values) // 2, head, tail) if reverse else given.where(at, tail, head)
+        why = ", and this file is undirected: --directed takes each edge as one arc" if reverse else ""
+        raise NotFound(f"{entry}: the prepared graph has {what}; only known arcs get new weights{why}")
     kept = there & ~loops
     places, values = places[kept].astype(np.int64), values[kept]
     if graph.directed:

@@ -31,7 +31,7 @@ from storage.semirings import MIN_PLUS, SEMIRINGS, semiring_of
 #: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
 #: tiles an earlier reader would neither check nor copy.  Version 7 has values of another semiring than min-plus, which
 #: an earlier reader would take for distances.
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 _SEMIRING_VERSION: Final = 7
 DISTANCES: Final = "distances"
 #: The group of the further arrays, and the attribute of the store that has their types.
@@ -40,6 +40,9 @@ _ALSO_VERSION: Final = 6
 #: The array that a prepared graph always has (``storage.prepared``), and its version.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
+#: The array that one in the compact form has instead, and its version.
+CLOSED_PARTS: Final = "tables/closed"
+_COMPACT_VERSION: Final = 8
 #: The file that a result in rows always has (``storage.tables``), and its version.
 TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
@@ -206,6 +209,7 @@ def seal_document(
     version = _ALSO_VERSION if further else version
     version = version if semiring_of(attributes) == MIN_PLUS else _SEMIRING_VERSION
     version = _PREPARED_VERSION if (folder / TABLES).is_dir() else _TABLE_VERSION if TABLE in files else version
+    version = _COMPACT_VERSION if (folder / CLOSED_PARTS).is_dir() else version
     document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()
@@ -222,12 +226,17 @@ def is_foreign(data: bytes) -> bool:
 
 
 def is_prepared(data: bytes) -> bool:
-    """Return whether a root document is that of a prepared graph."""
+    """Return whether a root document is that of a prepared graph, in whatever form."""
     try:
-        document = json.loads(data)
-        return TABLES in document["consolidated_metadata"]["metadata"]
+        metadata = json.loads(data)["consolidated_metadata"]["metadata"]
+        return TABLES in metadata or CLOSED_PARTS in metadata
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def is_compact(data: bytes) -> bool:
+    """Return whether the root document of a prepared graph is that of the compact form."""
+    return is_prepared(data) and CLOSED_PARTS in json.loads(data)["consolidated_metadata"]["metadata"]
 
 
 def is_table(data: bytes) -> bool:
@@ -260,7 +269,8 @@ def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> d
         ) from None
     if found not in range(1, FORMAT_VERSION + 1):
         raise StorageFailed(f"{path} has store version {found}; this program reads versions 1 to {FORMAT_VERSION}")
-    there = [name for name in (DISTANCES, TABLES) if name in metadata] + [TABLE] * (TABLE in (seal.get("files") or ()))
+    names = {DISTANCES: DISTANCES, TABLES: TABLES, CLOSED_PARTS: TABLES}
+    there = [kind for name, kind in names.items() if name in metadata] + [TABLE] * (TABLE in (seal.get("files") or ()))
     if _digest(document) == stated and holds == DISTANCES and there == [TABLES]:
         raise StorageFailed(f"{path} is a prepared graph, which has no tiles; open it with apsp.open or apsp query")
     if _digest(document) == stated and holds in (DISTANCES, TABLES) and there == [TABLE]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from storage.files.locks import lock_folder
 from storage.matrix.format import DISTANCES, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.working_dir import RECORD, place_checkpoint, record_bytes, working_folder
+from storage.threads import in_threads
 
 _THREADS: Final = 4
 #: Most attempts to copy; a new one is made if the record has changed during the previous one.
@@ -133,9 +133,7 @@ def _copy_tiles(distances: Path, folder: Path) -> None:
         place = folder / DISTANCES / "c" / band.name
         place.mkdir(parents=True)
         pairs += [(tile, place / tile.name) for tile in band.iterdir()]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(lambda pair: atomic.write_file(pair[1], [_whole(pair[0])]), pairs):
-            pass
+    in_threads(_THREADS, lambda pair: atomic.write_file(pair[1], [_whole(pair[0])]), pairs)
 
 
 def _whole(path: Path) -> bytes:

@@ -125,6 +125,8 @@ class WorkingDir(atomic.Staging):
         record: the record of the last commit; None before the first.
     """
 
+    _hold: int | None = None
+
     def __init__(self, target: Path, identity: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
         """Lock the folder, and resume the checkpoint in it or begin anew.
 
@@ -137,8 +139,6 @@ class WorkingDir(atomic.Staging):
         self.folder, self.spare = self._base / "store", self._base / "spare"
         self.record: dict[str, Any] | None = None
         self._stamp, self._stamped = secrets.token_hex(8), False
-        self._lock: int | None = None
-        self._hold: int | None = None
         self._writing = Writing(target, "fetch" if "fetched" in identity else "solve")
         try:
             self._hold = lock(target)
@@ -237,9 +237,16 @@ class WorkingDir(atomic.Staging):
     def _release(self) -> None:
         self._unlock()
         self._end_writing()
-        if self._hold is not None:
-            os.close(self._hold)
-            self._hold = None
+        self._drop_hold()
+
+    def _drop_hold(self) -> None:
+        handle, self._hold = self._hold, None
+        if handle is not None:
+            os.close(handle)
+
+    def __del__(self) -> None:
+        super().__del__()
+        self._drop_hold()
 
 
 def _refusal(

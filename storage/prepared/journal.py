@@ -44,6 +44,8 @@ class PreparedJournal:
         record: lists what was committed, by this run or an earlier one; empty before the first commit.
     """
 
+    _lock: int | None = None
+
     def __init__(self, target: str | Path, identity: Mapping[str, object], *, what: str = "prepare") -> None:
         """Lock the folder; keep the commits of an earlier run with the same identity, and remove everything else.
 
@@ -123,8 +125,16 @@ class PreparedJournal:
             with contextlib.suppress(OSError):  # the record is removed first, because it must not outlive its files
                 (self._base / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self._base, ignore_errors=True)
-        os.close(self._lock)
+        self._unlock()
         self._writing.release()
+
+    def __del__(self) -> None:
+        self._unlock()
+
+    def _unlock(self) -> None:
+        handle, self._lock = self._lock, None
+        if handle is not None:
+            os.close(handle)
 
 
 def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], step: str) -> list[Array] | None:

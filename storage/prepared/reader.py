@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +12,11 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import TABLES, Array, IntArray, crc32c
+from storage.matrix.format import CLOSED_PARTS, TABLES, Array, IntArray, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
+from storage.prepared.chunks import CheckedTable
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
@@ -30,7 +29,12 @@ _THREADS: Final = 4
 
 
 class PreparedStore(SealedResult):
-    """The files of a prepared graph; ``engine.api.prepared_matrix`` computes answers from its tables."""
+    """The files of a prepared graph; ``engine.api.prepared_matrix`` computes answers from its tables.
+
+    Attributes:
+        compact: whether only closed parts are stored, from which tables are computed when they are needed.
+        Others: as in ``SealedResult``.
+    """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Read and check the seal and the labels.
@@ -42,7 +46,8 @@ class PreparedStore(SealedResult):
 
     def _read_metadata(self) -> None:
         attributes = self.attributes
-        self.dtype = np.dtype(self._arrays[TABLES]["data_type"])
+        self.compact = CLOSED_PARTS in self._arrays
+        self.dtype = np.dtype(self._arrays[CLOSED_PARTS if self.compact else TABLES]["data_type"])
         self.unreachable = self.dtype.type(float(attributes["unreachable"]))
         attributes["unreachable"] = self.unreachable.item()
         self.labels = self.source_labels = self.target_labels = self._side("vertex")
@@ -85,17 +90,23 @@ class PreparedStore(SealedResult):
             return np.zeros(0, np.int64)
         return self._side(CLOSED).astype(np.int64, copy=False)
 
-    def _flat(self, where: str) -> Array | None:
+    def checked(self, where: str) -> CheckedTable | None:
+        """Return a flat array, such as ``tables/forward``, whose chunks are read and checked when they are needed; None
+        if there is none of that name.
+        """
         if where not in self._arrays:
             return None
         document = self._arrays[where]
         (entries,), (chunk,) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
-        out: Array = np.empty(entries, self.dtype.newbyteorder("<"))
-        pieces = [out[first : first + chunk] for first in range(0, entries, chunk)]
-        with ThreadPoolExecutor(_THREADS if self.remote_seal is None else THREADS) as pool:
-            for _ in pool.map(self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces):
-                pass
-        return out.astype(self.dtype, copy=False)
+
+        def read(k: int, piece: Array) -> None:
+            self._read_chunk(f"{where}/c/{k}", piece)
+
+        return CheckedTable(entries, chunk, self.dtype, read, _THREADS if self.remote_seal is None else THREADS)
+
+    def _flat(self, where: str) -> Array | None:
+        found = self.checked(where)
+        return None if found is None else found.whole()
 
     def chunk_of(self, name: str) -> int:
         """Return the number of entries in a chunk of a table."""

@@ -9,7 +9,6 @@ them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +24,7 @@ from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
 from storage.prepared.reader import CLOSED, ELIMINATED, PreparedStore
 from storage.remote.generation import Generation
+from storage.threads import ThreadPool
 
 #: Entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
@@ -154,7 +154,7 @@ class PreparedWriter:
         try:
             (folder / "c").mkdir(parents=True)
             atomic.write_file(folder / ROOT_DOCUMENT, [document])
-            with ThreadPoolExecutor(_THREADS) as pool:
+            with ThreadPool(_THREADS) as pool, pool:
                 pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
                 names = [f"{where}/c/{k}" for k in range(len(pieces))]
                 shared = [k in same for k in range(len(pieces))]

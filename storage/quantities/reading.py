@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from storage.errors import InvalidRequest
 from storage.matrix.format import ALSO, Array, IntArray
 from storage.matrix.grid import TileGrid
 from storage.matrix.tiles import StoreFolder, TileReader
+from storage.threads import in_threads
 
 if TYPE_CHECKING:
     from storage.matrix.reader import Matrix
@@ -76,9 +76,11 @@ def entries_of(
 def check_all(tiles: TileReader, grid: TileGrid) -> None:
     """Compare every tile with the manifest.  Raises StorageFailed."""
     down, across = grid.counts
-    with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
-        for _ in pool.map(lambda k: tiles.whole(*divmod(k, across)), range(down * across)):
-            pass
+
+    def check(tile: int) -> None:
+        tiles.whole(*divmod(tile, across))
+
+    in_threads(_VERIFY_THREADS, check, range(down * across))
 
 
 class QuantityMatrix:

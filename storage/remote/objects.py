@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+from storage.threads import in_threads
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -207,9 +207,11 @@ class Objects:
 
 def each(call: Callable[[T], object], items: Iterable[T]) -> None:
     """Call with every item, ``THREADS`` at a time; the first error is raised once all running calls have ended."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(call, items):
-            pass
+
+    def one(item: T) -> None:
+        call(item)
+
+    in_threads(THREADS, one, items)
 
 
 @cache

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from storage.remote.reader import RemoteFolder
 
 if TYPE_CHECKING:
     import polars as pl
+
+#: Most bytes of the file of a table in an object store that stay in memory as long as the table is open.
+KEPT: Final = 64 << 20
 
 
 class SealedTable(SealedFolder):
@@ -35,6 +39,7 @@ class SealedTable(SealedFolder):
         """Read the seal; the table is read when it is asked for.  Raises StorageFailed."""
         self._lock, self._sound = threading.Lock(), False
         self._order: tuple[str, IntArray] | None = None
+        self._fetched: bytes | None = None
         super().__init__(folder, TABLE)
 
     def _read_metadata(self) -> None:
@@ -154,13 +159,10 @@ class SealedTable(SealedFolder):
         """Return the answer to ``ask``, a query of the lazy table; before the first, compare the file with the seal."""
         import polars as pl
 
-        path = Path(self._folder.root) / TABLE  # type: ignore[union-attr]
         try:
             with self._lock:
-                if not self._sound and list(file_checksum(path)) != list(self._files[TABLE]):
-                    raise StorageFailed(f"{self.path} is damaged: {TABLE} does not agree with the seal")
-                self._sound = True
-            found: pl.DataFrame = ask(pl.scan_parquet(path)).collect()
+                source = self._source()
+            found: pl.DataFrame = ask(pl.scan_parquet(source)).collect()
         except (OSError, pl.exceptions.PolarsError) as error:
             reason = str(error).partition("\n")[0]
             raise StorageFailed(f"{self.path} is damaged: {TABLE} cannot be read ({reason})") from error
@@ -168,12 +170,25 @@ class SealedTable(SealedFolder):
             raise StorageFailed(f"{self.path} was replaced or removed while open; open it again")
         return found
 
+    def _source(self) -> Path | io.BytesIO:
+        """Return the file of the table, or its content where it lies in an object store, compared with the seal."""
+        if isinstance(self._folder, RemoteFolder):
+            data = bytes(self._checked(TABLE)) if self._fetched is None else self._fetched
+            if len(data) <= KEPT:
+                self._fetched = data
+            return io.BytesIO(data)
+        path = Path(self._folder.root) / TABLE
+        if not self._sound and list(file_checksum(path)) != list(self._files[TABLE]):
+            raise StorageFailed(f"{self.path} is damaged: {TABLE} does not agree with the seal")
+        self._sound = True
+        return path
+
 
 def open_table(path: str | Path) -> SealedTable:
     """Open a sealed table.
 
     Args:
-        path: its folder.
+        path: its folder, or its address in an object store.
 
     Raises:
         NotFound: there is nothing at ``path``.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from storage.pairs.near_pairs import NearPairs
+    from storage.remote.generation import Generation
 
 #: Rows of the table that are stored together, so that a page of it is read without the others.
 ROWS_TOGETHER: Final = 1 << 16
@@ -25,8 +26,10 @@ def write_result_table(
     about: Mapping[str, object],
     pairs: NearPairs | None = None,
     sums: Mapping[str, object] | None = None,
+    *,
+    remote: Generation | None = None,
 ) -> Path:
-    """Write and seal a result in rows; the folder appears whole, or not at all.
+    """Write and seal a result in rows; the folder, or its objects, appear whole, or not at all.
 
     Args:
         path: the folder, which must not be there.
@@ -35,13 +38,14 @@ def write_result_table(
             ``shape``.
         pairs: the same as sparse rows, which are written beside the table as arrays of Zarr.
         sums: what the summary says besides rows and columns.
+        remote: where it is sent and sealed; nothing stays at ``path`` then.  None for a folder.
 
     Returns:
         The absolute path.
 
     Raises:
-        Conflict: there is something at the path.
-        StorageFailed: the file system refused; nothing is at the path.
+        Conflict: there is something at the path, or another result was sealed at the address.
+        StorageFailed: the file system or the object store refused; nothing is at the path.
     """
     target = Path(path).absolute()
     atomic.clear_stale(target)
@@ -58,6 +62,11 @@ def write_result_table(
         with (folder / TABLE).open("wb") as out:
             frame.write_parquet(out, compression="zstd", row_group_size=ROWS_TOGETHER)
         data = seal_document(folder, attributes)
+        if remote is not None:
+            remote.send_folder(folder, data, staging.check_held)
+            sealed, remote = remote, None
+            sealed.tidy()
+            return target
         # The seal must never be durable before the files that it lists.
         atomic.sync_tree(folder)
         atomic.write_file(folder / ROOT_DOCUMENT, [data])
@@ -68,6 +77,8 @@ def write_result_table(
         raise atomic.failure("write", folder, error, int(frame.estimated_size())) from error
     finally:
         staging.discard()
+        if remote is not None:
+            remote.abandon()
     return target
 
 

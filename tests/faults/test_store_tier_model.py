@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,11 +35,12 @@ from engine.model.progress import Monitor
 from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling
 from engine.rows.dense import fill_weights
 from engine.rows.summary import SummarySink
-from engine.streaming import checkpoint
+from engine.streaming import checkpoint, passes
 from engine.streaming.checkpoint import Journal, take_up_whole
 from engine.streaming.finishing_tier import FinishingHostTier
 from engine.streaming.forms import fingerprint
 from engine.streaming.host_tier import KeptHostTier
+from engine.streaming.loading import Loading
 from engine.streaming.progress_record import progress_of, take_up
 from engine.streaming.store_tier import StoreTier, tiles_of
 from storage.errors import StorageFailed
@@ -202,18 +204,29 @@ class Process:
 
     def begin_host(self, plan: Any) -> None:
         levels = take_up(self.journal, self.streaming, N, potentials=self.mark)
-        matrix = np.full((N, N), GARBAGE, KIND.dtype)
-        for stripe in range(self.streaming.stripes(N)):
-            first, last = self.streaming.rows(stripe, N)
+        matrix, slow = np.full((N, N), GARBAGE, KIND.dtype), int(levels.sum()) % 2 == 0
+
+        def fill(first: int, last: int) -> None:
+            stripe = first // self.streaming.height
+            if slow:
+                time.sleep(0.002 * (stripe % 3))
             if levels[stripe] < 0:
                 fill_weights(self.world.graphs[self.mark], KIND, first, matrix[first:last])
-                continue
+                return
             for i, j, out in tiles_of(self.writer, first, matrix[first:last], self.streaming.left(stripe)):
                 self.writer.read_tile(i, j, out)
-        if self.streaming.passes and self.mark is None:
+
+        passing = self.streaming.passes and self.mark is None
+        order = passes.order(levels, self.streaming, N) if passing else ()
+        self.loading = Loading(
+            self.streaming, (N, 4 * N), fill=fill, lock=lambda *_: None, band=64, order=order, threads=2
+        )  # fmt: skip
+        self.loading.begin()
+        self.loading.wait(Monitor(), [] if passing else range(self.streaming.stripes(N)))
+        if passing:
             collector = SummarySink(self.writer, np.arange(N), N, integral=True)
             host = FinishingHostTier(matrix, self.streaming, self.journal, collector, Monitor(), threads=2)
-            host.begin(levels)
+            host.begin(levels, self.loading)
             self.host: KeptHostTier = host
             return
         self.host = KeptHostTier(matrix, self.streaming, self.journal)
@@ -260,7 +273,7 @@ class Process:
         self.given[stripe] = k
 
     def relax_host(self, stripe: int, k: int, better: np.ndarray) -> None:
-        rows = self.host.blank(stripe)
+        rows = self.host.take(stripe).result()
         self.improve(stripe, rows, better)
         self.host.give(k, stripe, rows)
 
@@ -305,6 +318,7 @@ class Process:
             self.store.__exit__()
         if self.tier == "host":
             self.host.__exit__()
+            self.loading.__exit__()
         self.writer.leave()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from engine.model.tiling import Tiling, device_bytes, updates
 from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.streaming import schedule
 from storage.errors import Cancelled, DoesNotFit, StorageFailed
+from storage.threads import Promise
 from tests.gpu.cuda_backend import CudaBackend
 from tests.gpu.samples import closure, weights
 
@@ -56,12 +56,11 @@ class Bounded(HostTier):
         assert self.out <= self.most
         return np.full((last - first, self.n), 1, self.dtype)
 
-    def take(self, stripe: int) -> Future[Array]:
+    def take(self, stripe: int) -> Promise[Array]:
         first, last = self._tiling.rows(stripe, self.n)
-        rows, found = self.blank(stripe), Future[Array]()
+        rows = self.blank(stripe)
         rows[:] = self.matrix[first:last]
-        found.set_result(rows)
-        return found
+        return Promise.of(rows)
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
         first, last = self._tiling.rows(stripe, self.n)

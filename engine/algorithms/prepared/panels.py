@@ -17,6 +17,7 @@ import numpy.typing as npt
 from engine.devices.cpu.relax import BLOCK_ROWS, DEPTH, ITEM_BYTES, Workspace, relax_packed
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
 from engine.graph.kernels import njit
+from storage.threads import in_threads
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -177,6 +178,14 @@ class PanelProduct:
         high = max(1, min(BAND_ROWS, len(rows)))
         wide = max(1, BAND // high)
         self.bands = [(i, j, high, wide) for i in range(0, len(rows), high) for j in range(0, len(columns), wide)]
+
+    def make_all(self, threads: int) -> None:
+        """Make all bands in so many threads."""
+        if len(self.bands) == 1 or threads == 1:
+            for band in self.bands:
+                self.make(band)
+            return
+        in_threads(threads, self.make, self.bands)
 
     def make(self, band: tuple[int, int, int, int]) -> None:
         """Make one of ``bands``; others may be made at the same time.

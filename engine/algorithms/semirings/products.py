@@ -1,19 +1,29 @@
-"""Most reliable paths: one search for each source, by products in float64."""
+"""Most reliable paths: products in float64, by blocks of sources in the lanes of vectors, or by single searches."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cpu.arcs import prepare
+from engine.devices.cpu.atonce.lane_blocks import lane_space
 from engine.devices.cpu.searches import Spaces
-from engine.devices.cpu.semirings import products
+from engine.devices.cpu.semirings import product_lanes, products
+from engine.model.backend import Arcs
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+
+#: Sources of a block below which they are searched one by one.
+_LEAST: Final = 8
+#: Vertices of a graph above which they are: the products of a block would take hundreds of megabytes.
+_MOST_VERTICES: Final = 2**20
+#: A block is given up after this many multiplications for every arc and four for every vertex.
+_PASSES: Final = 256
 
 
 class ProductSearch:
@@ -49,8 +59,13 @@ class ProductSearch:
             )
 
 
+def lanes_bytes(n: int) -> int:
+    """Return the bytes that the products of a block take."""
+    return 0 if n > _MOST_VERTICES else n * (8 * product_lanes.LANES + 2)
+
+
 class ProductRows:
-    """Rows by one search for each source.
+    """Rows by searches, of a block of sources together; both kinds find the same numbers, to the last bit.
 
     Args:
         graph: the graph; weights lie in (0, 1].
@@ -60,6 +75,16 @@ class ProductRows:
 
     def __init__(self, graph: Graph, targets: Indices, threads: int) -> None:
         self._graph, self._targets, self._spaces = graph, targets, Spaces(threads)
+        self._blocks = Spaces(threads)
+        self._finished = self._given_up = 0
+        if not 0 < graph.n <= _MOST_VERTICES or not graph.arcs:
+            self._given_up = 2  # no blocks
+            return
+        ready = prepare(Arcs(graph.indptr, graph.heads, graph.weights.astype(np.float64)))
+        weights = ready.weights if ready.back is None else ready.weights[ready.back]
+        self._arcs = ready.indptr, ready.heads, ready.into, ready.tails, weights, weights.min()
+        self._goal = ready.rank, ready.rank[targets]
+        self._budget = _PASSES * (graph.arcs + 4 * graph.n)
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
         """Write rows.
@@ -73,6 +98,22 @@ class ProductRows:
         Raises:
             SolveFailed: as :meth:`ProductSearch.run`.
         """
+        for first in range(0, len(sources), product_lanes.LANES):
+            some = slice(first, first + product_lanes.LANES)
+            if not self._block(worker, sources[some], rows[some], out):
+                self._single(worker, sources[some], rows[some], out)
+
+    def _block(self, worker: int, sources: Indices, rows: Indices, out: Array) -> bool:
+        """Write the rows of a block, and return whether that was possible in reasonable time."""
+        if len(sources) < _LEAST or self._given_up > 1 + self._finished // 4:
+            return False
+        space = self._blocks.of(worker, "lanes", lambda: lane_space(self._graph.n, np.float64(0)))
+        done = product_lanes.search_product_lanes(self._arcs, space, self._goal, (sources, rows), out, self._budget)
+        self._finished, self._given_up = self._finished + done, self._given_up + (not done)
+        return bool(done)
+
+    def _single(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
+        """Write rows by one search for each source."""
         search = self._spaces.of(worker, "products", lambda: ProductSearch(self._graph))
         for source, row in zip(sources.tolist(), rows.tolist(), strict=True):
             search.run(source)

@@ -19,15 +19,16 @@ AT_ONCE = 64
 
 
 class ReachedRows:
-    """Rows of ones and zeros.
+    """Rows of two values: what is reachable, and what is not.
 
     Args:
         graph: the graph.
         targets: vertex index of each column.
         threads: number of threads that may write rows.
+        values: shape (2,): that of a pair without a path, and that of a pair with one.
     """
 
-    def __init__(self, graph: Graph, targets: Indices, threads: int) -> None:
+    def __init__(self, graph: Graph, targets: Indices, threads: int, values: Array) -> None:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
@@ -47,6 +48,7 @@ class ReachedRows:
         waiting = np.bincount(heads, minlength=count).astype(np.int32)
         if reaching.order_components(self._indptr, self._heads, waiting, self._order) != count:
             raise AssertionError("the arcs between strongly connected components form a cycle")
+        self._values = values
         self._targets, self._spaces = self._component[targets].astype(np.int32), Spaces(threads)
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
@@ -56,7 +58,7 @@ class ReachedRows:
             worker: number of the calling thread.
             sources: vertex indices, shape (k,).
             rows: the row of ``out`` of each.
-            out: uint8, shape (rows, columns).
+            out: of the type of the values, shape (rows, columns).
         """
         sizes = len(self._order), len(self._targets)
         words, taken = self._spaces.of(worker, "words", lambda: tuple(np.empty(size, np.uint64) for size in sizes))
@@ -64,4 +66,4 @@ class ReachedRows:
             some = slice(first, first + AT_ONCE)
             starts = self._component[sources[some]]
             arcs = self._indptr, self._heads, self._order
-            reaching.rows_reached(arcs, starts, self._targets, words, taken, rows[some], out)
+            reaching.rows_reached(arcs, starts, self._targets, self._values, (words, taken), rows[some], out)

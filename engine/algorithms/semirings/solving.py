@@ -39,20 +39,25 @@ class RowWriter(Protocol):
 
 
 def algorithm_of(semiring: Semiring, graph: Graph) -> str:
-    """Return the algorithm for a graph: undirected bottlenecks need no searches unless paths end at terminals."""
-    if semiring.name == "lor-land":
-        return REACHED
+    """Return the algorithm for a graph: undirected bottlenecks need no searches unless paths end at terminals, and
+    where all arcs weigh the same bottlenecks are reachability.
+    """
     if semiring.name == "max-times":
         return PRODUCT
+    if semiring.name == "lor-land" or (graph.arcs and graph.weights.min() == graph.weights.max()):
+        return REACHED
     return MERGED if graph.directed or graph.terminals else TREE
 
 
-def merged_bytes(graph: Graph, itemsize: int) -> int:
-    """Return the bytes that the rows of one thread take while components merge."""
+def rows_bytes(algorithm: str, graph: Graph, itemsize: int) -> int:
+    """Return the bytes of what one thread holds of the rows that it finds side by side."""
     from engine.algorithms.semirings.bottlenecks import at_once
+    from engine.algorithms.semirings.products import lanes_bytes
 
     size = graph.n + graph.terminals
-    return at_once(size, itemsize) * (size + 1040) * itemsize
+    if algorithm == MERGED:
+        return at_once(size, itemsize) * (size + 1040) * itemsize
+    return lanes_bytes(size) if algorithm == PRODUCT else 0
 
 
 def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
@@ -69,7 +74,8 @@ def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWrite
 
     semiring, name, threads = SEMIRINGS[context.plan.semiring], context.plan.algorithm, context.plan.threads
     if name == REACHED:
-        return ReachedRows(graph, targets, threads)
+        values = (semiring.unreachable, 1 if semiring.name == "lor-land" else context.profile.graph.weights[0].item())
+        return ReachedRows(graph, targets, threads, np.array(values, context.plan.dtype))
     if name == PRODUCT:
         return ProductRows(graph, targets, threads)
     if name == MERGED:

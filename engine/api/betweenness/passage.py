@@ -14,7 +14,7 @@ from engine.algorithms.betweenness.passing import Passed, PassingSearches, Passi
 from engine.devices.cpu.team import Team
 from engine.execution.survey import KERNELS, survey
 from engine.graph.terminals import arrivals, opened
-from engine.model.problem import Machine, Options
+from engine.model.problem import Machine, Options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.planning.refusal import gib
 from storage.errors import DoesNotFit, InvalidRequest
@@ -26,7 +26,6 @@ Indices = npt.NDArray[np.int64]
 #: Options of a solve that counting shortest paths does not have.
 _NOT_HERE: Final = (
     "algorithm", "dtype", "device", "device_memory", "max_hops", "cutoff", "executor", "scheduler",
-    "semiring",
 )  # fmt: skip
 #: Most visits of vertices and arcs for which no trial is made.
 LITTLE: Final = 20_000_000
@@ -208,6 +207,7 @@ def check_options(options: Options) -> None:
     Raises:
         InvalidRequest: one is given; the error names it.
     """
+    refuse_semiring(options, "a count of shortest paths")
     usual = Options()
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.graph.selection import Rectangle, first_beyond
 from engine.model.progress import Monitor
+from storage.threads import ThreadPool
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ def reduce_bands(
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    with ThreadPoolExecutor(matrix.threads) as pool:
+    with ThreadPool(matrix.threads) as pool, pool:
         for first, block in bands(matrix, rectangle, inward=inward):
             cuts = [len(block) * k // matrix.threads for k in range(matrix.threads + 1)]
             pieces = [np.arange(a, b) for a, b in pairwise(cuts) if a < b]

@@ -46,8 +46,7 @@ class PreparedMeasurement:
         sides = (options.targets, options.sources) if inward else (options.sources, options.targets)
         targets = None if sides[1] is None else tuple(sorted(sides[1]))
         self._rectangle = Rectangle.of(replace(options, sources=sides[0], targets=targets), matrix.n)
-        if options.threads is not None:
-            matrix.threads = options.threads
+        self._threads = options.threads
 
     @property
     def rows(self) -> int:
@@ -69,6 +68,10 @@ class PreparedMeasurement:
             DoesNotFit: the tables and the table of measures do not fit in memory.
         """
         del monitor
+        with self._matrix.using(self._threads):
+            return self._planned()
+
+    def _planned(self) -> Plan:
         matrix, columns = self._matrix, len(self._rectangle.columns)
         needed = matrix.table_bytes + 2 * BAND_BYTES + self.bytes
         machine = survey(memory=self._memory, threads=matrix.threads)
@@ -114,7 +117,8 @@ class PreparedMeasurement:
         sink = MeasureSink(rectangle, work_type(matrix.dtype), self.asked)
         clock = PhaseClock(monitor or Monitor())
         clock.begin("measure", self.rows, "rows")
-        reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
+        with matrix.using(self._threads):
+            reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
         clock.stop()
         columns = sink.columns()
         return MeasureTable(matrix.labels, rectangle.rows, columns, self.asked.vertex_columns, plan, clock.seconds)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +42,7 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor, PhaseClock
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.pairs.near_pairs import NearPairs
+from storage.threads import ThreadPool
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -106,8 +106,6 @@ class PreparedNear:
         if self._refused is not None and not matrix.exact:
             raise self._refused
         self._machine = survey(memory=options.memory, threads=options.threads)
-        if options.threads is not None:
-            matrix.threads = options.threads
         asked = Rectangle.of(self._options, matrix.n)
         self._rows, self._columns = asked.rows, None if asked.targets is None else np.sort(asked.targets)
 
@@ -163,7 +161,8 @@ class PreparedNear:
         matrix, rows = self._matrix, len(self._rows)
         across = matrix.n if self._columns is None else len(self._columns)
         reading = 0.0 if matrix.loaded else _READ * matrix.table_bytes
-        return reading + (matrix.block_seconds(rows, across) + _PICKED * rows * across) / matrix.threads
+        with matrix.using(self._options.threads):
+            return reading + (matrix.block_seconds(rows, across) + _PICKED * rows * across) / matrix.threads
 
     def _some(self, most: int) -> Options:
         """Return the options with at most ``most`` of the sources."""
@@ -230,12 +229,16 @@ class PreparedNear:
 
     def _gathered(self, rows: Indices, monitor: Monitor, each: int) -> Piece:
         """Return the number of pairs of each row, their targets and their distances; ``each`` is bytes of a pair."""
+        with self._matrix.using(self._options.threads):
+            return self._gathered_here(rows, monitor, each)
+
+    def _gathered_here(self, rows: Indices, monitor: Monitor, each: int) -> Piece:
         found: list[Piece] = []
         entries, budget = 0, (self._machine.memory - self._needed) // each
         columns = np.arange(self._matrix.n) if self._columns is None else self._columns
         picker = _Picker(columns.astype(np.int64), _last_near(self._options.cutoff, self._matrix.dtype), self._nearest)
         threads = self._matrix.threads
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPool(threads) as pool, pool:
             for some, block in self._bands(rows):
                 step = min(-(-len(some) // threads), max(1, _TOGETHER // max(1, len(columns))))
                 cuts = [slice(first, first + step) for first in range(0, len(some), step)]

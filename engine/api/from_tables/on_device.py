@@ -6,8 +6,10 @@ swept only where sums are exact.  Questions that the processors answer sooner th
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.model.dtypes import work_type
-from storage.errors import DoesNotFit, InvalidRequest
+from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
 
@@ -44,15 +46,18 @@ class DevicePreparedMatrix(PreparedMatrix):
         Others: as in ``PreparedMatrix``.
     """
 
-    def __init__(self, folder: StoreFolder | RemoteFolder, memory: int | None = None) -> None:
+    def __init__(self, folder: StoreFolder | RemoteFolder, memory: int | None = None, *, must: bool = True) -> None:
         """Use ``open_result``.
 
         Args:
             folder: of the prepared graph.
             memory: bytes of device memory that may be used; None for all that is free.
+            must: whether a question that the device has no memory for, or fails at, is an error; else the processors
+                answer it and all that follow.
         """
         super().__init__(folder)
-        self._memory, self._asking = memory, threading.Lock()
+        self._memory, self._must, self._asking = memory, must, threading.Lock()
+        self._stays = False
         self._on_device: DeviceTables | None = None
 
     def check_device(self) -> None:
@@ -79,15 +84,15 @@ class DevicePreparedMatrix(PreparedMatrix):
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if len(rows) < _FEW or rows.shape != columns.shape:
             return super().entries(sources, targets)
-        with self._asking:
-            return self._resident().pairs(rows, columns)
+        found = self._asked(lambda tables: tables.pairs(rows, columns))
+        return super().entries(sources, targets) if found is None else found
 
     def release(self) -> None:
         """Free the device memory; the next large question takes it again."""
         with self._asking:
-            if self._on_device is not None:
-                self._on_device.release()
-                self._on_device = None
+            tables, self._on_device = self._on_device, None
+            if tables is not None:
+                tables.release()
 
     def close(self) -> None:
         """Free the device memory and release the folder; the matrix must not be used afterwards."""
@@ -97,17 +102,33 @@ class DevicePreparedMatrix(PreparedMatrix):
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
         if not len(vertices):
             return super()._swept(vertices, forward=forward)
-        with self._asking:
-            return self._resident().rows(vertices, forward=forward)
+        found = self._asked(lambda tables: tables.rows(vertices, forward=forward))
+        return super()._swept(vertices, forward=forward) if found is None else found
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
         if len(rows) * len(columns) < _FEW:
             return super()._block(rows, columns)
+        if self.exact and len(columns) > _SWEPT_SHARE * self.n:
+            found = self._asked(lambda tables: tables.rows(rows, others=columns))
+        else:
+            found = self._asked(lambda tables: tables.block(rows, columns))
+        return super()._block(rows, columns) if found is None else found
+
+    def _asked(self, question: Callable[[DeviceTables], Array]) -> Array | None:
+        """Return what the device answers; None if the processors have to."""
         with self._asking:
-            tables = self._resident()
-            if self.exact and len(columns) > _SWEPT_SHARE * self.n:
-                return tables.rows(rows, others=columns)
-            return tables.block(rows, columns)
+            if self._stays:
+                return None
+            try:
+                return question(self._resident())
+            except (DoesNotFit, SolveFailed) as error:
+                if self._must:
+                    raise
+                log.warning("%s is answered by the processors from now on: %s", self.path, error)
+                self._stays = True
+        with contextlib.suppress(SolveFailed):
+            self.release()
+        return None
 
     def _resident(self) -> DeviceTables:
         """Return the tables on the device, sent there if they are not yet."""
@@ -139,10 +160,10 @@ def answered_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice, memory
         InvalidRequest, DoesNotFit, SolveFailed: as ``DevicePreparedMatrix.check_device``, for ``cuda``.
         StorageFailed: it is damaged.
     """
-    found = DevicePreparedMatrix(folder, memory)
+    found = DevicePreparedMatrix(folder, memory, must=device == "cuda")
     try:
         found.check_device()
-    except (InvalidRequest, DoesNotFit) as error:
+    except (InvalidRequest, DoesNotFit, SolveFailed) as error:
         if device == "cuda":
             found.close()
             raise

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from engine.algorithms.semirings.components import most_needed
-from engine.algorithms.semirings.solving import MERGED, PIECE, PRODUCT, REACHED, TREE, algorithm_of, merged_bytes
+from engine.algorithms.semirings.products import lanes_bytes
+from engine.algorithms.semirings.solving import MERGED, PIECE, PRODUCT, REACHED, TREE, algorithm_of, rows_bytes
 from engine.api.planning import store_bytes
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
@@ -28,8 +29,11 @@ from storage.semirings import SEMIRINGS, Semiring, semiring_of
 #: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine:
 #: for each entry of the result, for each arc and vertex of a search, and for each arc and vertex once.
 ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
-SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 4.5e-8, REACHED: 1.0e-10}
+SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
 PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
+#: By how much searches of products are slower where a block takes more bytes than this.
+LARGE: Final = 6
+LARGE_BYTES: Final = 2**24
 #: Processor seconds for each arc of a dense graph, to find those that bottlenecks need.
 SIFTED: Final = 2.0e-8
 #: Bytes of work for each vertex and thread, and for each arc and vertex once.
@@ -72,8 +76,7 @@ def plan_semiring(
     memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
     memory += (_SPACE + 8) * machine.threads * (graph.n + graph.terminals)
     algorithm = algorithm_of(semiring, graph)
-    if algorithm == MERGED:
-        memory += machine.threads * merged_bytes(graph, itemsize)
+    memory += machine.threads * rows_bytes(algorithm, graph, itemsize)
     disk = 0 if out is None else store_bytes(graph, matrix_bytes(shape, itemsize))
     there = None if machine.disk is None else machine.disk + (0 if found is None else found.bytes)
     _check_fits(semiring, memory, machine.memory, "memory", "fewer sources or a larger --memory")
@@ -198,7 +201,8 @@ def _phases(algorithm: str, graph: Graph, shape: tuple[int, int], machine: Machi
     arcs = min(graph.arcs, most_needed(graph.n)) if algorithm == MERGED else graph.arcs
     size = graph.n + arcs
     rows = -(-shape[0] // PIECE) * PIECE if algorithm == REACHED else shape[0]
-    work = rows * (SEARCHED[algorithm] * size + ENTRY[algorithm] * shape[1])
+    slower = LARGE if algorithm == PRODUCT and lanes_bytes(graph.n) > LARGE_BYTES else 1
+    work = rows * (SEARCHED[algorithm] * slower * size + ENTRY[algorithm] * shape[1])
     writing = 0 if machine.disk is None else shape[0] * shape[1] * 4 / machine.write_rate
     return Phase("prepare", PREPARED[algorithm] * size + SIFTED * (graph.arcs - arcs)), Phase(
         "search", work / machine.threads + writing

@@ -18,7 +18,7 @@ from engine.graph.kernels import njit
 from engine.graph.ordering import fixed
 from engine.graph.transpose import transposed
 from engine.model.backend import Arcs, Array
-from engine.model.decimals import Units, in_units
+from engine.model.decimals import Units, units_of
 from engine.model.dtypes import WORK_TYPES
 
 Indices = npt.NDArray[np.int64]
@@ -139,7 +139,9 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
     decimal = None
     if weights.dtype.kind == "f":
         weights = weights.astype(np.float64)
-        decimal = in_units(indptr, weights)
+        decimal = units_of(arcs)
+        if decimal is not None and order is not None:
+            decimal = decimal[0][moved], decimal[1]
     else:
         bits = max(1, n - 1).bit_length()
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.

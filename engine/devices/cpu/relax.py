@@ -280,18 +280,19 @@ def _transpose_items(worker, counter, out, out_stride, a, a_stride, rows, column
 
 
 class Workspace:
-    """The pack buffers of all threads, allocated once and viewed as the working type of each call."""
+    """The pack buffers of all threads, allocated when first needed and viewed as the working type of each call."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._views: dict[np.dtype[np.generic], tuple[Array, ...]] = {}
-        self._bytes = [aligned(threads * size) for size in _pack_bytes(8)]
+        self._bytes: list[Array] = []
 
     def packs(self, dtype: np.dtype[np.generic]) -> tuple[Array, ...]:
         """Return the left, right, edge and leaf buffers for ``dtype``, each of shape (threads, entries)."""
         if dtype not in self._views:
             kinds = (packed_dtype(dtype), dtype, dtype, dtype)
             sizes = _pack_bytes(dtype.itemsize)
+            self._bytes = self._bytes or [aligned(self._threads * size) for size in _pack_bytes(8)]
             self._views[dtype] = tuple(
                 buffer[: self._threads * size].view(kind).reshape(self._threads, -1)
                 for buffer, size, kind in zip(self._bytes, sizes, kinds, strict=True)

@@ -70,7 +70,7 @@ class Outgoing:
             An event of the device; after it ``rows`` may be overwritten.
         """
         buffers = self._opened.result()
-        if self._locked is not None and self._straight():
+        if self._locked is not None and not self._locked.refused:
             self._copy(self._locked.array[first : first + len(rows)], rows)
             self._straightly += len(rows)
         else:
@@ -106,13 +106,8 @@ class Outgoing:
         return [memory.array[i * self.band : (i + 1) * self.band] for i in range(count)]
 
     def _straight(self) -> bool:
-        """Return whether rows are copied into the sink's own memory; wait until its pages are locked or cannot be
-        locked.
-        """
-        if self._locked is None:
-            return False
-        self._locked.wait()
-        return not self._locked.refused
+        """Return whether rows are copied into the sink's own memory, as its pages are locked."""
+        return self._locked is not None and not self._locked.refused
 
     def _send_bands(self, buffers: list[npt.NDArray[Any]], rows: Any, first: int) -> None:
         for start in range(0, len(rows) if buffers else 0, self.band):

@@ -20,13 +20,14 @@ from storage.errors import DoesNotFit, SolveFailed
 
 #: cudaHostRegisterPortable: the pages count as locked for all devices.
 _PORTABLE: Final = 1
-_PAGE: Final = 4096
+#: Bytes of a page of memory; ranges that are locked begin at multiples of it.
+PAGE: Final = 4096
 #: Each task that touches pages gets at least this many bytes; the last one may get fewer.
 _SHARE: Final = 2**23
 
 
 class HostMemory:
-    """Host memory whose pages a thread locks for the devices.
+    """Host memory whose pages are locked for the devices, in one piece or in several.
 
     Args:
         raw: the whole memory as bytes, shape (bytes,).
@@ -37,34 +38,41 @@ class HostMemory:
     Attributes:
         array: the memory in the caller's shape, not cleared.
         touched: seconds that touching its pages took.
-        registered: seconds that locking them took.
-        refused: a sentence that says why the pages are not locked, or "".  Copies are slower where they are not.
-            Final after :meth:`wait`.
+        registered: seconds that locking them took, the sum over all pieces.
+        refused: a sentence that says why some pages are not locked, or "".  Copies are slower where they are not.
     """
 
     def __init__(self, raw: npt.NDArray[np.uint8], array: Array, touched: float, runtime: Any) -> None:
         self.array, self.touched, self.registered, self.refused = array, touched, 0.0, ""
         self._raw, self._runtime = raw, runtime
-        self._locking = threading.Thread(target=self._lock, name="apsp-lock", daemon=True)
-        self._locking.start()
+        self._lock, self._locked = threading.Lock(), list[int]()
 
-    def wait(self) -> None:
-        """Wait until the pages are locked, or the driver has refused to lock them."""
-        self._locking.join()
+    def lock(self, first: int = 0, last: int | None = None) -> None:
+        """Lock a range of bytes; several threads may call this for different ranges.
 
-    def release(self) -> None:
-        """Unlock the pages."""
-        self.wait()
-        if not self.refused:
-            self._runtime.hostUnregister(self._raw.ctypes.data)
+        A copy of a device must lie within one range.  If the driver refuses one range, later ones are not tried.
 
-    def _lock(self) -> None:
-        began, size = time.perf_counter(), len(self._raw)
+        Args:
+            first: the first byte, a multiple of ``PAGE``.
+            last: the byte after the last, a multiple of ``PAGE`` or the end; None for the end.
+        """
+        began, size = time.perf_counter(), (len(self._raw) if last is None else last) - first
+        if self.refused:
+            return
+        place = self._raw.ctypes.data + first
         try:
-            self._runtime.hostRegister(self._raw.ctypes.data, size, _PORTABLE)
+            self._runtime.hostRegister(place, size, _PORTABLE)
         except self._runtime.CUDARuntimeError as error:
             self.refused = f"the driver does not lock {size:,} bytes of host memory ({error}); copies will be slower"
-        self.registered = time.perf_counter() - began
+            return
+        with self._lock:
+            self._locked.append(place)
+            self.registered += time.perf_counter() - began
+
+    def release(self) -> None:
+        """Unlock all pages that are locked."""
+        while self._locked:
+            self._runtime.hostUnregister(self._locked.pop())
 
 
 @contextmanager
@@ -80,8 +88,8 @@ def host_matrix(
         shape: rows and columns.
         dtype: type of the entries.
         threads: threads that touch the pages.
-        ahead: return while the pages are still being locked, so that the caller can fill the memory meanwhile; the
-            caller calls ``HostMemory.wait`` before a device uses it.
+        ahead: neither touch nor lock the pages: the caller fills the memory, and then locks it (``HostMemory.lock``),
+            range by range, while devices use ranges that are locked already.
 
     Raises:
         DoesNotFit: the system does not provide the memory.
@@ -99,11 +107,12 @@ def host_matrix(
         with suppress(OSError):  # not every kernel supports huge pages
             space.madvise(mmap.MADV_HUGEPAGE)
     raw: npt.NDArray[np.uint8] = np.frombuffer(space, np.uint8)
-    _touch(raw, threads)
-    memory = HostMemory(raw, raw[:size].view(kind).reshape(shape), time.perf_counter() - began, runtime)
     if not ahead:
-        memory.wait()
+        _touch(raw, threads)
+    memory = HostMemory(raw, raw[:size].view(kind).reshape(shape), time.perf_counter() - began, runtime)
     try:
+        if not ahead:
+            memory.lock()
         yield memory
     finally:
         memory.release()
@@ -164,7 +173,7 @@ def _touch(raw: npt.NDArray[np.uint8], threads: int) -> None:
     share = max(_SHARE, -(-len(raw) // (max(1, threads) * 2**21)) * 2**21)
 
     def touch(first: int) -> None:
-        raw[first : first + share : _PAGE] = 0
+        raw[first : first + share : PAGE] = 0
 
     with ThreadPoolExecutor(max(1, threads), "apsp-touch") as pool:
         list(pool.map(touch, range(0, len(raw), share)))

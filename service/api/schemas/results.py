@@ -183,6 +183,7 @@ class SubmatrixRequest(Question):
     sources: AskedPlaces | None = Field(None, examples=[[1, 17]])
     targets: AskedPlaces | None = Field(None, examples=[[17, 40]])
     snap_limit: SnapLimit = None
+    semiring: AskedSemiring = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -195,11 +196,14 @@ class SubmatrixRequest(Question):
 
 
 class Nearest(FromPoint):
-    """The vertices nearest to a source; ``distances[i]`` belongs to ``targets[i]``."""
+    """The vertices nearest to a source, or of another semiring those with the best values; ``distances[i]`` belongs to
+    ``targets[i]``.
+    """
 
     source: Label
     targets: list[Label]
     distances: list[int | float]
+    semiring: SaidSemiring = None
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"source": 1, "targets": [2, 17], "distances": [3, 4711]}]}

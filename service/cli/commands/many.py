@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, cast
@@ -25,6 +24,7 @@ from storage.files.atomic import write_file
 from storage.graph.graph import Graph, Receipt, graph_digest
 from storage.matrix.reader import open_matrix
 from storage.options import FileReadingOptions, ReadingOptions
+from storage.threads import in_threads
 
 if TYPE_CHECKING:
     from engine.api.bulk import BulkFailure, BulkResult
@@ -196,21 +196,22 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
 
     batch: Batch = {}
     size = 0
-    with ThreadPoolExecutor(READERS, "apsp-read") as pool:
-        for first in range(0, len(paths), READERS):
-            for index, found in enumerate(pool.map(read, paths[first : first + READERS]), first):
-                if not isinstance(found, tuple):
-                    tally.fail(index, paths[index], found)
-                    continue
-                graph, receipt = found
-                tally.note(index, paths[index], receipt.notes)
-                batch[index] = graph
-                size += graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + graph.labels.nbytes
-            if len(batch) >= BATCH or size >= BATCH_BYTES:
-                yield batch
-                batch, size = {}, 0
-            if INTERRUPTS.requested():
-                raise KeyboardInterrupt
+    for first in range(0, len(paths), READERS):
+        # threads of their own for each few files, as a generator that nobody resumes would not end them
+        some = paths[first : first + READERS]
+        for index, found in enumerate(in_threads(READERS, read, some, name="apsp-read"), first):
+            if not isinstance(found, tuple):
+                tally.fail(index, paths[index], found)
+                continue
+            graph, receipt = found
+            tally.note(index, paths[index], receipt.notes)
+            batch[index] = graph
+            size += graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + graph.labels.nbytes
+        if len(batch) >= BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+        if INTERRUPTS.requested():
+            raise KeyboardInterrupt
     if batch:
         yield batch
 

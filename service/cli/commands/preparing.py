@@ -16,7 +16,7 @@ from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.querying import store_folder
 from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
 from service.cli.progress import ProgressMonitor
-from service.options import PrepareOptions, ReweightOptions
+from service.options import PrepareForm, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
@@ -47,7 +47,7 @@ class Target:
     overwrite: bool
 
 
-def prepare(graph_args: GraphArgs, given: PrepareOptions, target: Target, *, as_json: bool) -> None:
+def prepare(graph_args: GraphArgs, given: PrepareForm, target: Target, *, as_json: bool) -> None:
     """Read, plan, prepare, write and seal; the plan and the progress go to standard error.
 
     Args:
@@ -64,13 +64,15 @@ def prepare(graph_args: GraphArgs, given: PrepareOptions, target: Target, *, as_
     place, sent = prepared_place(target.out, target.work, overwrite=target.overwrite)
     options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     with writing_early(place, "prepare"):
-        _prepare(graph_args, options, target, (place, sent), as_json=as_json)
+        _prepare(graph_args, options, target, (place, sent), compact=given["compact"], as_json=as_json)
 
 
 def _prepare(
-    graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, as_json: bool
-) -> None:
+    graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, compact: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Prepare into a place that nobody else writes: a path, and the objects to send it to."""
+    from engine.api.from_tables.compacting import prepare_compact
     from engine.api.prepared import plan_prepared
     from engine.api.prepared import prepare as prepare_graph
     from engine.graph.profile import GraphProfile
@@ -80,12 +82,13 @@ def _prepare(
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     profile = GraphProfile(graph)
-    selected = plan_prepared(profile, options, out=place)
+    selected = plan_prepared(profile, options, out=place, compact=compact)
     planning = time.perf_counter() - started - reading
     tell([*_described(selected), *(f"note: {note}" for note in receipt.notes)])
     INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
-        outcome = prepare_graph(profile, at, options, plan=selected, overwrite=overwrite, monitor=monitor)
+        made = prepare_compact if compact else prepare_graph
+        outcome = made(profile, at, options, plan=selected, overwrite=overwrite, monitor=monitor)
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
         facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
@@ -96,7 +99,8 @@ def _prepare(
     rows, columns = selected.shape
     parts, size = outcome.summary["parts"], outcome.summary["bytes"]
     assert isinstance(size, int)
-    lines = [("tables", f"{format_bytes(size)}, {parts:,} parts"), ("answers", f"{rows:,} x {columns:,} distances")]
+    tables = "closed" if compact else "tables"
+    lines = [(tables, f"{format_bytes(size)}, {parts:,} parts"), ("answers", f"{rows:,} x {columns:,} distances")]
     emit([f"{out}: done ({phases})", *table(lines + _resumed(outcome.summary), indent="  ")])
 
 

@@ -38,6 +38,7 @@ from storage.errors import InvalidRequest
 from storage.graph.vertex_table import ENDINGS, check_table, write_table
 from storage.matrix.frame import said_unit
 from storage.options import declared
+from storage.semirings import MIN_PLUS
 
 #: Seconds without an answer after which a question fails; and the same for an upload, a wait or a download.
 QUESTION_SECONDS: Final = 2.0
@@ -294,20 +295,20 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
             return
         facts = client.run(flows.manifest(job, patience))
         unit = said_unit(facts["unit"])
+        said = {} if facts.get("semiring", MIN_PLUS) == MIN_PLUS else {"semiring": facts["semiring"]}
         if question == "nearest":
-            params = {**Names().asked(None, source=ends[0]), "k": count_of(vertices[1])}
+            params = {**Names().asked(None, source=ends[0]), "k": count_of(vertices[1]), **said}
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=params))
             tell_points(found, ends, vertices)
             show_row(found, at.as_json, unit)
         elif question in ("row", "within"):
-            row = client.run(_row(job, ends[0], patience))
+            row = client.run(_row(job, ends[0], patience, said if question == "row" else {}))
             tell_points(row, ends, vertices)
             show_row(row if question == "row" else _within(row, limit_of(vertices[1]), facts), at.as_json, unit)
         else:
             pair = Names().asked(None, **dict(zip(("source", "target"), ends, strict=True)))
             pair |= {} if at.out is None else {"format": "geojson"}
-            if question != "also" and facts.get("semiring", "min-plus") != "min-plus":
-                pair["semiring"] = facts["semiring"]
+            pair |= said if question != "also" else {}
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
             if at.out is None:
                 tell_points(found, ends, vertices)
@@ -317,17 +318,18 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
                 save_path(found, at.out, at.as_json)
 
 
-def _row(job: str, source: Any, patience: Patience) -> Flow[dict[str, Any]]:
+def _row(job: str, source: Any, patience: Patience, said: dict[str, str]) -> Flow[dict[str, Any]]:
+    """Return the row of a source; ``said`` is what the question says of the semiring."""
     found = yield from flows.question(
         "POST",
         flows.job_path(job, "submatrix"),
         patience,
-        json={"sources": [Names().place(source)]},
+        json={"sources": [Names().place(source)], **said},
         params={"format": "json"},
     )
     [name], [distances] = found["sources"], found["distances"]
     told = {name: value for name, value in found.items() if name == "source_points"}
-    return {"source": name, "targets": found["targets"], "distances": distances, **told}
+    return {"source": name, "targets": found["targets"], "distances": distances, **said, **told}
 
 
 def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> dict[str, Any]:

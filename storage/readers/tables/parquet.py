@@ -36,10 +36,18 @@ def read(source: Source, options: ReadOptions) -> Parsed:
             raise InvalidGraph(f"the Parquet file is damaged: {f'{error} '.splitlines()[0].strip()}") from None
 
 
+def _plain(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Return a table with the stored values of columns of an extension type of Arrow, such as ``geoarrow.wkb``."""
+    import polars as pl
+
+    extended = [name for name, kind in table.collect_schema().items() if isinstance(kind, pl.BaseExtension)]
+    return table.with_columns(pl.col(name).ext.storage() for name in extended) if extended else table
+
+
 def _read(path: Path, options: ReadOptions) -> Parsed:
     import polars as pl
 
-    table = pl.scan_parquet(path)
+    table = _plain(pl.scan_parquet(path))
     schema = table.collect_schema()
     rows = int(table.select(pl.len()).collect().item())
     options.limits.check_arcs(rows)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
@@ -23,13 +24,19 @@ from service.jobs.checkpoints import checkpoint_time, fetch, has_checkpoint
 from service.jobs.folders import check_store, discard, has_result, result_bytes, result_place
 from service.jobs.joblog import fetch_log, job_log
 from service.jobs.retention import Retention
+from service.pool.tabled import TableTask
+from service.pool.tasks import job_options
 from service.runner.making import Task
 from service.runner.runner import Runner
 from service.settings import Settings
-from storage.errors import InvalidRequest, StorageFailed
+from storage.errors import Conflict, InvalidRequest, StorageFailed
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import find_checkpoint, open_working
+from storage.remote.generation import Generation
 from storage.remote.objects import Objects
+from storage.tables import reader as table_reader
+from storage.tables.reader import open_table
+from storage.tables.writer import write_result_table
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph
 from tests.unit.service.support import Bench, InlinePool
@@ -231,8 +238,13 @@ def test_a_prepared_result_is_made_answered_and_removed_there(
         assert client.get(f"/v1/jobs/{job}/prepared/{name}").content == content
     again = client.post("/v1/jobs", json={"graph": graph_id, "result": "prepared"})
     assert (again.status_code, again.json()["id"]) == (200, job)
-    refused = client.post("/v1/jobs", json={"graph": graph_id, "result": "near", "cutoff": 2, "prepared": job})
-    assert "the table lies in a folder" in problem(refused, 422, "invalid-request")["detail"]
+    far = client.post("/v1/jobs", json={"graph": graph_id, "result": "near", "cutoff": 30, "prepared": job})
+    claimed = bench.jobs.claim(f"{settings.slot('cpu')}:1")
+    assert claimed is not None
+    runner.work(claimed)
+    assert bench.jobs.job(far.json()["id"]).state == "successful"
+    with open_table(result_place(settings, far.json()["id"])) as near:
+        assert near.rows > N
     assert client.delete(f"/v1/jobs/{job}").status_code == 204
     assert list(Objects(settings.store_url.rstrip("/")).names(f"jobs/{job}/")) == []
     problem(client.get(f"/v1/jobs/{job}/distance?source={first}&target={last}"), 410, "gone")
@@ -240,16 +252,89 @@ def test_a_prepared_result_is_made_answered_and_removed_there(
     runner._jobs.close()
 
 
-def test_of_two_claims_that_prepare_the_first_one_counts(settings: Settings, bench: Bench):
+TABLES = [
+    {"result": "near", "cutoff": 30},
+    {"result": "measures", "measures": ["mean", "reached"], "within": [20]},
+    {"result": "betweenness"},
+    {"result": "flows", "demands": {"origins": ["v0"], "destinations": ["v1"], "flows": [2]}},
+]
+
+
+@pytest.mark.parametrize("asked", TABLES, ids=lambda asked: asked["result"])
+def test_a_table_is_made_read_and_removed_there(
+    settings: Settings, client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: dict[str, object]
+):
+    """With the pages, columns and files of the same job of a service that keeps results in folders."""
+    graph, kept = line_graph(9), table_reader.KEPT
+    names = [str(label) for label in graph.labels]
+    if "demands" in asked:
+        asked = {**asked, "demands": {"origins": names[:1], "destinations": names[-1:], "flows": [2]}}
+    graph_id, runner = bench.add_graph(graph), Runner(settings, threading.Event())
+    monkeypatch.setattr(client.app.state.service, "planner", InlinePool())
+    answer = client.post("/v1/jobs", json={"graph": graph_id, **asked})
+    assert answer.status_code == 201, answer.text
+    job = answer.json()["id"]
+    claimed = bench.jobs.claim(f"{settings.slot('cpu')}:1")
+    assert claimed is not None
+    runner.work(claimed)
+    done = bench.jobs.job(job)
+    assert (done.state, done.error) == ("successful", None)
+    assert not settings.store(job).exists(), "nothing stays on the disk"
+    assert done.bytes == Objects(settings.address(job)).total()
+    place = settings.data_dir / "here"
+    local = settings.model_copy(update={"store_url": None})
+    with TableTask(GraphProfile(graph), done.options, job_options(graph, done.options, local), local) as task:
+        task.make(place, task.plan(place), Monitor())
+    with open_table(result_place(settings, job)) as there, open_table(place) as here:
+        assert there.summary == here.summary
+        assert there.digest == here.digest
+        columns = list(here.columns)
+        monkeypatch.setattr(table_reader, "KEPT", 0)  # the file is fetched again
+        for _ in range(2):
+            assert there.page(columns, 1, 5, f"-{columns[-1]}").equals(here.page(columns, 1, 5, f"-{columns[-1]}"))
+            monkeypatch.setattr(table_reader, "KEPT", kept)
+        there.check()
+    page = client.get(f"/v1/jobs/{job}/table", params={"limit": 3})
+    assert (page.status_code, page.json()["columns"]) == (200, columns)
+    (generation,) = {name.split("/")[0] for name in Objects(settings.address(job)).names()} - {"zarr.json"}
+    assert generation.startswith(f"g{claimed.fence:020d}-")
+    damaged = Objects(settings.address(job)).below(generation)
+    damaged.write("table.parquet", damaged.read("table.parquet")[:-1] + b"x")
+    with open_table(result_place(settings, job)) as there, pytest.raises(StorageFailed, match="does not agree"):
+        there.values(columns[0])
+    assert client.delete(f"/v1/jobs/{job}").status_code == 204
+    assert list(Objects(settings.store_url.rstrip("/")).names(f"jobs/{job}/")) == []
+    runner._jobs.close()
+
+
+def test_a_table_that_cannot_be_sent_leaves_nothing_there(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    frame, about = pl.DataFrame({"vertex": [1, 2]}), {"result": "near", "shape": [2, 2], "directed": True}
+    sent = Generation.at(settings.address("j"), overwrite=False, claim=2)
+    late = Generation.at(settings.address("j"), overwrite=False, claim=1)
+    write_result_table(tmp_path / "a", frame, about, remote=sent)
+    with pytest.raises(Conflict):
+        write_result_table(tmp_path / "b", frame, about, remote=late)
+    assert {name.split("/")[0] for name in Objects(settings.address("j")).names()} == {"zarr.json", sent.name}
+    monkeypatch.setattr(Objects, "send", lambda *_: (_ for _ in ()).throw(StorageFailed("away")))
+    with pytest.raises(StorageFailed, match="away"):
+        write_result_table(tmp_path / "c", frame, about, remote=Generation.at(settings.address("k"), overwrite=False))
+    assert list(Objects(settings.address("k")).names()) == []
+    assert [path.name for path in tmp_path.iterdir() if path.name in "abc"] == []
+
+
+@pytest.mark.parametrize("asked", [{"result": "prepared"}, TABLES[0]], ids=["prepared", "near"])
+def test_of_two_claims_that_make_the_first_one_counts(settings: Settings, bench: Bench, asked: dict[str, object]):
     """The second finds that there is a result, and leaves it as it is."""
-    record = bench.jobs.create(bench.add_graph(line_graph(N)), {"result": "prepared"}, {})
+    record = bench.jobs.create(bench.add_graph(line_graph(N)), asked, {})
     tasks = []
     for _ in range(2):
         claimed = bench.jobs.claim(f"{settings.slot('cpu')}:1")
         assert claimed is not None
         place = claims.place(settings.store(record.id), claimed.fence)
         place.parent.mkdir(parents=True)
-        task = Task(settings, claimed, GraphProfile(line_graph(N)), Options())
+        task = Task(settings, claimed, GraphProfile(line_graph(N)), Options(cutoff=asked.get("cutoff")))
         tasks.append((task, task.plan(Monitor()), task._generation()))
         bench.jobs.release(claimed)
     for (task, plan, sent), counts in zip(tasks, (True, False), strict=True):
@@ -257,5 +342,6 @@ def test_of_two_claims_that_prepare_the_first_one_counts(settings: Settings, ben
         assert (task.make(plan, Monitor()) is not None) == counts
     objects = list(Objects(settings.address(record.id)).names())
     assert {name.split("/")[0] for name in objects} == {"zarr.json", tasks[0][2].name}
-    with open_result(result_place(settings, record.id)) as matrix:
-        matrix.check()
+    opened = open_result if asked["result"] == "prepared" else open_table
+    with opened(result_place(settings, record.id)) as result:
+        result.check()

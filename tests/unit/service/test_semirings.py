@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
+import numpy as np
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
@@ -41,9 +44,35 @@ def test_answers_say_the_semiring(client: TestClient, job: str):
     assert (summary["semiring"], summary["reached"], summary["least"], summary["greatest"]) == ("max-min", 3, 2, 3)
 
 
+def test_rows_and_submatrices_of_values(client: TestClient, job: str):
+    asked = {"semiring": "max-min"}
+    whole = [[None, 3, 2, None], [None, None, 2, None], [None] * 4, [None] * 4]
+    answers = [
+        client.post(f"/v1/jobs/{job}/submatrix", json=asked).json(),
+        client.get(f"/v1/jobs/{job}/rows?sources=10,20,30,40&semiring=max-min").json(),
+        client.get(f"/v1/jobs/{job}/columns?targets=10,20,30,40&semiring=max-min").json(),
+    ]
+    for found in answers:
+        assert found == {"sources": [10, 20, 30, 40], "targets": [10, 20, 30, 40], "semiring": "max-min",
+                         "distances": whole}  # fmt: skip
+    csv = client.get(f"/v1/jobs/{job}/rows?sources=10&semiring=max-min&format=csv").text
+    assert csv.splitlines() == ["source,target,value", "10,10,inf", "10,20,3.0", "10,30,2.0", "10,40,"]
+    npy = client.get(f"/v1/jobs/{job}/rows?sources=20&semiring=max-min&format=npy").content
+    assert np.load(io.BytesIO(npy)).tolist() == [[-np.inf, np.inf, 2, -np.inf]]
+    for kind, read in (("parquet", pl.read_parquet), ("arrow", pl.read_ipc_stream)):
+        table = client.get(f"/v1/jobs/{job}/rows?sources=10&semiring=max-min&format={kind}").content
+        assert read(io.BytesIO(table))["value"].to_list() == [np.inf, 3, 2, None]
+    near = client.get(f"/v1/jobs/{job}/nearest?source=10&k=5&semiring=max-min").json()
+    assert near == {"source": 10, "targets": [20, 30], "distances": [3, 2], "semiring": "max-min"}
+    problem(client.post(f"/v1/jobs/{job}/submatrix", json={}), 409, "conflict")
+    for other in ("", "&semiring=min-max"):
+        problem(client.get(f"/v1/jobs/{job}/columns?targets=10{other}"), 409, "conflict")
+
+
 @pytest.mark.parametrize(
     "path",
-    ["nearest?source=10", "histogram", "histogram?source=10", "rows?sources=10", "sample", "eccentricities",
+    ["histogram", "histogram?source=10", "sample", "nearest?source=10&semiring=min-plus", "rows?sources=10",
+     "eccentricities",
      "also?source=10&target=20", "network", "path?source=10&target=30&semiring=max-min&format=geojson"],
 )  # fmt: skip
 def test_other_questions_are_refused(client: TestClient, job: str, path: str):

@@ -37,20 +37,22 @@ def order_components(indptr, heads, waiting, order):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True, cache=True)
-def rows_reached(arcs, sources, targets, words, taken, rows, out):  # type: ignore[no-untyped-def]
-    """Write the rows of at most 64 sources: 1 where there is a path, else 0.
+def rows_reached(arcs, sources, targets, values, space, rows, out):  # type: ignore[no-untyped-def]
+    """Write the rows of at most 64 sources.
 
     Args:
         arcs: CSR of the arcs between components, indptr and heads, and the order of the components, int32, as
             :func:`order_components` fills it.
         sources: int64, shape (k,): the component of each source; k is at most 64.
         targets: int32, shape (columns,): the component of each column.
-        words: uint64, shape (components,), work space.
-        taken: uint64, shape (columns,), work space.
+        values: shape (2,): the value where there is no path, and that where there is one.
+        space: words, uint64, shape (components,), and taken, uint64, shape (columns,), work space.
         rows: int64, shape (k,): the row of ``out`` of each source.
-        out: uint8, shape (rows, columns).
+        out: of the type of ``values``, shape (rows, columns).
     """
     indptr, heads, order = arcs
+    words, taken = space
+    lost, found = values[0], values[1]
     words[:] = 0
     for k in range(len(sources)):
         words[sources[k]] |= np.uint64(1) << np.uint64(k)
@@ -64,4 +66,4 @@ def rows_reached(arcs, sources, targets, words, taken, rows, out):  # type: igno
     for k in range(len(sources)):
         row, bit = out[rows[k]], np.uint64(k)
         for j in range(len(targets)):
-            row[j] = np.uint8((taken[j] >> bit) & np.uint64(1))
+            row[j] = found if (taken[j] >> bit) & np.uint64(1) else lost

@@ -27,8 +27,9 @@ _SIDE: Final = 64
 _SQUARE: Final = 32
 #: Pairs that are sent to the device at a time.
 _PAIRS: Final = 1 << 24
-#: Bytes of a band of rows of a block that is made at a time.
+#: Bytes of a band of rows of a block that is made at a time, and most rows of it: tiles that a grid is high.
 _BAND_BYTES: Final = 1 << 30
+_BAND_ROWS: Final = 65_535 * _SIDE
 
 
 def usable_memory(memory: int | None, index: int = 0) -> int:
@@ -155,7 +156,8 @@ class DeviceTables:
         out = np.empty((len(rows), len(columns)), self._kind.dtype)
         if not out.size:
             return out
-        high = max(1, min(_BAND_BYTES, self._usable() // 2) // (len(columns) * self._kind.itemsize))
+        fitting = min(_BAND_BYTES, self._usable() // 2) // (len(columns) * self._kind.itemsize)
+        high = max(1, min(_BAND_ROWS, fitting))
         with self._working():
             to, _ = self._sorted(columns, self._column_lines)
             for first in range(0, len(rows), high):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +17,34 @@ from benchmarks import graphs
 from benchmarks.kernel_list import make_graph
 from engine.api import planning
 from engine.api.planning import make_plan
-from engine.api.solve import solve_to_store
+from engine.api.solve import solve, solve_to_store
+from engine.devices.cpu import relax
 from engine.distributed import planning as workers_planning
 from engine.distributed.messages import WorkerInfo
 from engine.execution import compiling
+from engine.execution import survey as surveying
 from engine.execution.kernel_list import used_by
+from engine.graph import ordering
+from engine.graph import profile as profiles
+from engine.graph.profile import GraphProfile
+from engine.model import decimals, system
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import COMPILING, Monitor
+from engine.model.rows import ArraySink
+from engine.planning import binding, planner
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import build_graph
 
+#: What a short solve does at most once, by module and name; a search for the arcs across is three of ``_levels``.
+ONCE = {
+    (system, "control_groups"): 1,
+    (decimals, "in_units"): 1,
+    (binding, "content_of"): 1,
+    (ordering, "_levels"): 3,
+    (relax, "aligned"): 0,
+}
 RATES = dict.fromkeys(WORK_TYPES, 4e10)
 DASK = Options(executor="dask", scheduler="toy")
 
@@ -157,7 +175,7 @@ def test_kernels_that_are_not_compiled_are_predicted(
     assert COMPILING not in [phase.name for phase in plan.phases]
     listed = used_by(f"{algorithm} {plan.dtype}")
     assert len(listed) >= 4
-    monkeypatch.setattr(compiling, "missing", lambda kernels: [one for one in kernels if one in listed])
+    monkeypatch.setattr(compiling, "missing_for", lambda use: [one for one in used_by(use) if one in listed])
     monkeypatch.setattr(compiling, "usable_processors", lambda: 4)
     cold = make_plan(graph, options)
     waited = next(phase.seconds for phase in cold.phases if phase.name == COMPILING)
@@ -173,7 +191,7 @@ def test_kernels_that_are_not_compiled_are_predicted(
 
 def test_kernels_of_planning_are_compiled_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[object] = []
-    monkeypatch.setattr(planning, "missing", lambda kernels: kernels)
+    monkeypatch.setattr(planning, "missing_for", used_by)
     monkeypatch.setattr(compiling, "usable_processors", lambda: 4)
     monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, **_: compiled.extend(kernels))
     # over a small graph Python walks sooner than a kernel is compiled
@@ -183,3 +201,34 @@ def test_kernels_of_planning_are_compiled_before_it(monkeypatch: pytest.MonkeyPa
         make_plan(make_graph(kind), Options(device="cpu"), monitor=(seen := Phases()))
         assert compiled == expected
         assert seen.total == ({COMPILING: len(expected), "plan": 0} if expected else {})
+
+
+@pytest.mark.parametrize("kind", ["decimals", "unit"])
+def test_a_short_solve_does_nothing_twice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, options, counts, files = make_graph(kind), Options(device="cpu", threads=1), Counter[str](), list[str]()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            counts[name] += 1
+            return function(*given)
+
+        return call
+
+    make_plan(graph, options)  # what is looked for once in a process
+    for module, name in ONCE:
+        function = counted(name, getattr(module, name))
+        for place in (module, surveying, profiles):
+            if hasattr(place, name):
+                monkeypatch.setattr(place, name, function)
+    read = system._content
+    monkeypatch.setattr(system, "_content", lambda file: files.append(str(file)) or read(file))
+    monkeypatch.setattr(planner, "ESTIMATES", {n: counted(n, each) for n, each in planner.ESTIMATES.items()})
+    profile = GraphProfile(graph)
+    plan = make_plan(profile, options)
+    assert len(set(files)) == len(files)
+    assert [counts[name] for name in planner.ESTIMATES] == [1] * len(planner.ESTIMATES)
+    solve(profile, plan, options, ArraySink(plan.shape, plan.dtype))
+    assert plan.algorithm == ("bfs" if kind == "unit" else "dijkstra")
+    for (_, name), most in ONCE.items():
+        assert counts[name] <= most, name
+    assert counts["in_units"] == (kind == "decimals")

@@ -138,7 +138,7 @@ def test_damaged_and_lost_objects_are_named(address):
         for wrong in (data[:-1], data + b"x", data[:3] + bytes([data[3] ^ 1]) + data[4:], b""):
             there.write(name, wrong)
             with open_result(address) as found, pytest.raises(StorageFailed, match=f"damaged: {name}"):
-                found.rows([0])
+                found.entries([0], [1])
             with pytest.raises(StorageFailed, match=name):
                 apsp.verify(address)
         there.remove([name])

@@ -142,9 +142,12 @@ def test_versions_lie_side_by_side_and_share_files(tmp_path, place, lattice):
 
 def test_readers_of_the_old_version_are_undisturbed(place, lattice):
     tails, heads, weights = arcs_of(lattice)
-    with open_result(place) as old:
+    with open_result(place) as old, open_result(place) as unread:
         want = old.rows(range(lattice.n))
+        old.columns(range(lattice.n))  # from now on, all tables are in memory
         reweight(place, (tails, heads, weights * 2))
+        with pytest.raises(StorageFailed, match="open it again"):
+            unread.entries([0], [1])
         np.testing.assert_array_equal(old.entries(np.zeros(lattice.n, int), np.arange(lattice.n)), want[0])
         assert not old.current()
     with open_result(place) as new:

@@ -25,7 +25,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
-from engine.streaming import checkpoint, host_tier, store_tier
+from engine.streaming import checkpoint, host_tier, loading, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph.graph import Graph, build_graph
@@ -208,6 +208,50 @@ def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch
     same(expected(graph, tmp_path), path)
 
 
+@pytest.mark.parametrize("negative", [False, True])
+def test_passes_begin_while_rows_are_filled(tmp_path, eager, monkeypatch, negative):
+    """Rows come late and out of order; a row that was used before it was there would be wrong."""
+    graph, path, real = sample(512, negative=negative), tmp_path / "d.zarr", streamed.fill_weights
+    chance, begun = np.random.default_rng(1), threading.Event()
+
+    def late(graph, kind, first, out):
+        out[:] = 7
+        time.sleep(float(chance.random()) * 0.02)
+        assert first < 448 or begun.wait(60), "the passes wait for all rows"
+        real(graph, kind, first, out)
+
+    class Begun(StopAt):
+        def begin(self, phase, total, unit):
+            if phase == "relax":
+                begun.set()
+
+    monkeypatch.setattr(streamed, "fill_weights", late)
+    monkeypatch.setattr(loading, "_PIECE", 1)
+    monkeypatch.setattr(loading, "_SHARE", 1)
+    plan, monitor = replace(plan_for(graph, "host", 64, 64), threads=1), Begun(graph.n**3 * 9)
+    solve_to_store(graph, Options(), path, plan=plan, monitor=monitor)
+    same(expected(graph, tmp_path), path)
+
+
+@pytest.mark.parametrize("at", [0, 260, 499])
+def test_a_row_that_cannot_be_filled_ends_the_solve(tmp_path, eager, monkeypatch, at):
+    graph, path, real = sample(500), tmp_path / "d.zarr", streamed.fill_weights
+
+    def failing(graph, kind, first, out):
+        if first <= at < first + len(out):
+            raise StorageFailed("the row cannot be read")
+        real(graph, kind, first, out)
+
+    plan = plan_for(graph, "host", 64, 64)
+    with monkeypatch.context() as patch:
+        patch.setattr(streamed, "fill_weights", failing)
+        with pytest.raises(StorageFailed, match="cannot be read"):
+            solve_to_store(graph, Options(), path, plan=plan)
+    assert not path.exists()
+    solve_to_store(graph, Options(), path, plan=plan, resume=True)
+    same(expected(graph, tmp_path), path)
+
+
 @pytest.mark.parametrize("tier", ["host", "store"])
 def test_a_negative_cycle_is_named_and_leaves_nothing(tmp_path, tier):
     graph = sample(200, negative=True)
@@ -359,7 +403,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
             for k in range(4):
                 computed[0] = 10.0 * (k == 3)
                 tier.commit(k)
-                tier._copying.join()
+                tier._copying.wait()
                 assert len(begun) == (k + 1 if idle else 1 + (k == 3))
         assert journal.work >= len(begun)
 

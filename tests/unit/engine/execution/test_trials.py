@@ -120,7 +120,7 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_planning_wastes_little_work(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted work: on 16 threads all rows of graphs of hops were searched twice, and most of others."""
-    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda: threads)
+    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda _groups: threads)
     monkeypatch.setattr(trials, "WORTHWHILE", 0.0)
     monkeypatch.setattr(trials, "only_ready", contextlib.nullcontext)
     tried, cut, search, dissect = [], [], trials.SearchTrial._search, partition.dissect

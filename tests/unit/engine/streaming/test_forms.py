@@ -311,7 +311,7 @@ def test_a_save_that_runs_out_of_its_time_leaves_no_record_of_what_it_overwrote(
         copy(tier, first, last, left)
         copied.append(first)
         if len(copied) == 2:
-            tier._stopping.set()
+            tier._stopping = True
 
     with monkeypatch.context() as patch:
         patch.setattr(host_tier.KeptHostTier, "_copy", short)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from engine.algorithms import floyd_warshall
 from engine.devices.cpu.backend import CpuBackend
-from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
@@ -22,6 +20,7 @@ from engine.model.tiling import Tiling, updates
 from engine.streaming import schedule
 from engine.streaming.cpu_device import CpuStreamer
 from storage.errors import Cancelled, StorageFailed
+from storage.threads import Promise
 from tests import oracle
 
 
@@ -75,9 +74,7 @@ class Strict(HostTier):
         rows = self.blank(stripe)
         first, last = self._tiling.rows(stripe, self.n)
         rows[:] = self.matrix[first:last]
-        found: Future[Array] = Future()
-        found.set_result(rows)
-        return found
+        return Promise.of(rows)
 
     def give(self, k, stripe, rows):
         if self.fail_at == (k, stripe):

@@ -15,6 +15,7 @@ import pytest
 from storage.errors import Conflict, StorageFailed
 from storage.files import writing
 from storage.files.writing import Writing, writing_early
+from tests.interrupting import Interruption, by_itself
 
 ROOT = Path(__file__).resolve().parents[4]
 _HOLD = """
@@ -114,4 +115,66 @@ def test_without_a_folder_it_cannot_be_taken_and_need_not(tmp_path: Path):
         Writing(tmp_path / "no" / "out", "solve")
     with writing_early(tmp_path / "no" / "out", "solve"), writing_early(None, "measure"):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def use(target: Path) -> None:
+    """All that is done with a lock: taken, taken again, released twice."""
+    with Writing(target, "solve") as outer:
+        inner = Writing(target, "export")
+        inner.release()
+        with writing_early(target, "solve"):
+            pass
+        outer.release()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def takes(target: Path) -> None:
+    """Another thread can take the lock."""
+    refused: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            Writing(target, "near").release()
+        except Conflict as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert refused == []
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("every", [False, True])
+def test_an_interrupt_at_any_step_leaves_neither_file_nor_lock(tmp_path: Path, every: bool):
+    before, handles = dict(writing._HELD), open_files()
+
+    def work() -> int:
+        for at in range(1, 10**4):
+            hit = Interruption(at, writing, sys.modules[__name__], every=every).hits(lambda: use(tmp_path / "out"))
+            assert (list(tmp_path.iterdir()), writing._HELD) == ([], before), f"after step {at}"
+            if at % 8 == 0:
+                takes(tmp_path / "out")
+            if not hit:
+                return at
+        return 0
+
+    assert by_itself(work) > (400 if every else 60)
+    assert open_files() == handles
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_leaves_the_lock_of_the_work_around_it(tmp_path: Path):
+    with Writing(tmp_path / "out", "solve"):
+        for at in range(1, 10**4):
+            if not Interruption(at, writing).hits(lambda: Writing(tmp_path / "out", "export").release()):
+                break
+            assert (tmp_path / ".out.writing").exists()
+            (hold,) = [hold for hold in writing._HELD.values() if Path(hold.file.name).parent == tmp_path]
+            assert len(hold.users) == 1
+        assert at > 5
     assert list(tmp_path.iterdir()) == []

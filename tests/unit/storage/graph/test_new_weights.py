@@ -54,6 +54,71 @@ def test_changed_arcs_alone(tmp_path):
         from_file(graph, written(tmp_path, ["b,c,9"]))
 
 
+UNDIRECTED = {
+    "w.graphml": """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="w" for="edge" attr.name="weight"
+        attr.type="int"/><graph edgedefault="undirected"><node id="b"/><node id="a"/><edge source="b" target="a">
+        <data key="w">9</data></edge></graph></graphml>""",
+    "w.gml": 'graph [ directed 0 node [ id 0 label "b" ] node [ id 1 label "a" ] edge [ source 0 target 1 weight 9 ] ]',
+    "w.net": '*Vertices 2\n1 "b"\n2 "a"\n*Edges\n1 2 9\n',
+    "w.csv": "Source,Target,Type,Weight\nb,a,Undirected,9\n",
+    "w.json": '{"directed": false, "nodes": [{"id": "b"}, {"id": "a"}], '
+    '"links": [{"source": "b", "target": "a", "weight": 9}]}',
+}
+
+
+def two_ways(directed: bool):
+    """a - b both ways, and b -> c."""
+    tails, heads, weights = ([0, 1, 1], [1, 0, 2], [3, 5, 4]) if directed else ([0, 1], [1, 2], [3, 4])
+    labels = np.array(["a", "b", "c"], np.dtypes.StringDType())
+    return build_graph(tails, heads, weights, labels=labels, directed=directed)[0]
+
+
+def arcs(graph):
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    names = [str(label) for label in graph.labels]
+    return {f"{names[t]}{names[h]}": float(w) for t, h, w in zip(tails, graph.heads, graph.weights, strict=True)}
+
+
+@pytest.mark.parametrize("reading", [{}, {"directed": True}, {"directed": False}])
+@pytest.mark.parametrize("line", ["a,b,9", "b,a,9"])
+def test_either_way_of_writing_names_an_undirected_edge(tmp_path, line, reading):
+    new = from_file(two_ways(False), written(tmp_path, [line]), changed=True, **reading)
+    assert arcs(new.graph) == {"ab": 9, "ba": 9, "bc": 4, "cb": 4}
+
+
+def test_a_row_of_a_directed_file_is_one_arc_and_of_an_undirected_one_both(tmp_path):
+    path = written(tmp_path, ["b,a,9"])
+    assert arcs(from_file(two_ways(True), path, changed=True).graph) == {"ab": 3, "ba": 9, "bc": 4}
+    assert arcs(from_file(two_ways(True), path, changed=True, directed=False).graph) == {"ab": 9, "ba": 9, "bc": 4}
+
+
+@pytest.mark.parametrize("name", UNDIRECTED)
+def test_a_file_that_says_that_it_is_undirected_counts_both_ways(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(UNDIRECTED[name])
+    named = {"labels": "label"} if path.suffix in (".gml", ".net") else {}
+    new = from_file(two_ways(True), path, changed=True, **named)
+    assert arcs(new.graph) == {"ab": 9, "ba": 9, "bc": 4}
+    one = from_file(two_ways(True), path, changed=True, directed=True, **named)
+    assert arcs(one.graph) == {"ab": 3, "ba": 9, "bc": 4}
+    assert arcs(from_file(two_ways(False), path, changed=True, **named).graph) == {"ab": 9, "ba": 9, "bc": 4, "cb": 4}
+
+
+def test_an_undirected_row_of_a_one_way_arc_is_refused_with_what_helps(tmp_path):
+    path = written(tmp_path, ["a,b,7", "b,c,9"])
+    with pytest.raises(
+        NotFound, match=r"line 3: the prepared graph has no arc c -> b; .*this file is undirected: --dir"
+    ):
+        from_file(two_ways(True), path, changed=True, directed=False)
+
+
+def test_an_undirected_list_of_both_ends_is_taken_as_it_stands(tmp_path):
+    path = tmp_path / "w.metis"
+    path.write_text("3 2 1\n2 5\n1 5 3 6\n2 6\n")
+    graph = build_graph([1, 2, 2, 3], [2, 1, 3, 2], [1, 1, 1, 1], directed=True)[0]
+    assert from_file(graph, path).graph.weights.tolist() == [5, 5, 6, 6]
+
+
 def test_parallel_arcs_and_loops_are_treated_as_readers_do(tmp_path):
     new = from_file(roads(), written(tmp_path, [*ROADS, "a,b,2", "a,a,1", "a,b,7"]))
     assert new.graph.weights.tolist() == [2, 4, 1, 2]

@@ -279,7 +279,7 @@ class TestRefusals:
         document = json.loads((path / "zarr.json").read_bytes())
         document["attributes"]["seal"]["version"] = 99
         (path / "zarr.json").write_text(json.dumps(document))
-        with pytest.raises(StorageFailed, match="store version 99; this program reads versions 1 to 7"):
+        with pytest.raises(StorageFailed, match="store version 99; this program reads versions 1 to 8"):
             open_matrix(path)
 
     @pytest.mark.parametrize("how", ["missing", "short", "long", "flipped", "swapped"])

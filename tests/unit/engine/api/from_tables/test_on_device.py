@@ -109,3 +109,23 @@ def test_a_solved_store_is_not_computed(tmp_path, device):
         open_result(tmp_path / "s.zarr", device="cuda")
     with open_result(tmp_path / "s.zarr", device="auto") as solved:
         assert solved.n == 4
+
+
+def test_memory_that_is_gone_when_a_question_comes(place, device, monkeypatch):
+    """Another program may have taken it since the result was opened."""
+
+    def full(self, *given, **options):
+        raise DoesNotFit("the GPU has 5 of 10 bytes free", resource="device memory", needed=7, available=5)
+
+    some = np.arange(60)
+    monkeypatch.setattr(Answers, "pairs", full)
+    with open_result(place, device="cuda") as there, pytest.raises(DoesNotFit, match="5 of 10 bytes"):
+        there.entries(some, some)
+    with open_result(place, device="auto") as there, open_result(place) as here:
+        assert there.rows([0]).sum() == 0  # the stand-in's
+        tables = there._on_device
+        np.testing.assert_array_equal(there.entries(some, some[::-1]), here.entries(some, some[::-1]))
+        assert (tables.released, there.device_bytes) == (True, 0)
+        np.testing.assert_array_equal(there.rows([0, 3]), here.rows([0, 3]))
+        np.testing.assert_array_equal(there.block(some, some), here.block(some, some))
+        assert there.device_bytes == 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms.semirings import solving
+from engine.api.in_memory import solve
 from engine.api.planning import make_plan
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
@@ -82,6 +83,17 @@ def test_terminals_are_not_passed_through(tmp_path: Path):
         if semiring == "max-min":
             assert rows[1].tolist() == [9, np.inf, 3]  # the wider way leads through the terminal
             assert rows[0].tolist() == [np.inf, 5, 8]
+
+
+def test_terminals_are_not_passed_through_where_all_arcs_weigh_the_same():
+    for directed in (True, False):
+        graph, _ = build_graph([1, 0, 1], [0, 2, 3], [7, 7, 7], n=5, directed=directed)
+        values, outcome = solve(replace(graph, terminals=1), Options(semiring="min-max"))
+        assert outcome.plan.algorithm == "components"
+        back = 7 if not directed else np.inf
+        assert values[0].tolist() == [-np.inf, back, 7, back, np.inf]  # one of the ends of the path is the terminal
+        assert values[1].tolist() == [7, -np.inf, np.inf, 7, np.inf]  # 2 is behind the terminal
+        assert values[2].tolist() == [back, np.inf, -np.inf, np.inf, np.inf]
 
 
 def test_the_work_is_shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

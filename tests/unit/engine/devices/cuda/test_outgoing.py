@@ -96,7 +96,9 @@ CUPY = SimpleNamespace(cuda=SimpleNamespace(Stream=Stream, Event=Event, runtime=
 
 def memory(array: np.ndarray[Any, Any]) -> HostMemory:
     """As of a driver that locks no less than 2,000 bytes."""
-    return HostMemory(array.reshape(-1).view(np.uint8), array, 0.0, RUNTIME)
+    found = HostMemory(array.reshape(-1).view(np.uint8), array, 0.0, RUNTIME)
+    found.lock()
+    return found
 
 
 @pytest.fixture(autouse=True)

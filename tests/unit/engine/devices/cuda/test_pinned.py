@@ -68,16 +68,29 @@ def test_memory_is_locked_and_given_back(driver: Driver) -> None:
     assert driver.locked == {}
 
 
-def test_memory_can_be_filled_while_it_is_locked(driver: Driver) -> None:
-    driver.slow = 0.2
-    with host_matrix((100, 300), "float32", ahead=True) as memory:
+def test_memory_is_locked_in_parts_by_those_who_fill_it(driver: Driver) -> None:
+    with host_matrix((128, 1024), "float32", ahead=True) as memory:
         assert driver.locked == {}
-        memory.array[:] = 7
-        memory.wait()
-        assert driver.locked
-        assert memory.registered >= 0.2
+        memory.array[:64] = 7
+        memory.lock(0, 2**18)
+        memory.array[64:] = 7
+        memory.lock(2**18)
+        assert driver.seen == [2**18, 2**18]
+        assert min(driver.locked) + 2**18 == max(driver.locked)
     with host_matrix((100, 300), "float32", ahead=True):
-        pass  # nobody waits, and yet it is unlocked before it goes
+        pass  # nobody locks it, and nothing is unlocked
+    assert driver.locked == {}
+
+
+def test_after_a_refusal_no_more_is_tried_and_what_is_locked_is_given_back(driver: Driver) -> None:
+    with host_matrix((128, 1024), "float32", ahead=True) as memory:
+        memory.lock(0, 2**18)
+        driver.refuses = True
+        memory.lock(2**18)
+        driver.refuses = False
+        memory.lock(2**18)
+        assert len(driver.locked) == 1
+        assert memory.refused
     assert driver.locked == {}
 
 

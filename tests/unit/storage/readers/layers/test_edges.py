@@ -20,14 +20,15 @@ DEGREE = EARTH_RADIUS * math.pi / 180
 SQUARE = [line((0, 0), (1, 0)), line((1, 0), (1, 1)), line((1, 1), (0, 1)), line((0, 1), (0, 0)), line((0, 0), (1, 1))]
 
 
-@pytest.fixture(params=["gpkg", "parquet"])
+@pytest.fixture(params=["gpkg", "parquet", "parquet of GeoPandas"])
 def write(request, tmp_path):
-    """Writes a file of lines in one of the two formats."""
+    """Writes a file of lines in one of the formats."""
 
     def written(geometry, **fields: Any) -> Path:
         if request.param == "gpkg":
             return write_gpkg(tmp_path / "x.gpkg", "streets", geometry, kind="Unknown", **fields)
-        return write_geoparquet(tmp_path / "x.parquet", geometry, **fields)
+        extended = request.param != "parquet"
+        return write_geoparquet(tmp_path / "x.parquet", geometry, extended=extended, **fields)
 
     return written
 

@@ -6,11 +6,13 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import FunctionType
 
+import numba
 import numpy as np
 import pytest
 
-from engine.devices.cpu.atonce import AVAILABLE
+from engine.devices.cpu.atonce import AVAILABLE, threads
 from engine.devices.cpu.atonce.pool import KeptThreads
 from engine.devices.cpu.atonce.threads import (
     WORDS,
@@ -116,6 +118,28 @@ def test_threads_that_are_not_needed_end() -> None:
     assert pool[0] == 0
     assert end_pool(pool) == 0
     wait_for(before)
+
+
+def test_a_thread_that_is_not_needed_for_a_while_ends() -> None:
+    """The loop of a kept thread, compiled once more to wait for no seconds."""
+    plain = threads._sleep_and_run.py_func
+    hasty = FunctionType(plain.__code__, {**plain.__globals__, "IDLE": 0}, "hasty")
+    loop, pool, kernel = numba.njit(nogil=True)(hasty), np.zeros(WORDS, np.int64), threads._sleep_and_run
+    prepare_pool(pool)
+    pool[0] = 2
+    loop(pool.ctypes.data)
+    assert pool[0] == 1  # the other one sleeps on
+    assert plain.__globals__["IDLE"] > 0
+    # as it is, it sleeps until it is told to end
+    pool[0] = 1
+    sleeper = threading.Thread(target=kernel, args=(pool.ctypes.data,))
+    sleeper.start()
+    sleeper.join(0.05)
+    assert sleeper.is_alive()
+    assert end_pool(pool) == 1
+    sleeper.join(10)
+    assert not sleeper.is_alive()
+    assert pool[0] == 0
 
 
 def test_a_pool_that_is_in_use_is_left_alone() -> None:

@@ -1,0 +1,79 @@
+"""The picture of whole commands in docs/out-of-core.md: a bar for each, from the command to the sealed store.
+
+    python -m benchmarks.timeline
+
+It is drawn from what ``benchmarks.commands`` has recorded.  What no phase counts is the start of the program, before
+the graph is read.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RECORD: Final = ROOT / "benchmarks" / "results" / "commands-h100-2026-11-24.json"
+PICTURE: Final = ROOT / "docs" / "pictures" / "command.svg"
+#: Names of the bars, and which rows they show: program, run, turn.
+BARS: Final = (
+    ("96d7eee, first", "96d7eee", 2, 0),
+    ("now, first", "draft 2 of decision 175", 2, 0),
+    ("802d3bf, later", "802d3bfb", 1, 1),
+    ("now, later", "draft 2 of decision 175", 3, 1),
+)
+COLOURS: Final = {
+    "start": "#9a9a9a", "read": "#8a63b5", "plan": "#4c78a8", "compile": "#b5305f", "create": "#72b7b2",
+    "prepare": "#e8c15a", "ingest": "#9d755d", "relax": "#f58518", "write": "#54a24b", "seal": "#1f6f3a",
+}  # fmt: skip
+WIDTH, LEFT, ROW, TOP = 1000, 130, 44, 50
+
+
+def parts(row: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the phases of a command in their order, with their seconds."""
+    seconds = dict(row["seconds"])
+    seconds["start"] = row["wall"] - sum(seconds.values())
+    return [(name, seconds[name]) for name in COLOURS if seconds.get(name, 0) > 0]
+
+
+def draw(record: dict[str, Any]) -> str:
+    """Return the picture as SVG."""
+    rows = {(row["program"], row["run"], row["turn"]): row for row in record["rows"] if row["row"] == "streamed"}
+    bars = [(name, rows[program, run, turn]) for name, program, run, turn in BARS]
+    longest = max(row["wall"] for _, row in bars)
+    scale, height = (WIDTH - LEFT - 70) / longest, TOP + ROW * len(bars) + 40
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+        'font-size="14">',
+        f"<title>{escape('n = 65,536 in 4 GiB: seconds of the phases of a command')}</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+    ]
+    for place, (name, colour) in enumerate(COLOURS.items()):
+        x = LEFT + place * 84
+        out.append(
+            f'<rect x="{x}" y="14" width="12" height="12" fill="{colour}"/><text x="{x + 17}" y="25">{name}</text>'
+        )
+    for place, (name, row) in enumerate(bars):
+        y, at = TOP + ROW * place, float(LEFT)
+        out.append(f'<text x="{LEFT - 8}" y="{y + 19}" text-anchor="end">{escape(name)}</text>')
+        for phase, seconds in parts(row):
+            wide = seconds * scale
+            out.append(f'<rect x="{at:.1f}" y="{y}" width="{wide:.1f}" height="28" fill="{COLOURS[phase]}"/>')
+            at += wide
+        out.append(f'<text x="{at + 6:.1f}" y="{y + 19}">{row["wall"]:.1f} s</text>')
+    bottom = TOP + ROW * len(bars)
+    for second in range(0, int(longest) + 1, 5):
+        x = LEFT + second * scale
+        out.append(f'<line x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{bottom}" stroke="#bbb" stroke-width="0.5"/>')
+        out.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{second}</text>')
+    return "\n".join([*out, "</svg>", ""])
+
+
+def main() -> None:
+    """Draw it."""
+    PICTURE.write_text(draw(json.loads(RECORD.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The tables of an open prepared graph, in the form that kernels take; chunks are read when a question needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.eliminated import Eliminated
+from engine.graph.partition import Lengths, Parts
+from engine.model.dtypes import WorkType, settle
+from storage.errors import DoesNotFit
+from storage.prepared.chunks import CheckedTable
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+#: The part of some vertices, and where the line of each ends in a table.
+Ends = tuple[npt.NDArray[np.int32], Indices]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTables:
+    """The tables of a prepared graph.
+
+    Attributes:
+        parts: the parts.
+        widths: of each part the length of the lines of its vertices, shape (parts,).
+        begins: where the table of each part begins, shape (parts,).
+        ahead, back: the tables; the same object where the graph is undirected.
+        admit: called with bytes before so many are read; may raise.
+    """
+
+    parts: Parts
+    widths: Indices
+    begins: Indices
+    ahead: CheckedTable
+    back: CheckedTable
+    admit: Callable[[int], None]
+
+    @classmethod
+    def of(
+        cls, parts: Parts, forward: CheckedTable, backward: CheckedTable | None, admit: Callable[[int], None]
+    ) -> StoredTables:
+        """Make the object; without backward tables those of the graph are also those of the reversed graph."""
+        widths, sizes = parts.widths(), parts.sizes
+        begins = np.cumsum(sizes * widths) - sizes * widths
+        return cls(parts, widths, begins, forward, forward if backward is None else backward, admit)
+
+    @property
+    def forward(self) -> Array:
+        """All entries of the tables."""
+        return self.ahead.whole(self.admit)
+
+    @property
+    def backward(self) -> Array:
+        """All entries of the tables of the reversed graph."""
+        return self.back.whole(self.admit)
+
+    def lines(self, places: Indices) -> Ends:
+        """Return the part of each of some positions, and where its line ends in the tables."""
+        part = self.parts.owner()[places]
+        return part, self.begins[part] + (places - self.parts.starts[part] + 1) * self.widths[part]
+
+    def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> None:
+        """Read the chunks with the lines of some vertices.
+
+        Args:
+            lines: of all vertices.
+            vertices: whose lines are needed.
+            ahead: from the tables of the graph; else from those of the reversed graph.
+
+        Raises:
+            StorageFailed: a chunk is missing or damaged.
+        """
+        table = self.ahead if ahead else self.back
+        if not table.complete:
+            ends = lines[1][vertices]
+            table.need(ends - self.widths[lines[0][vertices]], ends, self.admit)
+
+    def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
+        """Return what a sweep of rows takes, or of columns.
+
+        Args:
+            eliminated: what elimination found from borders to parts, or for columns the other way; None to gather
+                lengths from the tables, all of which are read then.
+            forward: whether rows are swept.
+            nonnegative: promises that no arc is negative.
+
+        Returns:
+            Its flat table is that of the lines of sources; they have to be asked for by :meth:`need`.
+
+        Raises:
+            StorageFailed: a chunk is missing or damaged.
+        """
+        parts = self.parts
+        own = (self.ahead if forward else self.back).values
+        if eliminated is None:
+            return Lengths([], self._gathered(self.backward if forward else self.forward), own)
+        if not nonnegative:
+            settle(eliminated)
+        found = Eliminated.of(parts, eliminated, eliminated, eliminated)
+        across = [found.down(i) if forward else np.ascontiguousarray(found.up(i).T) for i in range(parts.count)]
+        return Lengths([], across, own)
+
+    def _gathered(self, others: Array) -> list[Array]:
+        """Return the lengths from the border of each part to the part, out of the tables of the other direction."""
+        parts, owner, across = self.parts, self.parts.owner(), []
+        for i in range(parts.count):
+            border, wide = parts.border(i), self.widths[i]
+            size = int(parts.starts[i + 1] - parts.starts[i])
+            table = others[self.begins[i] : self.begins[i] + size * wide].reshape(size, wide)
+            above = owner[border]
+            across.append(np.ascontiguousarray(table[:, wide - self.widths[above] + border - parts.starts[above]].T))
+        return across
+
+
+def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, Any]:
+    """Return the largest distance, and *unreachable*, as kernels take them.
+
+    Args:
+        kind: the working type.
+        beyond: the least entry beyond a cutoff; None without one.
+        nonnegative: promises that no arc is negative.
+    """
+    limit: Any = kind.dtype.type(kind.largest_signed if kind.integer and not nonnegative else kind.largest)
+    if beyond is not None:
+        below: Any = np.nextafter(beyond, -np.inf) if kind.dtype.kind == "f" else beyond - 1
+        limit = min(limit, kind.dtype.type(below))
+    return limit, kind.sentinel()
+
+
+def check_memory(what: str, needed: int, available: int) -> None:
+    """Refuse to read more bytes than there is memory for.  Raises DoesNotFit."""
+    if needed > available:
+        raise DoesNotFit(
+            f"{what} do not fit in memory: {needed} bytes are needed, {available} may be used",
+            resource="memory",
+            needed=needed,
+            available=available,
+            candidates=[],
+        )

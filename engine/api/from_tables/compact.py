@@ -1,0 +1,198 @@
+"""Answers from a prepared graph in the compact form: the tables that a question needs are computed first."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.eliminated import Eliminated
+from engine.algorithms.part_lengths import PartWork
+from engine.algorithms.prepared.compact import CompactTables, StoredLengths
+from engine.api.prepared_matrix import NO_ARCS, PreparedMatrix
+from engine.graph.partition import Lengths
+from engine.model.dtypes import settle, work_type
+from engine.model.progress import Monitor
+from storage.errors import InvalidRequest
+from storage.matrix.tiles import StoreFolder
+from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    from engine.api.from_tables.on_device import AnswerDevice
+    from engine.devices.cpu.sweep import Sweeper
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: Bytes of tables that one piece of a question may compute; a larger question is cut.
+PIECE: Final = 256 << 20
+
+
+class CompactMatrix(PreparedMatrix):
+    """A prepared graph in the compact form, open for reading; safe to use from many threads.
+
+    Answers are those of the full form, to the last bit; they take more time and less memory.
+
+    Attributes:
+        Others: as in ``PreparedMatrix``.
+    """
+
+    @cached_property
+    def _described(self) -> CompactTables:  # type: ignore[override]
+        """The tables; what is stored of them is read as a whole, and every chunk is compared with the seal."""
+        from engine.devices.cpu.backend import CpuBackend
+
+        parts, kind = self.parts(), work_type(self.dtype)
+        closed, upward, across = (
+            self._stored(name) for name in ("tables/closed", "elimination/upward", "elimination/across")
+        )
+        found = Eliminated.of(parts, upward, across, np.empty(0, self.dtype))
+        nonnegative = bool(self.least_weight >= 0)
+        self._backend = CpuBackend(self.threads)
+        work = PartWork(self._backend, self.graph(), parts, kind, nonnegative, Monitor())
+        directed = self.directed or len(parts.position) > self.n  # opened terminals make any graph directed
+        return CompactTables(work, StoredLengths(closed, found), directed=directed)
+
+    @property
+    def _tables_here(self) -> CompactTables:  # type: ignore[override]
+        with self._lock:
+            return self._described
+
+    def _stored(self, where: str) -> Array:
+        found = self.checked(where)
+        assert found is not None  # a prepared graph in this form has all three
+        return found.whole(self._admit)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether nothing has to be read any more."""
+        return "_described" in self.__dict__
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of tables that are in memory between questions."""
+        return self._described.nbytes if self.loaded else 0
+
+    def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
+        rows, columns = self.source_positions(sources), self.target_positions(targets)
+        cut = self._cut(rows, columns) if rows.shape == columns.shape else None
+        if cut is None:
+            return super().entries(rows, columns)
+        out = np.empty(len(rows), self.dtype)
+        for half in cut[1]:
+            out[half] = self.entries(rows[half], columns[half])
+        return out
+
+    def _block(self, rows: Indices, columns: Indices) -> Array:
+        cut = self._cut(rows, columns) if len(rows) and len(columns) else None
+        if cut is None or self._whole(len(rows), len(columns)):
+            return super()._block(rows, columns)
+        out = np.empty((len(rows), len(columns)), self.dtype)
+        for half in cut[1]:
+            if cut[0]:
+                out[half] = self._block(rows[half], columns)
+            else:
+                out[:, half] = self._block(rows, columns[half])
+        return out
+
+    def _whole(self, rows: int, columns: int) -> bool:
+        """Return whether a block is made of whole rows or columns, which are swept in pieces anyway."""
+        from engine.algorithms.prepared.panels import cheapest
+
+        return cheapest(rows, columns, self.n, self._mean_width, sweeps=self.exact)[0] in ("rows", "columns")
+
+    def _cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
+        """Cut a question whose tables are larger than a piece.
+
+        Returns:
+            Whether the sources are cut, and the places of two halves; None if it is small enough or cannot be cut.
+        """
+        tables, found = self._tables_here, self._kernels
+        sides = [found[3][0][rows], found[4][0][columns]]
+        sizes = [tables.bytes_of(side) for side in sides]
+        if sum(sizes) <= PIECE:
+            return None
+        for k in (0, 1) if sizes[0] >= sizes[1] else (1, 0):
+            side = sides[k]
+            if side.min() < side.max():
+                order = np.argsort(side, kind="stable")
+                return k == 0, [order[: len(order) // 2], order[len(order) // 2 :]]
+        return None
+
+    @cached_property
+    def _kernels(self) -> tuple[Any, ...]:
+        tables, found = self._tables_here, self._limits
+        lines = tables.lines(self._row_places), tables.lines(self._column_places)
+        return (tables.parts.parents, tables.widths), None, found, *lines
+
+    def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
+        tree, _, limits, sources, targets = self._kernels
+        tables = self._tables_here
+        forward, starts = tables.ended(sources, rows, ahead=True)
+        backward, ends = tables.ended(targets, columns, ahead=False)
+        found = tree, (forward, backward), limits, starts, ends
+        return found, np.arange(len(rows)), np.arange(len(columns))
+
+    def _sweep_lengths(self, *, forward: bool) -> Lengths:
+        tables, found = self._tables_here, self._tables_here.stored.found
+        parts, across = tables.parts, []
+        for i in range(parts.count):
+            block = found.down(i) if forward else np.ascontiguousarray(found.up(i).T)
+            if self.least_weight < 0:
+                block = block.copy()
+                settle(block)
+            across.append(block)
+        return Lengths([], across, np.empty(0, self.dtype))
+
+    def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
+        """Fill rows ``out`` with lengths from the vertices, in pieces of sources whose parts are neighbours."""
+        tables, lines = self._tables_here, self._kernels[3 if forward else 4]
+        part = lines[0][vertices]
+        order = np.argsort(part, kind="stable")
+        first = np.diff(part[order], prepend=-1) != 0  # the table of a part is computed once
+        bounds = np.cumsum(np.where(first, tables.table_bytes[part[order]], 0)) // PIECE
+        for some in np.split(order, np.flatnonzero(np.diff(bounds)) + 1):
+            flat, begins = tables.flat(part[some], ahead=forward)
+            rows = out[some]
+            with self._sweeping_lock:
+                self._over(self._sweeper(forward=forward), flat, begins).search(NO_ARCS, begin[some], rows)
+            out[some] = rows
+
+    @staticmethod
+    def _over(sweeper: Sweeper, flat: Array, begins: Indices) -> Sweeper:
+        """Return a sweeper that reads lines from some tables."""
+        found = copy.copy(sweeper)
+        walk = list(sweeper._parts)
+        walk[5], walk[6] = flat, begins
+        found._parts = tuple(walk)
+        return found
+
+    def close(self) -> None:
+        """Release the folder and the threads; the matrix must not be used afterwards."""
+        super().close()
+        if self.loaded:
+            self._backend.shutdown()
+
+
+def compact_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice) -> CompactMatrix:
+    """Open a prepared graph in the compact form for a device.
+
+    Args:
+        folder: of the prepared graph.
+        device: processors answer; ``cuda`` is refused.
+
+    Raises:
+        InvalidRequest: a GPU was asked for.
+    """
+    if device == "cuda":
+        folder.close()
+        raise InvalidRequest(
+            f"{folder.path} is in the compact form, which processors answer; prepare it without --compact for a GPU",
+            field="device",
+        )
+    return CompactMatrix(folder)

@@ -1,0 +1,176 @@
+"""Fills a matrix in host memory by threads, piece by piece, in the order of use, while the solve already works."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Final, Self
+
+from engine.model.blocks import cut
+from engine.model.progress import Monitor
+from engine.model.tiling import Tiling
+from storage.threads import Promise, ThreadPool
+
+#: Bytes of rows that a thread fills at a time, at most, if that is not less than a row of tiles.
+_SHARE: Final = 2**24
+#: Bytes of a page of memory: a piece begins at a multiple of them.
+_PAGE: Final = 4096
+#: Bytes of a piece, unless a stripe is larger: locking costs the driver some time for each piece besides its pages.
+_PIECE: Final = 2**25
+
+#: Seconds between two pieces that are locked before anybody asks for them.
+_PAUSE: Final = 0.03
+#: Stand for pieces: one before which, and one after which, none is locked.
+_BEGIN: Final = -2
+_END: Final = -1
+
+#: Takes the first row, and the row after the last.
+Rows = Callable[[int, int], None]
+
+
+class Loading:
+    """Threads that fill the rows of a matrix; a context manager, entered twice, which ends them.
+
+    A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
+    its pages, and then its stripes are *ready*.  While a driver locks pages, all its other calls wait.  So that thread
+    begins with the first call of ``wait``, when devices have their memory, and pauses between pieces that nobody asks
+    for.
+
+    Args:
+        tiling: how the matrix is cut.
+        size: rows of the matrix, and bytes of a row.
+        fill: fills rows; called from several threads for different rows.
+        lock: locks the pages of rows that are filled; called once for each piece, from one thread.
+        band: rows of a row of tiles; ``fill`` gets multiples of it, except for the last rows of a stripe.
+        order: stripes, those that are needed first in front; others follow.
+        threads: number of threads.
+    """
+
+    def __init__(
+        self,
+        tiling: Tiling,
+        size: tuple[int, int],
+        *,
+        fill: Rows,
+        lock: Rows,
+        band: int,
+        order: Sequence[int] = (),
+        threads: int = 1,
+    ) -> None:
+        n, row = size
+        self._tiling, self._rows, self._fill, self._lock_pages = tiling, n, fill, lock
+        stripes = tiling.stripes(n)
+        self._group = piece_stripes(tiling.height * row)
+        self._height = self._group * tiling.height
+        self._pieces: list[Promise[None]] = [Promise() for _ in range(-(-stripes // self._group))]
+        share = max(1, _SHARE // max(1, row) // band) * band
+        first = [stripe // self._group for stripe in order]
+        self._tasks = [
+            (piece, *span)
+            for piece in dict.fromkeys((*first, *range(len(self._pieces))))
+            for stripe in range(piece * self._group, min(stripes, (piece + 1) * self._group))
+            for span in cut(tiling.rows(stripe, n), share)
+        ]
+        self._left = Counter(piece for piece, *_ in self._tasks)  # parts of each piece that are not filled
+        self._guard, self._stopping = threading.Lock(), False
+        self._filled: SimpleQueue[int] = SimpleQueue()
+        self._asked: SimpleQueue[int] = SimpleQueue()
+        self._wanted = set[int]()  # pieces that somebody has asked for
+        self._pool, self._locking = ThreadPool(threads, "apsp-load"), ThreadPool(1, "apsp-lock")
+
+    def begin(self) -> None:
+        """Begin to fill."""
+        self._locking.submit(self._lock_all)
+        for task in self._tasks:
+            self._pool.submit(self._load, *task)
+
+    def ready(self, stripe: int) -> Promise[None]:
+        """Return a promise that is kept when a stripe is ready; it raises what filling or locking its piece raised."""
+        piece = stripe // self._group
+        if not self._pieces[piece].done():
+            self._asked.put(piece)
+        return self._pieces[piece]
+
+    def wait(self, monitor: Monitor, stripes: Sequence[int]) -> None:
+        """Wait until stripes are ready.
+
+        Args:
+            monitor: gets their rows (phase ``ingest``), and is asked whether to stop.
+            stripes: the stripes.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            StorageFailed: a stripe cannot be read.
+        """
+        self._asked.put(_BEGIN)
+        heights = [last - first for first, last in (self._tiling.rows(stripe, self._rows) for stripe in stripes)]
+        monitor.begin("ingest", sum(heights), "rows")
+        for ready, height in zip([self.ready(stripe) for stripe in stripes], heights, strict=True):
+            ready.result()
+            monitor.step(height)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping = True
+        self._filled.put(_END)
+        self._asked.put(_END)
+        self._pool.close(drop=True)
+        self._locking.close(drop=True)
+
+    def _load(self, piece: int, first: int, last: int) -> None:
+        if self._stopping:
+            return
+        try:
+            self._fill(first, last)
+        except BaseException as error:
+            self._fail(piece, error)
+            return
+        with self._guard:
+            self._left[piece] -= 1
+            whole = self._left[piece] == 0
+        if whole:
+            self._filled.put(piece)
+
+    def _lock_all(self) -> None:
+        self._asked.get()
+        for _ in self._pieces:
+            piece = self._filled.get()
+            if piece == _END or self._stopping:
+                return
+            try:
+                self._lock_pages(piece * self._height, min(self._rows, (piece + 1) * self._height))
+            except BaseException as error:
+                self._fail(piece, error)
+            else:
+                self._pieces[piece].keep(None)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Wait until a piece is asked for that is not ready, but not long."""
+        with suppress(Empty):
+            until = time.monotonic() + _PAUSE
+            while not self._stopping and not any(not self._pieces[piece].done() for piece in self._wanted):
+                piece = self._asked.get(timeout=max(0.0, until - time.monotonic()))
+                if piece >= 0:
+                    self._wanted.add(piece)
+
+    def _fail(self, piece: int, error: BaseException) -> None:
+        with self._guard:
+            if not self._pieces[piece].done():
+                self._pieces[piece].fail(error)
+
+
+def piece_stripes(size: int) -> int:
+    """Return the number of stripes of a piece: the fewest that are whole pages, or several of these if they are small.
+
+    Args:
+        size: bytes of a stripe.
+    """
+    least = max(1, _PAGE // (size & -size)) if size else 1
+    return least * max(1, _PIECE // max(1, least * size))

@@ -1,0 +1,269 @@
+"""Threads for one piece of work, of which an interrupt leaves none behind.
+
+Ctrl-C raises KeyboardInterrupt in the main thread, between any two instructions.  Executors and threads of the standard
+library are Python and hold conditions, so that an interrupt may leave a lock held, a thread that nobody waits for, or a
+thread that counts as ended while it works.  Here the main thread does nothing but put things into queues and wait for
+locks, which are C and happen or do not; another thread, in which no interrupt is raised, starts and ends the others
+(decision 172).
+
+A context manager ends its threads when it is left, but Python looks for signals once more before it runs the first
+instruction of ``__exit__``.  So pools are entered twice: ``with ThreadPool(4, "apsp-read") as pool, pool:``.  If an
+interrupt ends the first exit, the second one does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from _thread import allocate_lock, start_new_thread
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """A value that some thread provides later.  ``keep`` or ``fail`` is called once."""
+
+    __slots__ = ("_error", "_lock", "_over", "_value")
+
+    def __init__(self) -> None:
+        self._value, self._error = cast("T | None", None), cast("BaseException | None", None)
+        self._over, self._lock = False, allocate_lock()
+        self._lock.acquire()
+
+    @classmethod
+    def of(cls, value: T) -> Self:
+        """Return a promise of a value that is there already."""
+        made = cls()
+        made.keep(value)
+        return made
+
+    def keep(self, value: T) -> None:
+        """Provide the value."""
+        self._value = value
+        self._settle()
+
+    def fail(self, error: BaseException) -> None:
+        """Let ``result`` raise ``error``."""
+        self._error = error
+        self._settle()
+
+    def done(self) -> bool:
+        """Return whether there is a value or an error."""
+        return self._over
+
+    def wait(self) -> None:
+        """Wait until there is a value or an error; an interrupt ends the waiting, which may then be repeated."""
+        if not self._over:
+            with self._lock:
+                pass
+
+    def result(self) -> T:
+        """Wait, and return the value.
+
+        Raises:
+            BaseException: what the promise failed with.
+        """
+        self.wait()
+        if self._error is None:
+            return cast(T, self._value)
+        try:
+            raise self._error
+        finally:
+            del self  # an error and a frame that refer to each other would keep arrays alive
+
+    def _settle(self) -> None:
+        self._over = True
+        self._lock.release()
+
+
+class Dropped(RuntimeError):  # noqa: N818
+    """A call was not made, because its pool was left before."""
+
+
+class _Call(Promise[T]):
+    """A call for a thread of a pool to make."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__()
+        self._work: Callable[[], T] | None = work
+
+    def make(self) -> None:
+        """Make the call."""
+        work, self._work = cast(Callable[[], T], self._work), None
+        try:
+            value = work()
+        except BaseException as error:
+            self.fail(error)
+        else:
+            self.keep(value)
+
+    def drop(self, why: str) -> None:
+        """Do not make the call."""
+        self._work = None
+        self.fail(Dropped(why))
+
+
+class ThreadPool:
+    """A number of threads that make calls; a context manager, to be entered twice (see above).
+
+    Calls may be submitted by any thread.  Leaving the context waits until all threads have ended.  They first make all
+    calls that were submitted; if an exception has ended the context, they only end those that they have begun.
+
+    Args:
+        threads: the most threads; they are started when calls are submitted.
+        name: their name, to which numbers are added.
+    """
+
+    def __init__(self, threads: int, name: str = "apsp-thread") -> None:
+        self._most, self._name = max(1, threads), name
+        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._orders: SimpleQueue[bool] = SimpleQueue()  # True for one more thread, False for the end of all
+        self._ordered = 0
+        self._begun = self._sure = self._ending = self._dropping = self._over = False
+        self._refused = ""
+        # the first is taken by the only thread that starts others, the second is free when all have ended
+        self._managed, self._busy = allocate_lock(), allocate_lock()
+        self._busy.acquire()
+
+    def submit(self, function: Callable[..., T], *args: object) -> Promise[T]:
+        """Let a thread call ``function(*args)``; return a promise of the value.
+
+        Raises:
+            RuntimeError: the pool was left, or the system refused to start a thread.
+        """
+        if self._ending:
+            raise RuntimeError("this pool of threads was left")
+        call = _Call(partial(function, *args))
+        self._begun = True
+        self._start()
+        if self._ordered < self._most:
+            self._orders.put(True)
+            self._ordered += 1
+        self._calls.put(call)
+        if self._over or self._refused:
+            self._drop_all()
+        return call
+
+    def map(self, function: Callable[..., T], *items: Iterable[Any]) -> Iterator[T]:
+        """Let threads call ``function`` with each item; yield the values in the order of the items.
+
+        Args:
+            function: the function.
+            items: its first arguments, its second arguments, and so on; the shortest list counts.
+
+        Raises:
+            BaseException: what the first call that failed has raised.
+        """
+        calls = [self.submit(function, *some) for some in zip(*items, strict=False)]
+        calls.reverse()
+
+        def results() -> Iterator[T]:
+            while calls:
+                yield calls.pop().result()
+
+        return results()
+
+    def close(self, *, drop: bool = False) -> None:
+        """End the threads, and wait until they have ended.
+
+        Args:
+            drop: whether calls that no thread has begun are not made.
+        """
+        self._dropping = self._dropping or drop
+        self._ending = True
+        if self._begun and not self._over:
+            self._orders.put(False)
+            self._start()
+            if not self._over:
+                with self._busy:
+                    pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(drop=kind is not None)
+
+    def _start(self) -> None:
+        """Start the thread that starts the others; once more if an interrupt came when it was started."""
+        if not self._sure:
+            start_new_thread(self._manage, ())
+            self._sure = True
+
+    def _manage(self) -> None:
+        """Start and end threads, as ordered."""
+        if not self._managed.acquire(blocking=False):
+            return
+        threads: list[Thread] = []
+        while self._orders.get():
+            if len(threads) < self._most and not self._refused:
+                thread = Thread(target=self._work, name=f"{self._name}_{len(threads)}", daemon=True)
+                try:
+                    thread.start()
+                    threads.append(thread)
+                except RuntimeError as error:
+                    if not threads:
+                        self._refused = f"no thread could be started: {error}"
+                        self._drop_all()
+        for _ in threads:
+            self._calls.put(None)
+        for thread in threads:
+            thread.join()
+        self._over = True
+        self._drop_all()
+        self._busy.release()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            if self._dropping:
+                call.drop("its pool of threads was left")
+            else:
+                call.make()
+            del call  # so that a waiting thread keeps no array alive
+
+    def _drop_all(self) -> None:
+        """Drop the calls that no thread will make."""
+        with contextlib.suppress(Empty):
+            while True:
+                call = self._calls.get_nowait()
+                if call is not None:
+                    call.drop(self._refused or "its pool of threads was left")
+
+
+def in_threads(
+    threads: int,
+    function: Callable[..., T],
+    *items: Iterable[Any],
+    told: Callable[[T], object] | None = None,
+    name: str = "apsp-thread",
+) -> list[T]:
+    """Call ``function`` with each item, in several threads; return the values in the order of the items.
+
+    Whatever exception ends this, no thread is left at work.
+
+    Args:
+        threads: the most threads.
+        function: the function.
+        items: its first arguments, its second arguments, and so on; the shortest list counts.
+        told: called with each value, in order, in this thread.
+        name: name of the threads.
+
+    Raises:
+        BaseException: what the first call that failed has raised, or ``told``; calls not yet begun are not made.
+    """
+    with ThreadPool(threads, name) as pool, pool:
+        return [value for value in pool.map(function, *items) if told is None or _heard(told, value)]
+
+
+def _heard(told: Callable[[T], object], value: T) -> bool:
+    told(value)
+    return True

@@ -1,0 +1,97 @@
+"""KeyboardInterrupt at any step of a streamed solve or of ``verify``: no thread is left, and each result is whole.
+
+All steps, and not only some drawn at random: ``pytest -m long tests/faults/test_interrupted_threads.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from engine.api.prepared import prepare
+from engine.api.solve import solve_to_store
+from engine.api.verify import verify_store
+from engine.model.problem import Options
+from storage.matrix.reader import verify_matrix
+from tests.interrupting import Interruption, by_itself
+from tests.unit.engine.execution.test_streamed import plan_for, sample
+
+#: All that starts, feeds, waits for or ends threads, and what is called on the way.
+MODULES = [
+    *("storage.threads", "threading", "contextlib", "storage.prepared.reader", "storage.quantities.reading"),
+    *("storage.files.writing", "storage.files.locks", "storage.files.atomic", "storage.matrix.working_dir"),
+    *("engine.execution.streamed", "engine.rows.dense", "engine.model.tier", "engine.api.verify"),
+    *(f"engine.streaming.{name}" for name in ("store_tier", "host_tier", "finishing_tier", "schedule", "passes")),
+    *(f"engine.streaming.{name}" for name in ("mirror", "checkpoint", "cpu_device", "cpu_panels")),
+]
+FEW = 8
+MOST = 10**9
+
+
+def modules() -> list[ModuleType]:
+    return [importlib.import_module(name) for name in MODULES]
+
+
+def at_work() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("apsp")]
+
+
+def steps_of(work: Callable[[], object], few: int | None) -> list[int]:
+    """Some or all numbers of the steps of ``work``."""
+    counted = Interruption(MOST, *modules())
+    assert not counted.hits(work)
+    steps = range(1, MOST - counted._left + 1)
+    return list(steps) if few is None else sorted(random.Random(172).sample(steps, few))
+
+
+def interrupted(at: int, work: Callable[[], object]) -> None:
+    """Interrupt; while a condition takes its lock again, the interrupt is an error about that lock (decision 166)."""
+    with contextlib.suppress(RuntimeError):
+        Interruption(at, *modules()).hits(work)
+
+
+ALL_OR_SOME = pytest.mark.parametrize("few", [FEW, pytest.param(None, marks=pytest.mark.long)])
+
+
+@ALL_OR_SOME
+@pytest.mark.parametrize("tier", ["store", "host"])
+@pytest.mark.parametrize("directed", [True, False])
+def test_streamed_solves_end_their_threads(tier: str, directed: bool, few: int | None, tmp_path: Path) -> None:
+    graph = sample(150, directed=directed)
+    plan = plan_for(graph, tier)
+
+    def solve(name: str) -> None:
+        solve_to_store(graph, Options(), tmp_path / name, plan=plan)
+
+    def work() -> int:
+        solve("first")
+        steps = steps_of(lambda: solve("second"), few)
+        for at in steps:
+            interrupted(at, lambda at=at: solve(f"{at}"))
+            assert (at_work(), list(tmp_path.glob(".*.writing"))) == ([], []), f"after step {at}"
+            if (tmp_path / f"{at}").exists():
+                verify_matrix(tmp_path / f"{at}")
+        return len(steps)
+
+    assert by_itself(work, 120 if few else 3600) >= FEW
+
+
+@ALL_OR_SOME
+def test_verify_of_a_prepared_result_ends_its_threads(few: int | None, tmp_path: Path) -> None:
+    prepare(sample(300), tmp_path / "p")
+
+    def work() -> int:
+        steps = steps_of(lambda: verify_store(tmp_path / "p", 2), few)
+        for at in steps:
+            interrupted(at, lambda: verify_store(tmp_path / "p", 2))
+            assert at_work() == [], f"after step {at}"
+        return len(steps)
+
+    assert by_itself(work, 120 if few else 3600) >= FEW

@@ -1,0 +1,219 @@
+"""Pools of threads: every call is made once, and wherever an interrupt comes, no thread is left."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from storage import threads as threads_module
+from storage.threads import Dropped, Promise, ThreadPool, in_threads
+from tests.interrupting import Interruption, by_itself
+
+
+def at_work() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("apsp-thread")]
+
+
+def test_values_come_in_order_of_the_items() -> None:
+    def slow(x: int, y: int) -> int:
+        time.sleep(0.001 * (20 - x))
+        return x * y
+
+    told: list[int] = []
+    expected = [x * x for x in range(20)]
+    assert in_threads(4, slow, range(20), range(99), told=told.append) == told == expected
+    assert at_work() == []
+
+
+def test_no_more_threads_than_calls_or_than_allowed() -> None:
+    seen: set[str] = set()
+
+    def note(_: int) -> None:
+        seen.add(threading.current_thread().name)
+        time.sleep(0.002)
+
+    in_threads(8, note, range(2))
+    assert len(seen) <= 2
+    in_threads(3, note, range(40))
+    assert seen == {f"apsp-thread_{k}" for k in range(3)}
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_pool_makes_all_calls_before_it_ends(count: int) -> None:
+    done: list[int] = []
+
+    def work(k: int) -> None:
+        time.sleep(0.001)
+        done.append(k)
+
+    with ThreadPool(2) as pool, pool:
+        for k in range(count):
+            pool.submit(work, k)
+    assert sorted(done) == list(range(count))
+    assert at_work() == []
+
+
+def test_the_first_error_comes_out_and_what_was_not_begun_is_dropped() -> None:
+    made: list[int] = []
+
+    def work(k: int) -> None:
+        time.sleep(0.005)
+        made.append(k)
+        if k == 2:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        in_threads(2, work, range(100))
+    assert 3 <= len(made) < 20
+    assert at_work() == []
+
+
+def test_a_call_that_was_dropped_says_so() -> None:
+    begun, go = threading.Event(), threading.Event()
+    pool = ThreadPool(1)
+
+    def work() -> bool:
+        begun.set()
+        return go.wait(60)
+
+    first, second = pool.submit(work), pool.submit(int)
+    assert begun.wait(60)
+    threading.Timer(0.02, go.set).start()
+    pool.close(drop=True)
+    assert first.result() is True
+    assert second.done()
+    with pytest.raises(Dropped):
+        second.result()
+    with pytest.raises(RuntimeError, match="was left"):
+        pool.submit(int)
+
+
+def test_calls_may_be_submitted_by_the_calls() -> None:
+    with ThreadPool(2) as pool, pool:
+        promises = [pool.submit(lambda k=k: pool.submit(lambda: k * 2)) for k in range(50)]
+        assert [promise.result().result() for promise in promises] == [2 * k for k in range(50)]
+
+
+def test_a_call_submitted_while_the_pool_ends_is_made_or_dropped() -> None:
+    """Never forgotten: whoever waits for it would wait for ever."""
+    for _ in range(30):
+        pool, found = ThreadPool(2), list[Promise[int]]()
+        pool.submit(int)
+
+        def submit(pool: ThreadPool = pool, found: list[Promise[int]] = found) -> None:
+            with contextlib.suppress(RuntimeError):
+                while True:
+                    found.append(pool.submit(int))
+                    time.sleep(0)
+
+        thread = threading.Thread(target=submit, daemon=True)
+        thread.start()
+        pool.close(drop=True)
+        thread.join(60)
+        assert all(promise.done() for promise in found)
+
+
+def test_a_system_without_threads_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused:
+        def __init__(self, **_: Any) -> None: ...
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads_module, "Thread", Refused)
+    with pytest.raises(RuntimeError, match="no thread could be started: can't start"):
+        in_threads(2, int, range(5))
+
+
+def test_a_promise_is_kept_for_all_who_wait() -> None:
+    promise: Promise[int] = Promise()
+    assert not promise.done()
+    found: list[int] = []
+    waiting = [threading.Thread(target=lambda: found.append(promise.result())) for _ in range(5)]
+    for thread in waiting:
+        thread.start()
+    promise.keep(3)
+    for thread in waiting:
+        thread.join()
+    assert found == [3] * 5
+    assert Promise.of(7).result() == 7
+    broken: Promise[int] = Promise()
+    broken.fail(KeyError("x"))
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            broken.result()
+
+
+Begun = list[int]
+
+
+def whole_block(begun: Begun, ended: Begun) -> None:
+    """A pool with all that is done to one."""
+
+    def work(k: int) -> int:
+        begun.append(k)
+        time.sleep(0.0005)
+        ended.append(k)
+        return k
+
+    with ThreadPool(3) as pool, pool:
+        first = pool.submit(work, 0)
+        for k in pool.map(work, range(1, 4)):
+            assert k >= 1
+        last = pool.submit(work, 4)
+        assert first.result() == 0
+        last.wait()
+
+
+def shared(begun: Begun, ended: Begun) -> None:
+    """The same by the function."""
+
+    def work(k: int) -> None:
+        begun.append(k)
+        time.sleep(0.0005)
+        ended.append(k)
+
+    in_threads(2, work, range(4), told=lambda _: None)
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("block", [whole_block, shared])
+def test_an_interrupt_at_any_step_leaves_no_thread_and_no_call_half_made(
+    block: Callable[[Begun, Begun], None], every: bool
+) -> None:
+    def work() -> int:
+        for at in range(1, 10**5):
+            begun, ended = Begun(), Begun()
+            hit = Interruption(at, threads_module, sys.modules[__name__], every=every).hits(
+                lambda begun=begun, ended=ended: block(begun, ended)
+            )
+            left = at_work()
+            assert (left, sorted(begun)) == ([], sorted(ended)), f"after step {at}"
+            if not hit:
+                assert len(ended) >= 4
+                return at
+        return 0
+
+    assert by_itself(work) > (200 if every else 60)
+
+
+def test_an_interrupt_while_threads_work_waits_for_what_they_have_begun() -> None:
+    begun, ended = Begun(), Begun()
+
+    def work(k: int) -> None:
+        begun.append(k)
+        time.sleep(0.02)
+        ended.append(k)
+
+    def tell(_: None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(2, work, range(100), told=tell)
+    assert sorted(begun) == sorted(ended)
+    assert 1 <= len(ended) < 10

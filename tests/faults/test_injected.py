@@ -155,7 +155,7 @@ def test_whatever_fails_the_solve_says_so_and_the_next_goes_on(scratch, graph, m
         for place in scratch.iterdir():
             if place.name != "expected.zarr":
                 shutil.rmtree(place)
-        when += STEP
+        when += STEP if kind != "rename" else 1  # there are few, and a solve does without the copies that some end
     print(tier, kind, failed)
     assert failed >= (kind != "read"), "nothing was let fail"
 

@@ -125,12 +125,12 @@ def test_a_fetched_result_is_the_prepared_folder(tmp_path: Path, result: Any, wa
 
 def test_damage_is_an_error_for_readers_of_zarr_too(live: KeyedService, client: Client):
     result = client.solve(lattice(), result="prepared", directed=True, fresh=True)
-    table = live.data / "jobs" / result.job / "matrix.zarr/tables/backward/c/0"
+    table = live.data / "jobs" / result.job / "matrix.zarr/tables/forward/c/0"
     data = bytearray(table.read_bytes())
     data[3] ^= 4
     table.write_bytes(data)
     url, options = f"{live.url}/v1/jobs/{result.job}/zarr", {"headers": {"Authorization": live.bearer}}
     with xarray.open_zarr(url, storage_options=options) as opened, pytest.raises(Exception, match="500"):
         _ = opened.distances.values
-    with pytest.raises(ServiceError, match="tables/backward/c/0 does not agree with the seal"):
+    with pytest.raises(ServiceError, match="tables/forward/c/0 does not agree with the seal"):
         result.distance(0, 1)

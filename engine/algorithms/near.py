@@ -26,6 +26,7 @@ from engine.devices.cpu.team import Team
 from engine.graph.kernels import njit
 from engine.graph.selection import Rectangle
 from engine.model.backend import Arcs
+from engine.model.decimals import limit_on_paper
 from engine.model.progress import Monitor
 from storage.pairs.spilling import PairSpill
 
@@ -157,7 +158,8 @@ class NearSearches:
         ready, rectangle = self._ready, wanted.rectangle
         size = len(ready.rank)
         self._kind = np.dtype(np.float64 if ready.weights.dtype.kind == "f" else np.int64)
-        self._far = np.array([_first_beyond(wanted.cutoff, self._kind)], self._kind)[0]
+        cutoff = None if wanted.cutoff is None else limit_on_paper(wanted.cutoff, arcs.weights, n)
+        self._far = np.array([_first_beyond(cutoff, self._kind)], self._kind)[0]
         columns = ready.rank[rectangle.columns]
         mask, vertices = np.zeros(size, np.bool_), np.zeros(size, np.int32)
         mask[columns], vertices[columns] = True, wanted.vertices

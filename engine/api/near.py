@@ -37,7 +37,9 @@ FAVOURABLE: Final = 0.05
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 #: Why near pairs of fractions are float64.
-_FRACTIONS: Final = "sums of fractions are float64, and compared with a cutoff as they are: 0.1 + 0.2 exceeds 0.3"
+_FRACTIONS: Final = (
+    "sums of fractions are float64; those of decimals are within a cutoff if they are on paper: 0.1 + 0.2 within 0.3"
+)
 #: Sources from which time and size are predicted: first some, and more of them if these took at most so many seconds.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0

@@ -6,6 +6,7 @@ rows in the columns of the table.  So threads share no data, and neither locks n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -46,9 +47,12 @@ class MeasureSink:
         rectangle: the rows and columns; its targets ascend.
         kind: the working type.
         asked: the measures.
+        bounds: what distances are compared with in place of ``asked.within`` (``limit_on_paper``); None for the same.
     """
 
-    def __init__(self, rectangle: Rectangle, kind: WorkType, asked: AskedMeasures) -> None:
+    def __init__(
+        self, rectangle: Rectangle, kind: WorkType, asked: AskedMeasures, bounds: Sequence[float] | None = None
+    ) -> None:
         rows, columns = rectangle.rows, rectangle.columns
         self.tile = (64, max(1, len(columns)))
         self._kind, self._asked, self._columns = kind, asked, columns
@@ -66,7 +70,8 @@ class MeasureSink:
         self._nearest = np.full((count, asked.nearest), -1, np.int64)
         self._near = np.zeros((count, asked.nearest))
         self._sum_of = np.zeros((count, len(asked.opportunities), len(asked.within)))
-        self._limits = np.array([first_beyond(limit, kind.dtype) for limit in asked.within], kind.dtype)
+        within = asked.within if bounds is None else bounds
+        self._limits = np.array([first_beyond(limit, kind.dtype) for limit in within], kind.dtype)
         self._shares = np.array([(q.numerator, q.denominator) for q in asked.quantiles], np.int64).reshape(-1, 2)
         given = np.array(list(asked.opportunities.values()))
         weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]

@@ -58,8 +58,8 @@ class PairSpill:
     def append(self, indices: npt.NDArray[np.int32], lengths: Array) -> None:
         """Append pairs: targets and distances, shape (pairs,).  Raises StorageFailed."""
         try:
-            self._indices.write(np.ascontiguousarray(indices))
-            self._lengths.write(np.ascontiguousarray(lengths))
+            self._indices.write(np.ascontiguousarray(indices).data)
+            self._lengths.write(np.ascontiguousarray(lengths).data)
         except OSError as error:
             raise atomic.failure("write to", self._folder, error, self.entries * SPILLED_BYTES) from error
         self.entries += len(indices)

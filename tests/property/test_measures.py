@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from engine.api.measuring import measure
+from engine.api.near import near_pairs
+from engine.api.prepared import prepare
+from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.model.problem import Options
 from storage.graph.graph import build_graph
 from storage.readers import read_graph
@@ -187,3 +190,32 @@ def test_real_graphs_have_the_columns_of_networkx(data_dir, name):
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     other.add_weighted_edges_from(zip(tails.tolist(), graph.heads.tolist(), graph.weights.tolist(), strict=True))
     agrees_with_networkx(other, graph, "weight" if graph.weighted else None)
+
+
+@pytest.mark.parametrize("places", [1, 2, 3])
+def test_what_is_within_a_distance_is_within_it_on_paper(places, tmp_path):
+    """Near pairs and measures of decimals agree with exact sums, in every type and by every algorithm."""
+    edges = 0
+    for seed in range(8):
+        rng, per = np.random.default_rng(seed), 10**places
+        n, m = 40, 90
+        tails, heads, units = rng.integers(0, n, m), rng.integers(0, n, m), rng.integers(1, 4, m)
+        graph, _ = build_graph(tails, heads, units / per, n=n, directed=True)
+        whole, _ = build_graph(tails, heads, units, n=n, directed=True)
+        limits = [k / per for k in (3, 6, 7)]
+        right = measure(whole, within=[3, 6, 7], measures=["reached"])
+        for algorithm in ("dijkstra", "partitioned", "recursive-floyd-warshall"):
+            for dtype in ("auto", "float32"):
+                table = measure(graph, Options(algorithm=algorithm, dtype=dtype), within=limits, measures=["reached"])
+                for one, other in zip(list(table.columns)[1:], list(right.columns)[1:], strict=True):
+                    np.testing.assert_array_equal(table[one], right[other], err_msg=f"{algorithm} {dtype}")
+        prepare(graph, tmp_path / f"{seed}.prepared")
+        with open_result(tmp_path / f"{seed}.prepared") as tables:
+            assert isinstance(tables, PreparedMatrix)
+            table = measure(tables, within=limits, measures=["reached"])
+            for limit, name in zip(limits, list(right.columns)[1:], strict=True):
+                pairs, again = (near_pairs(one, Options(cutoff=limit)) for one in (graph, tables))
+                np.testing.assert_array_equal(np.diff(pairs.indptr), right[name])
+                np.testing.assert_array_equal(np.diff(again.indptr), right[name])
+                edges += int((pairs.lengths > limit).sum())  # a little more in binary, and not on paper
+    assert edges > 20 or places > 1, "or no sum is rounded up"

@@ -191,7 +191,7 @@ class PreparedNear:
         return replace(plan, reason=f"{plan.reason}; {way.reason}")
 
     def _sample(self, each: int) -> NearSample:
-        """Return what some sources say of all; of ``each`` pair so many bytes are needed.
+        """Estimate all sources from a sample of them; each pair needs ``each`` bytes.
 
         The sources are searched where they can be, because rows would need all tables in memory: a process that only
         plans never reads them then.

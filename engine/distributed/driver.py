@@ -29,7 +29,7 @@ PAUSE: Final = 0.1
 
 @dataclass(frozen=True)
 class TaskPurpose:
-    """The driver's note about a ticket: the action and its request."""
+    """What the driver has asked a worker for with one task: the action and its request."""
 
     action: str
     request: TaskRequest

@@ -51,8 +51,8 @@ RIVAL: Final = 6
 #: products are fastest, the table is right within a tenth for evenly distributed weights, and five times too high for
 #: arcs that all weigh 1; for these breadth-first searches are faster than searches by weights (decision 127).
 UNLIKELY: Final = 2
-#: Number of products that are timed; the number if they are only compared with searches; and the factor by which a plan
-#: without a rival must take longer than the timing.
+#: Products that are timed; products that are timed if they are only compared with searches; and how many times as long
+#: as the timing a plan without a rival must take to be timed.
 PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20

@@ -57,7 +57,7 @@ class RoundShares:
             are streamed.
         shallow: products by a pivot block of width ``shallow_width``, which load their operands more often.
         shallow_width: a width of a pivot block, in vertices.
-        few_slots: waiting, if fewer than SLOTS stripes are in flight.
+        few_slots: waiting, where fewer than SLOTS stripes are in flight.
         few_panels: in passes, waiting for the next panel, if the device has places for two only.  Measured with this
             and the next number on an H100: 14.3 instead of 16.0 T updates/s.
         shallow_pass: in passes, products by a stripe of ``shallow_width`` rows; lower stripes take this times the
@@ -220,7 +220,7 @@ SEARCH_START: Final = _measured(
 TWICE_AS_LONG: Final = _measured("TWICE_AS_LONG", 700, "arcs per vertex", "d77fe26", H200)
 #: Rate at which labels are turned into entries of the result.
 LABELS_OUT_RATE: Final = _measured("LABELS_OUT_RATE", 2e12, "bytes per second", "dfe019e", H200)
-#: Rate of int32 products on the chip where ``PULL_RATES`` were measured.
+#: Rate of int32 products on the processor on which ``PULL_RATES`` were measured.
 PULL_CHIP_RATE: Final = _measured("PULL_CHIP_RATE", 17.8e12, "updates per second", "dfe019e", H200)
 
 # ---- partitioned ----------------------------------------------------------------------------------------------------

@@ -174,7 +174,9 @@ def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
 
 
 def _pass_cost(tiling: Tiling, n: int, wanted: float) -> float:
-    """Return the relative time of passes, as :func:`_round_cost`; the products are as deep as a stripe is high."""
+    """Return the relative time of passes, as :func:`_round_cost` does for rounds; the depth of the products is the
+    height of a stripe.
+    """
     shares = ROUND_SHARES
     bus = wanted / BUS_MARGIN / tiling.width
     closing = tiling.width / n * shares.closing

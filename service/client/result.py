@@ -76,7 +76,7 @@ class ResultMethods(TableMethods):
 
     @property
     def _said(self) -> Document:
-        """What questions say of the semiring; nothing of distances."""
+        """The parameter of questions that names the semiring; empty for distances."""
         return {} if self.semiring == MIN_PLUS else {"semiring": self.semiring}
 
     @asks
@@ -169,7 +169,7 @@ class ResultMethods(TableMethods):
     def nearest(self, source: Any, k: int = 10, *, snap_limit: float | None = None) -> Flow[list[tuple[Any, float]]]:
         """Return the ``k`` vertices nearest to a vertex, or point, with their distances, the nearest first.
 
-        Of a job of another semiring these are the vertices with the best values, the best first.
+        In a job of another semiring these are the vertices with the best values, the best first.
         """
         asked = {**self._names.asked(snap_limit, source=source), "k": k, **self._said}
         answer = yield from self._question("GET", "nearest", params=asked)

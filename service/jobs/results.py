@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.api.routes import Router
     from service.api.schemas.wire import ResultKind
 
-#: how a question about another semiring than min-plus is asked, for messages
+#: how to ask about another semiring than min-plus, for messages
 _SAY_IT = "answers to questions that say so (semiring=NAME)"
 Label = int | str
 Array = npt.NDArray[np.generic]
@@ -78,7 +78,7 @@ class ResultReader:
 
     @property
     def said(self) -> dict[str, str]:
-        """What answers say of the semiring: its name where the values are no distances, else nothing."""
+        """The field of answers that names the semiring; empty for distances."""
         found = self.matrix.semiring
         return {} if found == MIN_PLUS else {"semiring": found}
 

@@ -135,7 +135,7 @@ class TableTask:
             raise
 
     def _check(self, settings: Settings) -> None:
-        """Make what carries the request out, which checks it."""
+        """Make the object that carries out the request; its constructor checks the request."""
         profile, request, options, matrix = self._profile, self._request, self._options, self._matrix
         if request["result"] in ("betweenness", "flows"):
             from service.pool.passing import PassingTable
@@ -170,7 +170,7 @@ class TableTask:
         self.close()
 
     def plan(self, out: Path, monitor: Monitor | None = None) -> Plan:
-        """Return the plan; its shape is that of the matrix that is not made.
+        """Return the plan; its shape is that of the matrix, which is not made.
 
         Args:
             out: the folder that the result will be, whose disk is looked at.

@@ -80,7 +80,7 @@ class EndsQuery(SourceQuery):
 
 
 class PairQuery(EndsQuery):
-    """A source and a target, and of which semiring their value is."""
+    """A source and a target, and the semiring of their value."""
 
     semiring: AskedSemiring = None
 

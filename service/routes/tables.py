@@ -118,7 +118,7 @@ class _Part:
 
     Attributes:
         first: the first row, in the order asked.
-        mark: of the order; a cursor of another order is refused.
+        mark: identifies the order; a cursor of another order is refused.
     """
 
     def __init__(self, opened: TableReader, asked: TableQuery, settings: Settings) -> None:

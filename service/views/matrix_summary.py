@@ -60,10 +60,10 @@ def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a result of another semiring than min-plus is, and its least and greatest value.
+    """Return facts of a result of another semiring than min-plus: its kind of values, the least and the greatest.
 
     Args:
-        options: those of its job.
+        options: the options of its job.
         summary: its summary.
     """
     semiring = SEMIRINGS.get(options.get("semiring", ""))

@@ -32,7 +32,7 @@ _SWEPT: Final = 4.0
 _MOVED: Final = 2.0
 #: Entries of a band that a thread makes at a time, before it puts them where the caller wants them.
 BAND: Final = 1 << 22
-#: Most rows of a band: as many as share the packing of the targets.
+#: Most rows of a band. The lines of the targets are packed once for each band, so taller bands pack less often.
 BAND_ROWS: Final = 1024
 
 

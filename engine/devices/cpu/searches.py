@@ -64,7 +64,7 @@ class BlockPiece:
     """A piece that is one of many blocks.
 
     Attributes:
-        group: what searches it, alone or with the others.
+        group: the group that searches it, alone or with other blocks.
         rows: its rows of the batch, int64.
     """
 

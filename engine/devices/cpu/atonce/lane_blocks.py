@@ -65,7 +65,7 @@ class LaneBlocks:
 
     @cached_property
     def _wider(self) -> LaneBlocks:
-        """What searches the blocks in which some label did not fit."""
+        """The group that searches blocks again in which a label did not fit."""
         return replace(self, kind=self.batch.kind or self.kind, heaviest=0)
 
     @property

@@ -30,14 +30,15 @@ from storage.pairs.near_pairs import NearPairs
 _NOT_HERE: Final = (
     "algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also",
 )  # fmt: skip
-#: The refusal of a matrix mentions near pairs if they take at most this share of what the matrix needs.
+#: The refusal of a matrix mentions near pairs if they need at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
 #: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 #: The reason that plans give for float64 where weights are fractions.
 _FRACTIONS: Final = "sums of fractions are float64, and compared with a cutoff as they are: 0.1 + 0.2 exceeds 0.3"
-#: Sources from which time and size are predicted: first some, and more of them if these took at most so many seconds.
+#: Time and size are predicted from a first number of sources, and from more sources if the first took at most so many
+#: seconds.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
 #: Bytes of a pair in a compressed table beside the arrays: 3.3 were measured (decision 140).

@@ -95,7 +95,7 @@ def _prepared(
     overwrite: bool,
     monitor: Monitor | None,
 ) -> Outcome:
-    """Prepare a graph into a place that nobody else writes."""
+    """Prepare a graph into a place that no other process writes."""
     (out, sent), (options, plan) = place, asked
     if plan is None:
         plan = plan_prepared(profile, options, out=out)

@@ -308,7 +308,9 @@ class PreparedMatrix(PreparedStore):
 
     @cached_property
     def _walk(self) -> tuple[Array, ...]:
-        """What products of panels take of the parts: the first one below each, sizes, and widths of tables."""
+        """Facts of the parts that products of panels need: the first part below each part, sizes, and widths of
+        tables.
+        """
         from engine.algorithms.prepared.panels import first_below
 
         tables = self._tables_here

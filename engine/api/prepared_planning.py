@@ -27,12 +27,12 @@ from storage.prepared.writer import TABLE_CHUNK
 
 #: Tables of at most this number of bytes are never refused for being larger than the matrix.
 SMALL_TABLES: Final = 256 << 20
-#: A refused solve is told of tables that are at most this share of the matrix.
+#: The refusal of a matrix mentions tables that are at most this share of it.
 FAVOURABLE: Final = 0.05
 #: Entries of borders, and vertices and arcs, up to which that is found out: about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
-#: What a prepared graph does not limit yet; each of these is said by an option of a solve.
+#: Options of a solve that a prepared graph does not support yet.
 _WHOLE: Final = ("sources", "targets", "scheduler")
 
 

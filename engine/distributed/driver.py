@@ -1,4 +1,4 @@
-"""What the drivers of all solves over workers share: membership, submitting tasks, and failures."""
+"""The common part of all drivers over workers: membership, submitting tasks, and failures."""
 
 from __future__ import annotations
 

@@ -73,9 +73,10 @@ LEAST_LIMIT: Final = 255
 TOLD: Final = 0.005
 #: If there are at least this many times the sources of the last trial, a further trial starts at another place.
 AGAIN: Final = 40
-#: Each further trial has at most this many times the sources of the one before.
+#: Each further trial has at most this many times the sources of the previous trial.
 STEP: Final = 64
-#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, what the allocator keeps.
+#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, memory that the allocator
+#: keeps.
 HEADROOM: Final = 256 * 2**20
 #: The sources that fill the vectors may be at most this share of all, or be predicted to take at most these seconds.
 SHARE: Final = 0.05

@@ -136,7 +136,7 @@ START_SECONDS: Final = _measured("START_SECONDS", 0.3, "seconds", "ddb7d5c")
 
 #: Time until a GPU has been found and is ready.  That happens during planning, so no candidate counts it.
 DEVICE_START: Final = _measured("DEVICE_START", 0.5, "seconds", "48bfa8c")
-#: Time of a solve on the GPU besides its work: loading kernels, page-locking buffers.
+#: Time of a solve on the GPU in addition to its work: loading kernels, page-locking buffers.
 DEVICE_LAUNCH: Final = _measured("DEVICE_LAUNCH", 0.05, "seconds", "48bfa8c")
 #: Rows from the device are written at up to this many times the rate of other rows: the device has computed their sums
 #: and largest distances, and the processors have no other work.  With two threads there is no gain.

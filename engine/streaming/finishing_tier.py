@@ -141,7 +141,7 @@ class FinishingHostTier(KeptHostTier):
             StorageFailed: a copy failed.
         """
         self._stop()
-        for write in self._writes:  # those that have not begun end at once now
+        for write in self._writes:  # copies and writes that have not begun end at once from now on
             write.wait()
         self._writes.clear()
         self._saving = True

@@ -71,7 +71,7 @@ class ResultMethods(TableMethods):
 
     @property
     def semiring(self) -> str:
-        """What the values of the matrix are: ``min-plus`` for distances, else the semiring that the job asked for."""
+        """The semiring of the values: ``min-plus`` for distances, else the semiring that the job asked for."""
         return str(self.facts["summary"].get("semiring", MIN_PLUS))
 
     @property
@@ -152,8 +152,8 @@ class ResultMethods(TableMethods):
 
     @asks
     def row(self, source: Any, *, snap_limit: float | None = None) -> Flow[dict[Any, float]]:
-        """Return the distances from one vertex, or point, to each target that was solved; of a job of another semiring,
-        the values of the best paths.
+        """Return the distances from one vertex, or point, to each target that was solved; for a job of another
+        semiring, the values of the best paths.
         """
         body: Document = {"sources": [self._names.place(source)], **self._said}
         if snap_limit is not None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
 
-#: the options that each kind of result takes, of those that only tables have
+#: the options of tables, by the kind of result that takes them
 _TAKES: Final = {
     "measures": frozenset(
         {
@@ -203,7 +203,7 @@ class TableTask:
         return self._within_disk(replace(made, disk=self._measurement.bytes + self._names(rows)), rows, out)
 
     def _within_disk(self, plan: Plan, rows: int, out: Path) -> Plan:
-        """Return the plan of a table of so many rows; raise DoesNotFit if the disk has no place for it."""
+        """Return the plan of a table of ``rows`` rows; raise DoesNotFit if the disk has no space for it."""
         from engine.execution.survey import survey
 
         needed, free = plan.disk, survey(out=out).disk
@@ -308,7 +308,7 @@ class TableTask:
 
 
 def _measures(graph: Graph, request: Mapping[str, Any], settings: Settings) -> MeasureRequest:
-    """Return what is asked of the engine; opportunities are brought into the order of the labels."""
+    """Return the request for the engine; opportunities are brought into the order of the labels."""
     names = ("measures", "direction", "within", "quantiles", "nearest", "decay", "decay_value")
     found: dict[str, Any] = {name: request[name] for name in names if request.get(name) is not None}
     given = request.get("opportunities")

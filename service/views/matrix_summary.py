@@ -1,7 +1,7 @@
 """Writes the facts of a matrix's summary as texts.
 
 ``engine.rows.summary`` gathers the facts; here each gets its name and its text, which the command line prints and a
-notebook shows.  The page has its own markup in ``service/dashboard/templates/result.html``.
+notebook shows.  The page has its own markup in ``service/dashboard/templates/facts.html``.
 """
 
 from __future__ import annotations

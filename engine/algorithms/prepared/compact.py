@@ -145,7 +145,7 @@ class CompactTables:
                 self._kept[ahead, k] = kept
                 self._kept_bytes += kept.nbytes
             known[k] = kept
-        for k in chain:  # those of the highest parts are let go last
+        for k in chain:  # the tables of the highest parts are dropped last
             self._kept.move_to_end((ahead, k))
         while self._kept_bytes > KEPT and self._kept:
             _, gone = self._kept.popitem(last=False)

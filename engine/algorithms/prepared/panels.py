@@ -105,7 +105,7 @@ def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # typ
 
 @njit(nogil=True, cache=True)
 def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
-    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; what is above every distance becomes *unreachable*."""
+    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; entries above every distance become *unreachable*."""
     limit, sentinel = ends
     for i in range(len(rows)):
         row, line = out[rows[i]], found[i * len(columns) : (i + 1) * len(columns)]
@@ -180,7 +180,7 @@ class PanelProduct:
         self.bands = [(i, j, high, wide) for i in range(0, len(rows), high) for j in range(0, len(columns), wide)]
 
     def make_all(self, threads: int) -> None:
-        """Make all bands in so many threads."""
+        """Make all bands, in several threads."""
         if len(self.bands) == 1 or threads == 1:
             for band in self.bands:
                 self.make(band)

@@ -248,7 +248,8 @@ def _checked(demands: Demands, n: int) -> Demands:
 
 
 def _check_sums(found: Assignment) -> None:
-    """Compare what begins, passes and ends at each vertex, and flow times weight with flow times length.
+    """Compare the flows that begin, pass and end at each vertex, and the sum of flow times weight with that of flow
+    times length.
 
     Raises:
         SolveFailed: they differ by more than rounding explains.

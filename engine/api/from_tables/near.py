@@ -304,7 +304,7 @@ class _Picker:
 
 
 def _nearest(line: Array, places: Indices, most: int) -> Indices:
-    """Return at most ``most`` of the places, by ascending distance; of equal ones the first."""
+    """Return the ``most`` nearest of the places, the nearest first; among equals, the first ones."""
     lengths = line[places]
     if len(places) > most:
         kept = lengths <= np.partition(lengths, most - 1)[most - 1]

@@ -222,7 +222,7 @@ class _Other:
 
 
 def _nothing(worker: int) -> None:
-    """Do nothing; whoever has done this has done all before it."""
+    """Do nothing: a thread that has run this has finished all tasks before it."""
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:

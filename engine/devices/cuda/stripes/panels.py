@@ -169,7 +169,9 @@ class CudaPanels(StripeMemory):
         return self._low[self._count % 2]
 
     def _bring_in(self, target: Any, k: int, stripe: int, rows: Array, lane: int) -> None:
-        """Queue the loading of a stripe; of a tier with few buffers, hold at most two that are still being read."""
+        """Queue the loading of a stripe; if the tier has few buffers, hold at most two stripes that are still being
+        read.
+        """
         mark = self._begin("load", self._load, k, stripe, lane)
         self._copy(target, rows, 0, self._load)
         self._end(mark, self._load)

@@ -27,8 +27,7 @@ _SIDE: Final = 64
 _SQUARE: Final = 32
 #: Pairs that are sent to the device at a time.
 _PAIRS: Final = 1 << 24
-#: Most bytes of a band of rows of a block, which is made at once, and its most rows: those of the tallest grid of
-#: tiles.
+#: A block is made in bands of rows: the most bytes of a band, and its most rows, which the height of a grid limits.
 _BAND_BYTES: Final = 1 << 30
 _BAND_ROWS: Final = 65_535 * _SIDE
 

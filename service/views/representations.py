@@ -3,7 +3,8 @@
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry, with a further column for
 each quantity that is summed along the paths; JSON and npy have distances, or the sums of one quantity.
 *Unreachable* is null in JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.
-Of another semiring than min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the values as they are stored.
+Of another semiring than min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the
+values as they are stored.
 """
 
 from __future__ import annotations

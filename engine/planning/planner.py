@@ -184,10 +184,13 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
         asked: name of a type, or ``auto``.
 
     Raises:
-        InvalidRequest: the type cannot hold the distances, or no type can.
+        InvalidRequest: the type is unknown, or cannot hold the distances, or no type can.
     """
     if asked != "auto":
-        kind = WORK_TYPES[asked]
+        kind = WORK_TYPES.get(asked)
+        if kind is None:
+            known = ", ".join(("auto", *WORK_TYPES))
+            raise InvalidRequest(f"dtype {asked!r} is unknown; use {known}", field="dtype")
         wrong = _misfit(kind, problem)
         if wrong:
             raise InvalidRequest(f"dtype {asked} cannot be used: {wrong}", field="dtype")

@@ -28,6 +28,11 @@ def test_sparse_graphs_are_searched_and_dense_ones_multiplied() -> None:
     assert choose(replace(DENSE, max_hops=5), BOX, Options()).algorithm == "repeated-squaring"
 
 
+def test_an_unknown_type_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(InvalidRequest, match="dtype 'int64' is unknown; use auto, uint16, int32, float32, float64"):
+        choose_type(ROAD, "int64")
+
+
 def test_every_candidate_is_listed_with_numbers_and_a_reason() -> None:
     plan = choose(ROAD, BOX, Options())
     assert [c.algorithm for c in plan.candidates[:1]] == [plan.algorithm]

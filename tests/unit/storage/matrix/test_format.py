@@ -23,6 +23,7 @@ from storage.graph.graph import Graph, build_graph
 from storage.matrix import format as formats
 from storage.matrix.download import labels_of, side_files
 from storage.matrix.format import FileMark, crc32c, data_mark, file_mark, sealed_files
+from tests.stores import forget_contents
 
 #: Entries of a chunk of a table: so few that small tables have many chunks.
 CHUNK = 200
@@ -172,15 +173,6 @@ def test_chunks_that_are_shared_are_told_from_others(monkeypatch: pytest.MonkeyP
         base = tmp_path / step
     first, second = (tmp_path / step / "tables" / "forward" / "c" for step in ("first", "second"))
     assert any(a.stat().st_ino == b.stat().st_ino for a, b in zip(first.iterdir(), second.iterdir(), strict=True))
-
-
-def forget_contents(path: Path) -> None:
-    """Make the seal one of an earlier version."""
-    document = json.loads((path / "zarr.json").read_bytes())
-    seal = document["attributes"]["seal"]
-    del seal["contents"], seal["digest"]
-    seal["digest"] = formats._digest(document)
-    (path / "zarr.json").write_text(json.dumps(document))
 
 
 def test_labels_that_a_client_fetched(tmp_path: Path):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
-from service.options import Size
+from service.options import Size, Vertices
 from storage.options import Option
 
 

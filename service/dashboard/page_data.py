@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.model.algorithms import ALGORITHMS
@@ -62,7 +61,7 @@ _KINDS: Final = {
     "prepared": "prepared graph", "measures": "measures", "near": "near pairs", "betweenness": "betweenness",
     "flows": "flows",
 }  # fmt: skip
-_OWN: Final = frozenset({"prepared", "near", "betweenness", "assignment"})
+_OWN: Final = {"prepared": "prepared", "near": "near", "betweenness": "betweenness", "assignment": "flows"}
 STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
@@ -215,7 +214,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
         "position": position, "error": error, "created": record.created, "started": record.started,
         "finished": record.finished, "took": took, "bytes": record.bytes, "removed": record.removed,
         "algorithm": "" if shown.get("algorithm") in _OWN else algorithm(shown.get("algorithm", "")),
-        "kind": kind(record.options), "shape": shown.get("shape"), "dtype": shown.get("dtype"),
+        "kind": kind(record), "shape": shown.get("shape"), "dtype": shown.get("dtype"),
         "device": shown.get("device"), "attempt": record.attempt,
     }  # fmt: skip
 
@@ -237,10 +236,17 @@ def algorithm(name: str) -> str:
     return ALGORITHMS[name].title if name in ALGORITHMS else name.replace("-", " ").capitalize()
 
 
-def kind(options: Mapping[str, Any]) -> str:
-    """Return in a word what a job makes; nothing for a matrix of distances, which is usual."""
-    semiring = SEMIRINGS.get(options.get("semiring", ""))
-    return _KINDS.get(options.get("result", "matrix"), "") if semiring is None else semiring.title
+def kind(record: JobRecord) -> str:
+    """Return in a word what a job makes; nothing for a matrix of distances, which is usual.
+
+    Records in lists have no options: their plan says it, or the columns of a finished table.
+    """
+    semiring = SEMIRINGS.get(record.options.get("semiring", ""))
+    if semiring is not None:
+        return semiring.title
+    usual = "measures" if (record.summary or {}).get("columns") else ""
+    planned = _OWN.get((record.plan or {}).get("algorithm", ""), usual)
+    return _KINDS.get(record.options.get("result", planned), "")
 
 
 def measured(graph: GraphRecord | None) -> str:

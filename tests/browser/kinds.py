@@ -25,6 +25,7 @@ ARRIVES: Final = {
     "map": ("#map-read:has-text('arcs')",),
     "prepared": (".route",),
     "sums": (".route",),
+    "widest": (".route",),
     "measures": ("#table tbody tr",),
     "near": ("#table tbody tr",),
     "betweenness": ("#table tbody tr",),
@@ -87,7 +88,7 @@ def fill(site: Site) -> dict[str, str]:
 
 def fail(site: Site) -> dict[str, str]:
     """Leave jobs that were cancelled, failed, wait and run; returns the addresses of their pages."""
-    graph = site.upload(ring(6000), directed=True, name="Slow")["id"]
+    graph = site.upload(ring(9000), directed=True, name="Slow")["id"]
     table = site.http.post("/v1/tables", content=b"vertex,beds\n0,3\n17,5\n").json()["id"]
     dismissed = site.submit(graph, **SLOW)["id"]
     failed = site.submit(graph, result="measures", opportunities=table, within=[10])["id"]

@@ -169,6 +169,18 @@ def test_each_field_of_the_form_says_which_results_take_it():
     }  # fmt: skip
 
 
+def test_lists_say_what_a_job_makes(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    demands = {"origins": [10], "destinations": [30], "flows": [5]}
+    for kind, options in (
+        ("measures", {"result": "measures"}), ("near pairs", {"result": "near", "nearest": 1}),
+        ("betweenness", {"result": "betweenness"}), ("flows", {"result": "flows", "demands": demands}),
+    ):  # fmt: skip
+        job, graph = give(service, bench, owner, bench.tabled(small_graph(), **options))
+        for address in ("/", f"/graphs/{graph}", f"/jobs/{job}"):
+            assert f'<span class="kind">{kind}</span>' in client.get(address).text, address
+
+
 def test_names_of_vertices_are_no_numbers(client: TestClient, service: Service, bench: Bench):
     owner = log_in(client, service)
     graph, _ = build_graph([0, 1], [1, 2], [5, 7], labels=[10_001, 20_002, 30_003], directed=True)

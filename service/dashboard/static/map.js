@@ -18,7 +18,6 @@ class NetworkMap {
   constructor(part, network) {
     this.part = part;
     this.network = network;
-    this.measured = network.unit || (part.dataset.measured === "arcs" ? "" : part.dataset.measured);
     this.canvas = part.querySelector("canvas");
     this.readout = part.querySelector("#map-read");
     this.facts = part.querySelector("#map-facts");
@@ -38,7 +37,7 @@ class NetworkMap {
 
   get role() { return this.part.querySelector("[name=role]:checked").value; }
 
-  unit(distance, format = digits) { return `${format.format(distance)}${this.measured ? ` ${this.measured}` : ""}`; }
+  unit(distance, format = digits) { return `${format.format(distance)}${this.network.unit ? ` ${this.network.unit}` : ""}`; }
 
   name(vertex) { return String(this.network.labels[vertex]); }
 

@@ -104,7 +104,7 @@ def test_submit_watch_and_query(site: Site, visit: Visit, graph_file: Path):
     page.get_by_label("From", exact=True).fill("v002")
     page.get_by_label("To", exact=True).fill("v001")
     page.get_by_role("button", name="Find path").click()
-    expect(page.locator("#answer .huge")).to_contain_text(f"{RING - 2:,} over 299 arcs")
+    expect(page.locator("#answer .huge")).to_contain_text(f"{RING - 2:,} of km over 299 arcs")
     expect(page.locator("#answer")).to_contain_text("288 stops between")
     page.get_by_label("To", exact=True).fill("nobody")
     page.keyboard.press("Enter")
@@ -298,7 +298,7 @@ def test_with_the_keyboard_alone(site: Site, visit: Visit, graph_file: Path):
     tab_to("#target")
     page.keyboard.type("v001")
     page.keyboard.press("Enter")
-    expect(page.locator("#answer .huge")).to_contain_text("1 over 1 arc")
+    expect(page.locator("#answer .huge")).to_contain_text("1 of km over 1 arc")
 
 
 def test_jobs_are_found_and_the_queue_is_emptied(site: Site, visit: Visit, slow: str):

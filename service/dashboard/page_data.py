@@ -250,12 +250,16 @@ def kind(record: JobRecord) -> str:
 
 
 def measured(graph: GraphRecord | None) -> str:
-    """Return what distances in a graph measure: its unit, else the column of the weights; empty if it is not known."""
+    """Return what distances in a graph measure: its unit, else the name of the column of the weights.
+
+    Empty if neither is known; a column without a header has a number for a name, which says nothing.
+    """
     facts = {} if graph is None else graph.facts
     weights = {**_NO_WEIGHTS, **facts.get("weights", {})}
     if not weights["weighted"]:
         return "arcs"
-    return facts.get("unit") or (weights["column"] if weights["length_of"] is None else None) or ""
+    column = (weights["column"] or "") if weights["length_of"] is None else ""
+    return facts.get("unit") or ("" if column.isdigit() else column)
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:

@@ -4,6 +4,7 @@ import copy
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -181,6 +182,21 @@ def test_manifests_follow_the_schemas_of_kubernetes(overlay):
     assert len(names) == len(set(names))
     for document in found:  # all are Kubernetes' own: they can be applied to any cluster
         kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+@pytest.mark.parametrize("overlay", ["shared", "s3", "cpu"])
+def test_kustomize_renders_what_is_tested_here(overlay):
+    done = run(shutil.which("kubectl"), "kustomize", KUBERNETES / overlay)
+    assert done.returncode == 0, done.stderr
+    theirs, ours = list(yaml.safe_load_all(done.stdout)), rendered(KUBERNETES / overlay)
+    for document in (*theirs, *ours):
+        document["metadata"].get("labels", {}).pop("app.kubernetes.io/part-of", None)
+
+    def key(document: dict[str, Any]) -> tuple[str, str]:
+        return document["kind"], document["metadata"]["name"]
+
+    assert sorted(theirs, key=key) == sorted(ours, key=key)
 
 
 def test_a_planted_error_is_found():

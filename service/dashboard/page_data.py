@@ -37,7 +37,7 @@ View = dict[str, Any]
 #: finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
-#: waiting jobs on the first page: those that go next
+#: waiting jobs on the first page: the next ones to run
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
@@ -338,7 +338,7 @@ def _known(visitor: Visitor, record: JobRecord) -> dict[str, Any] | None:
     """Return the summary of a prepared result if it has been counted already."""
     try:
         digest = visitor.service.result(record.id, visitor.caller).matrix.digest
-    except ApspError:  # what is wrong with the result is told where it is asked
+    except ApspError:  # faults of the result are shown where the result is asked for
         return None
     return visitor.service.answering.summaries.known(digest)
 
@@ -357,7 +357,7 @@ def _placed(visitor: Visitor, record: JobRecord) -> bool:
     """Return whether a result has coordinates and distances, so that there is a map of it."""
     try:
         found = visitor.service.result(record.id, visitor.caller)
-    except ApspError:  # what is wrong is said where the result is asked
+    except ApspError:  # faults are shown where the result is asked for
         return False
     return not found.table and found.matrix.placed
 
@@ -377,7 +377,7 @@ def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
 
 
 def _opening(record: JobRecord, graph: GraphRecord | None) -> View | None:
-    """Return the pair of vertices whose path a result shows before somebody asks; None if none is known to be there."""
+    """Return the pair of vertices whose path a result shows at first; None if no pair with a path is known."""
     pair = (record.summary or {}).get("diameter_pair")
     if pair:
         return {"pair": pair, "why": "Shown first: the pair that is farthest apart."}

@@ -43,7 +43,7 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
 
 
 def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
-    """Return pairs of vertices that exist and are like a pair of which one does not."""
+    """Return pairs of existing vertices whose names are like those of a pair in which one vertex does not exist."""
     from service.views.naming import like_names, similar_names
 
     try:

@@ -73,9 +73,7 @@ def test_compose_merges_every_overlay():
         assert {mount["target"] for mount in service["volumes"]} == {"/data", "/cache"}
     assert all(port["host_ip"] == "127.0.0.1" for port in services["api"]["ports"]), "open to others by a decision only"
     all_of_it = composed(*OVERLAYS)["services"]
-    assert set(all_of_it) == {"api", "runner", "database"}, (
-        "no object store is started"
-    )
+    assert set(all_of_it) == {"api", "runner", "database"}, "no object store is started"
     device = all_of_it["runner"]["deploy"]["resources"]["reservations"]["devices"][0]
     assert device == {"capabilities": ["gpu"], "driver": "nvidia", "count": -1}
     assert all_of_it["runner"]["build"]["target"] == "cuda"

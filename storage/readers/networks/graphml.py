@@ -27,7 +27,7 @@ from storage.readers.source import Source
 _TOLD: Final = ("crs", "created_with")
 #: What OSMnx's attributes of edges measure, as its documentation says.
 _OSMNX_UNITS: Final = {"length": "m", "travel_time": "s"}
-#: Most pieces of text that are kept of a value; a longer value is no weight.
+#: Most pieces of text of one value that are kept; a longer value cannot be a weight.
 _VALUE = 4096
 _DEPTH = 100
 #: The elements in which each element of a graph may stand; elements of other programs stand in ``data`` and are

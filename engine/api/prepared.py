@@ -67,7 +67,8 @@ def prepare(
         graph: the graph, or its profile, which keeps what planning has found.
         out: the folder, whose parent must exist, or an address in an object store (``s3://BUCKET/PREFIX``);
             or both ways of ``storage.remote.places.prepared_place``: where to work, and where to send the result.
-        options: type, memory, threads and cutoff: longer distances are answered as unreachable.
+        options: type, memory, threads and cutoff: longer distances are answered as unreachable; and with ``executor``
+            ``dask`` the scheduler whose workers compute, all of which reach ``out`` under the same path.
         plan: from :func:`plan_prepared`; None to make one.
         overwrite: replace a store at ``out`` once the new one is done.
         monitor: receives progress, and is asked whether to stop.
@@ -110,11 +111,17 @@ def _prepared(
         arrays = {name: getattr(parts, name) for name in PART_ARRAYS}
         spec = spec_of(profile.graph, plan)
         with PreparedWriter(out, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
-            found, resumed = found_anew(inner, parts, plan, clock, kept)
-            write_tables(writer, found, clock)
+            if plan.workers:
+                from engine.distributed.prepared.run import WorkersRun, prepare_by_workers
+
+                facts = prepare_by_workers(WorkersRun(inner, parts, plan, options, kept), writer, clock)
+            else:
+                found, resumed = found_anew(inner, parts, plan, clock, kept)
+                write_tables(writer, found, clock)
+                facts = {**facts_of(parts, found), "resumed": resumed}
         kept.finish()
     clock.stop()
-    return Outcome(plan, clock.seconds, {**facts_of(parts, found), "resumed": resumed})
+    return Outcome(plan, clock.seconds, facts)
 
 
 def spec_of(graph: Graph, plan: Plan) -> MatrixSpec:

@@ -25,6 +25,13 @@ Numbers = list[float] | None
 Words = list[str] | None
 #: numbers by vertex, to be summed, or demands: a file, a table, or columns; over the wire an id or columns
 Opportunities = Any
+#: who solves, or prepares
+Executor = Annotated[
+    Literal["local", "dask"],
+    Option("Where to solve: in this process, or by the workers of a Dask scheduler.", default="local",
+           in_api="Where to solve: in the runner, or by the workers of the service's Dask scheduler."),
+]  # fmt: skip
+Scheduler = Annotated[str | None, Option("Address of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")]
 
 
 class BulkOptions(TypedDict, total=False):
@@ -102,19 +109,13 @@ class SolveOptions(BulkOptions, total=False):
                        "min-max": "the lowest pass (min-max)", "max-times": "the most reliable (max-times)",
                        "lor-land": "any (lor-land: reachability)"}),
     ]  # fmt: skip
-    executor: Annotated[
-        Literal["local", "dask"],
-        Option("Where to solve: in this process, or by the workers of a Dask scheduler.", default="local",
-               in_api="Where to solve: in the runner, or by the workers of the service's Dask scheduler."),
-    ]  # fmt: skip
+    executor: Executor
 
 
 class LocalOptions(SolveOptions, total=False):
     """The options of a solve by the command line itself."""
 
-    scheduler: Annotated[
-        str | None, Option("Address of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")
-    ]
+    scheduler: Scheduler
 
 
 class AlsoOptions(LocalOptions, total=False):
@@ -296,6 +297,8 @@ class PrepareForm(PrepareOptions, total=False):
     """The options of ``apsp prepare`` that ``apsp reweight`` does not have."""
 
     compact: Annotated[bool, Option("Store closed parts only: a tenth of the bytes, and slower to ask.", default=False)]
+    executor: Executor
+    scheduler: Scheduler
 
 
 class ReweightOptions(PrepareOptions, total=False):

@@ -62,7 +62,10 @@ def prepare(graph_args: GraphArgs, given: PrepareForm, target: Target, *, as_jso
     """
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
     place, sent = prepared_place(target.out, target.work, overwrite=target.overwrite)
-    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
+    options = Options(
+        dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"],
+        executor=given["executor"], scheduler=given["scheduler"],
+    )  # fmt: skip
     with writing_early(place, "prepare"):
         _prepare(graph_args, options, target, (place, sent), compact=given["compact"], as_json=as_json)
 

@@ -27,13 +27,14 @@ from storage.graph.graph import Graph
 from storage.matrix.working_dir import RECORD
 from storage.prepared.journal import journal_folder
 from tests.dask_processes import Processes, kill
+from tests.integration import test_dask
 from tests.integration.service_process import LiveService
 from tests.integration.test_dask import _ip, wait_for
-from tests.integration.test_dask import two_networks as two_networks  # a fixture
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.distributed.prepared.test_driver import KINDS, Until, random_graph, whole
 
 pytest.importorskip("distributed")
+two_networks = test_dask.two_networks  # a fixture
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
@@ -164,23 +165,24 @@ def test_a_link_cut(two_networks: str, tmp_path: Path) -> None:
     assert whole(tmp_path / "p") == local(graph, tmp_path / "local")
 
 
-def test_workers_that_do_not_see_the_folder_are_named(
-    three: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They look for the folder under a path that only the driver has."""
-    from engine.distributed.prepared import run
-
-    make = run._job
-
-    def elsewhere(*given: Any) -> Any:
-        job = make(*given)
-        return type(job)(**{**vars(job), "exchange_dir": "/nowhere/p/exchange"})
-
-    monkeypatch.setattr("engine.distributed.prepared.driver.np.fromfile", lambda *_: np.zeros(1, np.int64))
-    monkeypatch.setattr(run, "_job", elsewhere)
-    with pytest.raises(StorageFailed, match="no worker can use the folder /nowhere/p, which all nodes must reach"):
-        prepare(grid_graph(5), tmp_path / "p", options(three))
-    assert list(tmp_path.iterdir()) == []
+def test_workers_that_do_not_see_the_folder_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They have an empty disk where the driver has the folder; beside a worker that sees it they are not used."""
+    script = f'mount -t tmpfs none "{tmp_path}" && exec "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mount namespaces here")
+    with Processes(0) as processes:
+        processes.node(1, prefix=("unshare", "-m", "sh", "-c", script, "sh"))
+        wait_for(lambda: _count(processes) == 1, 120)
+        with pytest.raises(
+            StorageFailed, match=r"no worker can use the folder \S+/.p.preparing, which all nodes must reach"
+        ):
+            prepare(grid_graph(5), tmp_path / "p", options(processes))
+        assert list(tmp_path.iterdir()) == []
+        processes.node(1)
+        wait_for(lambda: _count(processes) == 2, 120)
+        prepare(grid_graph(5), tmp_path / "p", options(processes))
+        assert "is not used: it cannot use the folder" in caplog.text
+    assert whole(tmp_path / "p") == local(grid_graph(5), tmp_path / "local")
 
 
 def test_the_command_line(three: Processes, tmp_path: Path) -> None:
@@ -204,7 +206,9 @@ def test_the_command_line(three: Processes, tmp_path: Path) -> None:
             [*words, *form, "--out", str(tmp_path / "local"), "--overwrite"], capture_output=True, check=True
         )
         assert whole(tmp_path / "p") == whole(tmp_path / "local")
-    alone = subprocess.run([*words, "--out", "x", "--executor", "dask"], capture_output=True, text=True, cwd=tmp_path)
+    alone = subprocess.run(
+        [*words, "--out", "x", "--executor", "dask"], check=False, capture_output=True, text=True, cwd=tmp_path
+    )
     assert alone.returncode == 2
     assert "--scheduler" in alone.stderr
 

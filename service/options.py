@@ -291,14 +291,14 @@ class PrepareOptions(TypedDict, total=False):
     cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+    executor: Executor
+    scheduler: Scheduler
 
 
 class PrepareForm(PrepareOptions, total=False):
     """The options of ``apsp prepare`` that ``apsp reweight`` does not have."""
 
     compact: Annotated[bool, Option("Store closed parts only: a tenth of the bytes, and slower to ask.", default=False)]
-    executor: Executor
-    scheduler: Scheduler
 
 
 class ReweightOptions(PrepareOptions, total=False):

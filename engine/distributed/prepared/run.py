@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -69,13 +70,16 @@ class WorkersRun:
         return {"tables/forward": table, **({"tables/backward": table} if self.form.ways == 2 else {}), **arrays}
 
 
-def prepare_by_workers(asked: WorkersRun, writer: PreparedWriter, clock: PhaseClock) -> dict[str, object]:
+def prepare_by_workers(
+    asked: WorkersRun, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None] = lambda: None
+) -> dict[str, object]:
     """Let workers compute all tables, then write and seal.
 
     Args:
         asked: what is prepared.
         writer: of the prepared graph.
         clock: receives the progress.
+        check: called before the seal; may raise.
 
     Returns:
         Facts: parts, entries and bytes of the tables, ``resumed``, and the number of workers and spans.
@@ -101,12 +105,14 @@ def prepare_by_workers(asked: WorkersRun, writer: PreparedWriter, clock: PhaseCl
             finally:
                 if asked.kept.record:
                     record.commit()
-        return {**_written(asked, record, writer, clock), "workers": workers.count, "spans": spans.count}
+        return {**_written(asked, record, writer, clock, check), "workers": workers.count, "spans": spans.count}
     finally:
         shutil.rmtree(exchange, ignore_errors=True)
 
 
-def _written(asked: WorkersRun, record: SpanRecord, writer: PreparedWriter, clock: PhaseClock) -> dict[str, object]:
+def _written(
+    asked: WorkersRun, record: SpanRecord, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None]
+) -> dict[str, object]:
     """Write all arrays of the result and seal it; return facts."""
     size, arrays = asked.form.size, asked.entries()
     clock.begin("write", size * sum(arrays.values()), "bytes")
@@ -114,6 +120,7 @@ def _written(asked: WorkersRun, record: SpanRecord, writer: PreparedWriter, cloc
         writer.add_assembled(name, entries, record.pieces(name), record.chunks(name), clock.step)
     writer.finish_eliminated()
     clock.begin("seal", 1, "store")
+    check()
     writer.seal()
     clock.advance(1)
     entries = sum(count for name, count in arrays.items() if name.startswith("tables/"))

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from engine.api.from_tables.compacting import prepare_compact
+from engine.api.from_tables.reweighting import reweight
 from engine.api.prepared import prepare
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome
+from engine.distributed import planning as planning_of_workers
 from engine.distributed.prepared import driver, planning, run
 from engine.distributed.prepared.worker import LOOKED_AT, PreparedWorker
 from engine.graph.profile import GraphProfile
@@ -27,7 +29,7 @@ from storage.prepared import writer
 from tests.property.test_prepared import KINDS, random_graph
 from tests.spreading import BusyCluster, ToyCluster
 from tests.unit.engine.api.test_prepared import grid_graph
-from tests.unit.engine.api.test_prepared_weights import files_of
+from tests.unit.engine.api.test_prepared_weights import arcs_of, files_of
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +270,27 @@ def test_workers_with_too_little_memory_are_refused_with_both_numbers(
         by_workers(ToyCluster(2, memory=1000), grid_graph(8), tmp_path / "p", monkeypatch)
     assert told.value.available == 1000
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_new_weights(in_place: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tables, by workers, with a closed arc; the files are those of one process."""
+    graph = grid_graph(9)
+    tails, heads, weights = arcs_of(graph)
+    weights = np.concatenate([[np.inf], weights[1:] * 2.0])
+    prepare(graph, tmp_path / "p")
+    reweight(tmp_path / "p", (tails, heads, weights), out=tmp_path / "local")
+    cluster = ToyCluster(3)
+    found = {e.worker: e.info for e in cluster.news}  # type: ignore[union-attr]
+    cluster.news.clear()
+    for module, name in ((run, "Cluster"), (planning_of_workers, "Cluster")):
+        monkeypatch.setattr(module, name, lambda address: cluster)
+    for module in (run, planning_of_workers):
+        monkeypatch.setattr(module, "gather", lambda *_: found)
+    out = None if in_place else tmp_path / "q"
+    options = Options(executor="dask", scheduler="toy")
+    outcome = reweight(tmp_path / "p", (tails, heads, weights), out=out, options=options)
+    assert outcome.plan.workers == 3
+    assert outcome.summary["closed"] == 1
+    assert cluster.done.count("extend") > 3
+    assert whole(tmp_path / ("p" if in_place else "q")) == whole(tmp_path / "local")

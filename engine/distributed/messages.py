@@ -124,7 +124,7 @@ class PreparedJob(WorkersJob):
     @property
     def results(self) -> Path:
         """The folder of the files that the driver has taken over from workers."""
-        return Path(self.exchange_dir).parent
+        return Path(self.exchange_dir).parents[1]
 
 
 @dataclass(frozen=True)

@@ -91,15 +91,17 @@ class PreparedJournal:
     def make_exchange(self, run: str) -> Path:
         """Make the folder in which the workers of a run put files, and return it.
 
+        It is two folders deep: once both are removed, a worker that was given up cannot make it again.
+
         Args:
             run: the name of the run; no other run has it.
 
         Raises:
             StorageFailed: the file system refused.
         """
-        folder = self._base / f"{_EXCHANGE}{run}"
+        folder = self._base / f"{_EXCHANGE}{run}" / "files"
         try:
-            folder.mkdir()
+            folder.mkdir(parents=True)
         except OSError as error:
             raise atomic.failure("make", folder, error) from error
         return folder

@@ -107,7 +107,7 @@ def prepare_by_workers(
                     record.commit()
         return {**_written(asked, record, writer, clock, check), "workers": workers.count, "spans": spans.count}
     finally:
-        shutil.rmtree(exchange, ignore_errors=True)
+        shutil.rmtree(exchange.parent, ignore_errors=True)
 
 
 def _written(
@@ -156,7 +156,7 @@ def _job(asked: WorkersRun, spans: Spans, exchange: Path, writer: PreparedWriter
     columns = [column for each in arcs_by_span(asked.inner.graph, spans) for column in each]
     write_arrays(exchange, LOOKED_AT, [np.frombuffer(secrets.token_bytes(8), np.int64)])
     return PreparedJob(
-        run=exchange.name,
+        run=exchange.parent.name,
         code=code_digest(),
         exchange_dir=str(exchange),
         device="cpu",

@@ -40,8 +40,8 @@ def prepare_compact(
 ) -> Outcome:
     """Prepare a graph in the compact form, where memory or disk is short: about a tenth of the bytes of ``prepare``.
 
-    What opens it computes the tables of a question from it, so that answers are those of the full form, to the last
-    bit, and take longer.  A run that is stopped goes on as one of ``prepare`` does.
+    Each question computes the tables that it needs, so answers take longer, but are those of the full form to the last
+    bit. A run that was stopped continues as one of ``prepare`` does.
 
     Args:
         graph, out, options, overwrite, monitor: as in ``prepare``.

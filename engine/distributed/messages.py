@@ -13,6 +13,7 @@ from engine.model.plan import Plan
 from engine.model.tiling import Tiling
 from engine.rows.summary import PartialSummary
 from storage.matrix.exchange import Marks, TileFile
+from storage.matrix.format import FileMark
 from storage.prepared.arrays_file import ArraysFile
 
 
@@ -152,7 +153,7 @@ class ChunkFile:
         name: the name of the file.
         dtype: the type of its entries.
         entries: entries of the chunk.
-        checksum: CRC-32C of the file.
+        mark: what a seal says of the file.
     """
 
     array: str
@@ -160,7 +161,7 @@ class ChunkFile:
     name: str
     dtype: str
     entries: int
-    checksum: int
+    mark: FileMark
 
 
 @dataclass(frozen=True)

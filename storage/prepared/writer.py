@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from storage.files import atomic
 from storage.graph.graph import Graph
-from storage.matrix.format import ROOT_DOCUMENT, Array, IntArray, crc32c, fill_value, plain, seal_document
+from storage.matrix.format import ROOT_DOCUMENT, Array, FileMark, IntArray, crc32c, fill_value, plain, seal_document
 from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
@@ -67,7 +67,7 @@ class PreparedWriter:
         frame = frame_of(path, graph, spec, overwrite=overwrite)
         self._attributes, self._overwrite = dict(frame.common), overwrite
         self._fill = plain(fill_value(np.dtype(spec.dtype), spec.unreachable))
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, FileMark] = {}
         self._staging = atomic.Staging(frame.target, "prepare")
         folder = self._staging.folder
         self._base, self._remote = base, remote
@@ -146,10 +146,10 @@ class PreparedWriter:
                 pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
                 names = [f"{where}/c/{k}" for k in range(len(pieces))]
                 shared = [k in same for k in range(len(pieces))]
-                facts = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
-                for name, (size, checksum) in zip(names, facts, strict=True):
-                    self._known[name] = size, checksum
-                    report(size)
+                marks = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
+                for name, mark in zip(names, marks, strict=True):
+                    self._known[name] = mark
+                    report(mark.size)
         except OSError as error:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
@@ -174,7 +174,7 @@ class PreparedWriter:
         where: str,
         entries: int,
         pieces: Iterable[Array],
-        whole: Mapping[int, tuple[Path, int]],
+        whole: Mapping[int, tuple[Path, FileMark]],
         report: Callable[[int], None] = lambda _bytes: None,
     ) -> None:
         """Write a flat array of which some chunks are files already.
@@ -183,7 +183,7 @@ class PreparedWriter:
             where: its name, such as ``tables/forward``.
             entries: its length.
             pieces: what is in no such chunk, in order.
-            whole: path and checksum of each finished chunk, as :func:`write_chunk` made it; the file gets a second name
+            whole: path and mark of each finished chunk, as :func:`write_chunk` made it; the file gets a second name
                 here, or is copied where the file system has no hard links.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
 
@@ -199,8 +199,8 @@ class PreparedWriter:
             for k in range(-(-entries // chunk)):
                 name, length = f"{where}/c/{k}", min(chunk, entries - k * chunk)
                 if k in whole:
-                    path, checksum = whole[k]
-                    self._known[name] = _same_file(path, self._staging.folder / name), checksum
+                    path, self._known[name] = whole[k]
+                    _same_file(path, self._staging.folder / name)
                 else:
                     while have < length:
                         piece = piece if len(piece) else next(left)
@@ -209,7 +209,7 @@ class PreparedWriter:
                         have += count
                     self._known[name] = write_chunk(self._staging.folder / name, filled[:length], chunk, self._fill)
                     have = 0
-                report(self._known[name][0])
+                report(self._known[name].size)
         except OSError as error:
             raise atomic.failure("write", folder, error, entries * kind.itemsize) from error
 
@@ -225,8 +225,8 @@ class PreparedWriter:
         """What pads the last chunk of an array, as JSON."""
         return self._fill
 
-    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> tuple[int, int]:
-        """Write a chunk, or share the one of ``base``; return its size in bytes and its checksum."""
+    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> FileMark:
+        """Write a chunk, or share the one of ``base``."""
         if shared:
             assert self._base is not None
             return self._base.share(name, self._staging.folder)
@@ -275,7 +275,7 @@ def chunk_entries(entries: int) -> int:
     return max(1, min(TABLE_CHUNK, entries))
 
 
-def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> tuple[int, int]:
+def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> FileMark:
     """Write a chunk of a flat array into a file of its own; not yet durable.
 
     Args:
@@ -285,7 +285,7 @@ def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> tuple[int
         fill: what the rest is filled with.
 
     Returns:
-        Bytes and CRC-32C of the file.
+        What a seal says of the file.
 
     Raises:
         OSError: the file system refused.
@@ -296,13 +296,12 @@ def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> tuple[int
     checksum = crc32c(body)
     trailer = checksum.to_bytes(CHECKSUM_BYTES, "little")
     atomic.write_file(path, [body, trailer], flush=True)
-    return body.nbytes + len(trailer), crc32c(trailer, checksum)
+    return FileMark.of(body.nbytes + len(trailer), crc32c(trailer, checksum), trailer)
 
 
-def _same_file(path: Path, target: Path) -> int:
-    """Give a file a second name, or copy it where there are no hard links; return its bytes.  Raises OSError."""
+def _same_file(path: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where there are no hard links.  Raises OSError."""
     try:
         os.link(path, target)
     except OSError:
         shutil.copyfile(path, target)
-    return target.stat().st_size

@@ -25,7 +25,7 @@ from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.streaming import part_journal
 from storage.errors import ApspError, StorageFailed
-from storage.matrix.format import crc32c
+from storage.matrix.format import FileMark, crc32c
 from storage.prepared.arrays_file import ArraysFile, read_arrays
 from storage.prepared.journal import PreparedJournal
 
@@ -73,7 +73,7 @@ class SpanRecord:
             if any(entry.get(name) != value for name, value in self._about.items()):
                 continue
             if entry["step"] == "chunk":
-                chunks[entry["file"]] = ChunkFile(**entry["chunk"])
+                chunks[entry["file"]] = ChunkFile(**{**entry["chunk"], "mark": FileMark(*entry["chunk"]["mark"])})
             elif entry["step"] == "span":
                 pieces = tuple((name, at, number) for name, at, number in entry["pieces"])
                 whole = tuple(chunks[name] for name in entry["chunks"])
@@ -108,7 +108,7 @@ class SpanRecord:
             return
         self.extended[found.span] = found
         for chunk in found.chunks:  # before the span, so that whoever has the span has its chunks
-            file = ArraysFile(chunk.name, ((chunk.dtype, chunk.entries), ("int32", 1)), (), chunk.checksum)
+            file = ArraysFile(chunk.name, ((chunk.dtype, chunk.entries), ("int32", 1)), (), chunk.mark.checksum)
             self._new.append({"step": "chunk", **file.entry(), **self._about, "chunk": vars(chunk)})
         names = [chunk.name for chunk in found.chunks]
         self._new.append({"step": "span", **found.file.entry(), **about, "pieces": found.pieces, "chunks": names})
@@ -135,10 +135,10 @@ class SpanRecord:
                     if array == name:
                         yield read_arrays(self.folder, found.file, [number])[0]
 
-    def chunks(self, name: str) -> dict[int, tuple[Path, int]]:
-        """Return path and checksum of the whole chunks of an array of the result."""
+    def chunks(self, name: str) -> dict[int, tuple[Path, FileMark]]:
+        """Return path and mark of the whole chunks of an array of the result."""
         every = (chunk for found in self.extended.values() for chunk in found.chunks)
-        return {chunk.number: (self.folder / chunk.name, chunk.checksum) for chunk in every if chunk.array == name}
+        return {chunk.number: (self.folder / chunk.name, chunk.mark) for chunk in every if chunk.array == name}
 
 
 class PreparedDriver(Driver):

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from engine.api.betweenness.assignment import assign as assign
     from engine.api.betweenness.centrality import BetweennessTable as BetweennessTable
     from engine.api.betweenness.centrality import betweenness as betweenness
+    from engine.api.from_tables.reweighting import reweight as reweight
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
     from engine.api.measuring import MeasureTable as MeasureTable
     from engine.api.measuring import measure as measure
     from engine.api.near import near_pairs as near_pairs
     from engine.api.prepared import prepare as prepare
-    from engine.api.prepared import reweight as reweight
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
     from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
     from engine.api.routes import Router as Router
@@ -134,7 +134,7 @@ _HOMES = {
     "prepare": "engine.api.prepared",
     "read_demands": "storage.graph.demand_table",
     "read_graph": "storage.readers",
-    "reweight": "engine.api.prepared",
+    "reweight": "engine.api.from_tables.reweighting",
     "save_pairs": "storage.pairs.saving",
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",

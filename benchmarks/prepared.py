@@ -27,7 +27,8 @@ from benchmarks.prepared_peers import PAIRS, compare_peers
 from engine.algorithms.both_ways import find_tables
 from engine.algorithms.part_lengths import PartWork
 from engine.algorithms.reweighting import change_tables
-from engine.api.prepared import prepare, reweight
+from engine.api.from_tables.reweighting import reweight
+from engine.api.prepared import prepare
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.api.prepared_planning import plan_prepared
 from engine.api.reference import Reference

@@ -25,6 +25,13 @@ Numbers = list[float] | None
 Words = list[str] | None
 #: numbers by vertex, to be summed, or demands: a file, a table, or columns; over the wire an id or columns
 Opportunities = Any
+#: who solves, or prepares
+Executor = Annotated[
+    Literal["local", "dask"],
+    Option("Where to solve: in this process, or by the workers of a Dask scheduler.", default="local",
+           in_api="Where to solve: in the runner, or by the workers of the service's Dask scheduler."),
+]  # fmt: skip
+Scheduler = Annotated[str | None, Option("Address of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")]
 
 
 class BulkOptions(TypedDict, total=False):
@@ -102,19 +109,13 @@ class SolveOptions(BulkOptions, total=False):
                        "min-max": "the lowest pass (min-max)", "max-times": "the most reliable (max-times)",
                        "lor-land": "any (lor-land: reachability)"}),
     ]  # fmt: skip
-    executor: Annotated[
-        Literal["local", "dask"],
-        Option("Where to solve: in this process, or by the workers of a Dask scheduler.", default="local",
-               in_api="Where to solve: in the runner, or by the workers of the service's Dask scheduler."),
-    ]  # fmt: skip
+    executor: Executor
 
 
 class LocalOptions(SolveOptions, total=False):
     """The options of a solve by the command line itself."""
 
-    scheduler: Annotated[
-        str | None, Option("Address of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")
-    ]
+    scheduler: Scheduler
 
 
 class AlsoOptions(LocalOptions, total=False):
@@ -301,6 +302,8 @@ class PrepareOptions(TypedDict, total=False):
     cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+    executor: Executor
+    scheduler: Scheduler
 
 
 class PrepareForm(PrepareOptions, total=False):

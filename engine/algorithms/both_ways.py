@@ -39,6 +39,23 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
     shows whether a pair is unreachable.
 
     Args:
+        work, journal: as in :func:`compute_tables`.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
+    found = compute_tables(work, journal)
+    if not work.nonnegative:  # without negative arcs, distances may be longer than those that settling keeps
+        settle(found.forward)
+        if found.backward is not None:
+            settle(found.backward)
+    return found
+
+
+def compute_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
+    """Compute the tables of both directions; with negative arcs, entries that are no distances are left as they are.
+
+    Args:
         work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.
         journal: restores the parts that an earlier run has computed, and records those computed here; None records
             nothing.
@@ -49,10 +66,6 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
     journal = journal or PartRecorder()
     forward, found = work.find(journal)
     backward = _reversed(work, forward, found, journal) if work.graph.directed else None
-    if not work.nonnegative:  # without negative arcs, distances may be longer than those that settling keeps
-        settle(forward)
-        if backward is not None:
-            settle(backward)
     return FoundTables(forward, backward, found)
 
 

@@ -7,6 +7,7 @@ bytes of the tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -80,6 +81,35 @@ def tables_of(parts: Parts, flat: Array) -> list[Array]:
     begins = np.cumsum(sizes * widths) - sizes * widths
     spans = zip(begins.tolist(), sizes.tolist(), widths.tolist(), strict=True)
     return [flat[begin : begin + size * wide].reshape(size, wide) for begin, size, wide in spans]
+
+
+def eliminated_blocks(tables: Sequence[Array], found: Eliminated, i: int) -> list[Array]:
+    """Return what elimination fills for a part: the first columns of its table, ``up``, ``down`` and ``rest``.
+
+    Args:
+        tables: the tables of all parts.
+        found: the other results of elimination.
+        i: the part.
+    """
+    return [tables[i][:, : len(tables[i])], found.up(i), found.down(i), found.rest(i)]
+
+
+def gathered(blocks: Sequence[Sequence[Array]]) -> list[Array]:
+    """Return the first blocks of some parts in one flat array, one part after the other, then the second, and so on.
+
+    Args:
+        blocks: of each part, at least one, the same number of arrays.
+    """
+    return [np.concatenate([block.ravel() for block in each]) for each in zip(*blocks, strict=True)]
+
+
+def scatter(values: Sequence[Array], blocks: Sequence[Sequence[Array]]) -> None:
+    """Fill the blocks of some parts from what :func:`gathered` has returned for them."""
+    for flat, each in zip(values, zip(*blocks, strict=True), strict=True):
+        at = 0
+        for block in each:
+            block[...] = flat[at : at + block.size].reshape(block.shape)
+            at += block.size
 
 
 class PartRecorder:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from engine.api.planning import make_plan, over_workers
+from engine.api.planning import make_plan
 from engine.api.solve import Outcome
 from engine.api.solve import solve as solve_into
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Options, refuse_also
+from engine.model.problem import Options, over_workers, refuse_also
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from engine.model.system import available_memory, resident_bytes

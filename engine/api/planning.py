@@ -20,7 +20,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.algorithms import ALGORITHMS
 from engine.model.plan import Phase, Plan
-from engine.model.problem import Machine, Options, Problem, Trials, changed
+from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers
 from engine.model.progress import COMPILING, Monitor, PhaseClock, told_of_compiling
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
@@ -232,19 +232,6 @@ def _check(graph: Graph, options: Options) -> None:
             "solve with executor local, or read the graph with --centroids-through",
             field="executor",
         )
-
-
-def over_workers(options: Options) -> bool:
-    """Return whether workers of a Dask scheduler solve, not this process.
-
-    Raises:
-        InvalidRequest: the executor is unknown, or contradicts the scheduler.
-    """
-    if options.executor not in ("local", "dask"):
-        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
-    if options.executor == "local" and options.scheduler is not None:
-        raise InvalidRequest("a scheduler is used with executor dask only", field="scheduler")
-    return options.executor == "dask"
 
 
 def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, found: Checkpoint | None) -> Problem:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from engine.algorithms.prepared.sharing import ThreadLimit, share
 from engine.algorithms.prepared.tables import StoredTables, check_memory, limits_of
+from engine.api.from_tables.reopening import reopened
 from engine.graph.partition import Lengths, Parts
 from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
@@ -116,6 +117,10 @@ class PreparedMatrix(PreparedStore):
         self._sweepers: dict[bool, Sweeper] = {}
         self._swept_lengths: dict[bool, Lengths] = {}
         self._limit, self._threads = ThreadLimit(), usable_processors()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path and the digest: whoever unpickles opens the folder or address itself, to compute there."""
+        return reopened, (str(self.path), self.digest)
 
     @property
     def threads(self) -> int:
@@ -255,12 +260,6 @@ class PreparedMatrix(PreparedStore):
         tables.ahead.whole(self._admit)
         tables.back.whole(self._admit)
         return tables
-
-    @property
-    def _fixed(self) -> tuple[Any, ...]:
-        """The arguments that the kernels share, after all tables were read."""
-        _ = self._tables_in_memory
-        return self._kernels
 
     def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
         """Return the arguments that the kernels share after the lines of rows and columns were read, and the numbers

@@ -14,7 +14,15 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff
 from engine.model.dtypes import WorkType, relaxes_reduced
 from engine.model.plan import Candidate, Plan
-from engine.model.problem import Machine, Options, PartsFacts, Problem, refuse_also, refuse_semiring
+from engine.model.problem import (
+    Machine,
+    Options,
+    PartsFacts,
+    Problem,
+    over_workers,
+    refuse_also,
+    refuse_semiring,
+)
 from engine.planning.binding import bind_plan
 from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
@@ -33,7 +41,7 @@ FAVOURABLE: Final = 0.05
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
 #: Options of a solve that a prepared graph does not support yet.
-_WHOLE: Final = ("sources", "targets", "scheduler")
+_WHOLE: Final = ("sources", "targets")
 
 
 def plan_prepared(
@@ -72,7 +80,7 @@ def plan_prepared(
         )
     if problem.negative:
         _ = inner.potentials  # names a negative cycle
-    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    machine = _machine(options, out)
     found = prepared_candidate(inner, problem, kind, machine, compact=compact)
     if isinstance(found, DoesNotFit):
         raise found
@@ -88,13 +96,33 @@ def plan_prepared(
         seconds=candidate.seconds,
         reason=_reason(facts, kind, inner.graph, compact=compact),
         dtype_reason=why,
-        device_reason="a graph is prepared by processors",
+        device_reason=_device_reason(inner, Setting(problem, machine, kind, 0), compact=compact),
         phases=candidate.phases,
         candidates=(candidate,),
         cutoff=options.cutoff,
+        workers=candidate.workers,
         statistics=statistics(inner, replace(problem, parts=facts)),
     )
     return bind_plan(plan, profile.graph, options)
+
+
+def _machine(options: Options, out: Path | None) -> Machine:
+    """Return this machine, with the workers of the scheduler if they prepare the graph."""
+    if not over_workers(options):
+        return survey(out=out, memory=options.memory, threads=options.threads)
+    from engine.distributed.planning import survey_workers
+
+    return survey_workers(replace(options, device="cpu"), out)
+
+
+def _device_reason(inner: GraphProfile, setting: Setting, *, compact: bool) -> str:
+    if setting.machine.workers is None:
+        return "a graph is prepared by processors"
+    from engine.distributed.prepared.planning import SpansForm, planned_spans, workers_reason
+
+    form = SpansForm(setting.kind.itemsize, 1 + inner.graph.directed, compact)
+    facts = planned_spans(inner.parts(CPU_GRAIN), setting, form)
+    return workers_reason(facts, setting.machine.workers)
 
 
 def _check(options: Options) -> None:
@@ -113,10 +141,7 @@ def _check(options: Options) -> None:
             field="max_hops",
         )
     check_cutoff(options.cutoff)
-    if options.executor != "local":
-        raise InvalidRequest(
-            f"a graph is prepared by this process, not by executor {options.executor}", field="executor"
-        )
+    over_workers(options)  # names an executor that is unknown, and a scheduler without one
     if options.device == "cuda":
         raise InvalidRequest("a graph is prepared by processors, and device cuda was asked for", field="device")
     if options.algorithm not in ("auto", "partitioned"):
@@ -171,6 +196,14 @@ def prepared_candidate(
     )
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"
     matrix = problem.n**2 * kind.itemsize
+    if machine.workers is not None:
+        from engine.distributed.prepared.planning import SpansForm, by_workers
+
+        form = SpansForm(kind.itemsize, 1 + graph.directed, compact)
+        changed = by_workers(estimate, parts, Setting(problem, machine, kind, 0), form)
+        if isinstance(changed, DoesNotFit):
+            return changed
+        estimate = changed
     short = [(estimate.memory, machine.memory, "memory", "may be used")]
     short += [] if machine.disk is None else [(estimate.disk, machine.disk, "disk", "are free")]
     short += [(tables, max(matrix, SMALL_TABLES), "the matrix itself", "are all of its entries")]
@@ -237,7 +270,7 @@ def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[C
     graph = profile.graph
     try:
         _check(replace(options, algorithm="auto"))
-        if graph.n + graph.arcs > OFFERED_SIZE:
+        if options.executor != "local" or graph.n + graph.arcs > OFFERED_SIZE:
             return None
         inner, _ = profile.open(Rectangle.of(options, graph.n))
         problem = describe(inner, cutoff=options.cutoff)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
 from engine.algorithms.context import SolveContext
-from engine.api.planning import make_plan, over_workers
+from engine.api.planning import make_plan
 from engine.api.semirings import solving as semirings
 from engine.execution import in_memory, streamed
 from engine.execution.compiling import compile_for, needed
@@ -16,7 +16,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options, refuse_also
+from engine.model.problem import Options, over_workers, refuse_also
 from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.model.rows import Sink
 from engine.planning.binding import check_plan

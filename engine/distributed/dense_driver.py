@@ -69,7 +69,8 @@ class DenseDriver(Driver):
         monitor: Monitor,
         stripes: list[Stripe],
     ) -> None:
-        super().__init__(cluster, job, journal, monitor)
+        super().__init__(cluster, job, monitor)
+        self._job, self._journal, self._writer = job, journal, journal.writer
         self._summary, self._pace = summary, job.pace
         self._tiling, self._n, self._last = job.tiling, job.n, job.tiling.rounds(job.n) - 1
         self._stripes, floor = stripes, min(stripe.level for stripe in stripes)

@@ -11,10 +11,9 @@ from typing import Final
 
 from engine.distributed import sessions
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
-from engine.distributed.messages import DistributedJob, TaskFailure, TaskRequest, TaskResult, WorkerInfo
+from engine.distributed.messages import TaskFailure, TaskRequest, TaskResult, WorkerInfo, WorkersJob
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
-from engine.streaming.checkpoint import Journal
 from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
@@ -40,14 +39,13 @@ class Driver(abc.ABC):
 
     Args:
         cluster: the connection to the workers.
-        job: the solve.
-        journal: writes the records.
+        job: what is to be done.
         monitor: receives progress, and is asked whether to stop.
     """
 
-    def __init__(self, cluster: Cluster, job: DistributedJob, journal: Journal, monitor: Monitor) -> None:
-        self._cluster, self._job, self._journal, self._monitor = cluster, job, journal, monitor
-        self._writer, self._exchange_dir = journal.writer, Path(job.exchange_dir)
+    def __init__(self, cluster: Cluster, job: WorkersJob, monitor: Monitor) -> None:
+        self._cluster, self._monitor, self._run_job = cluster, monitor, job
+        self._exchange_dir = Path(job.exchange_dir)
         self._last_present = time.monotonic()
         self._losses = 0
 
@@ -90,10 +88,10 @@ class Driver(abc.ABC):
             raise SolveFailed(f"the solve has had no worker for {PATIENCE:.0f} s{''.join(refused[:1])}")
 
     def _admit(self, name: str, info: WorkerInfo) -> None:
-        if info.device == self._job.device:
+        if info.device == self._run_job.device:
             self._join(name, info)
         else:
-            own = self._job.device
+            own = self._run_job.device
             log.warning("worker %s is not used: it computes on %s, and this solve on %s", name, info.device, own)
 
     def _count_loss(self, name: str) -> None:
@@ -115,7 +113,7 @@ class Driver(abc.ABC):
         share: float = 1.0,
         urgent: bool = False,
     ) -> Ticket:
-        purpose, given = TaskPurpose(action, request), (self._job, action, request)
+        purpose, given = TaskPurpose(action, request), (self._run_job, action, request)
         return self._cluster.submit(purpose, name, sessions.run_task, *given, device=device, share=share, urgent=urgent)
 
     def _halt(self) -> None:
@@ -125,7 +123,7 @@ class Driver(abc.ABC):
     def _end(self) -> None:
         """Stop running tasks and close the workers' sessions."""
         self._halt()
-        self._cluster.everywhere(sessions.end_run, self._job.run)
+        self._cluster.everywhere(sessions.end_run, self._run_job.run)
 
 
 def result_of(done: TaskEnded) -> TaskResult | None:

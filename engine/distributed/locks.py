@@ -1,4 +1,4 @@
-"""Locks for the overlapping tasks of one worker: which stripes each task holds, and how much time each task took."""
+"""What bounds the tasks of one worker: locks of the stripes that each holds, and the driver's wish that they end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 from engine.distributed.messages import DriverStopped
+from engine.model.progress import Monitor
+
+#: Seconds between two checks whether to stop.
+LOOK: Final = 0.2
 
 
 class StripeLocks:
@@ -58,3 +64,18 @@ class StripeLocks:
             self._over = True
             self._change.notify_all()
             self._change.wait_for(lambda: not self._running, patience)
+
+
+class StopMonitor(Monitor):
+    """A monitor that ends a task if the driver has asked tasks to stop, or is gone with its folder."""
+
+    def __init__(self, exchange_dir: Path) -> None:
+        self._exchange_dir, self._looked = exchange_dir, 0.0
+
+    def step(self, amount: int) -> None:  # noqa: ARG002
+        """Raise DriverStopped if the task is to end."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            if not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists():
+                raise DriverStopped("the driver has stopped")

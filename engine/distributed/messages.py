@@ -13,17 +13,33 @@ from engine.model.plan import Plan
 from engine.model.tiling import Tiling
 from engine.rows.summary import PartialSummary
 from storage.matrix.exchange import Marks, TileFile
+from storage.matrix.format import FileMark
+from storage.prepared.arrays_file import ArraysFile
 
 
 @dataclass(frozen=True)
-class DistributedJob:
-    """One solve, as every worker sees it.
+class WorkersJob:
+    """One run over workers, as every worker sees it.
 
     Attributes:
         run: the unique name of the run.
         code: digest of the driver's program; a worker with another digest refuses.
-        store: folder of the store in the making; the same path on all nodes.
         exchange_dir: folder for new files; the same path on all nodes.
+        device: the device that computes, ``cpu`` or ``cuda``.
+    """
+
+    run: str
+    code: str
+    exchange_dir: str
+    device: str
+
+
+@dataclass(frozen=True)
+class DistributedJob(WorkersJob):
+    """One solve, as every worker sees it.
+
+    Attributes:
+        store: folder of the store in the making; the same path on all nodes.
         plan: the plan of the solve.
         sides: vertex indices of rows and of columns of the result, each as bytes of int64; None for all vertices.
         compression: the compression of tiles.
@@ -32,13 +48,9 @@ class DistributedJob:
         integral: whether all weights are whole numbers.
         tile: rows and columns of a tile.
         shape: rows and columns of the matrix.
-        device: the device that computes, ``cpu`` or ``cuda``.
     """
 
-    run: str
-    code: str
     store: str
-    exchange_dir: str
     plan: Plan
     sides: tuple[bytes | None, bytes | None]
     compression: str
@@ -47,7 +59,6 @@ class DistributedJob:
     integral: bool
     tile: tuple[int, int]
     shape: tuple[int, int]
-    device: str
 
     @property
     def n(self) -> int:
@@ -88,6 +99,89 @@ class StoredStripe:
 
 
 @dataclass(frozen=True)
+class PreparedJob(WorkersJob):
+    """Preparing one graph, as every worker sees it.
+
+    Attributes:
+        dtype: the working type.
+        directed: whether there are tables in both directions.
+        nonnegative: whether no arc is below zero.
+        compact: whether only closed parts are wanted, and no tables.
+        parts: file in the exchange folder: starts, parents, ends and borders of the parts, and the cuts of the spans.
+        arcs: file in the exchange folder: tails, heads and weights of each span.
+        chunks: entries of each array of the result, and of a chunk of it, by name.
+        fill: what pads the last chunk of an array.
+    """
+
+    dtype: str
+    directed: bool
+    nonnegative: bool
+    compact: bool
+    parts: ArraysFile
+    arcs: ArraysFile
+    chunks: Mapping[str, tuple[int, int]]
+    fill: object
+
+    @property
+    def results(self) -> Path:
+        """The folder of the files that the driver has taken over from workers."""
+        return Path(self.exchange_dir).parents[1]
+
+
+@dataclass(frozen=True)
+class SpanRequest:
+    """The work on one span.
+
+    Attributes:
+        span: its number.
+        eliminated: the files of finished eliminations that it takes, by span.
+        extended: the files of finished tables that it takes, by span.
+    """
+
+    span: int
+    eliminated: Mapping[int, ArraysFile] = field(default_factory=dict)
+    extended: Mapping[int, ArraysFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ChunkFile:
+    """A whole chunk of an array of the result, durable, in a file of its own, which becomes the file of the result.
+
+    Attributes:
+        array: the name of the array.
+        number: the number of the chunk.
+        name: the name of the file.
+        dtype: the type of its entries.
+        entries: entries of the chunk.
+        mark: what a seal says of the file.
+    """
+
+    array: str
+    number: int
+    name: str
+    dtype: str
+    entries: int
+    mark: FileMark
+
+
+@dataclass(frozen=True)
+class SpanResult:
+    """What a worker has found for a span.
+
+    Attributes:
+        span: its number.
+        file: what other spans need, and pieces of chunks.
+        chunks: whole chunks of the result.
+        pieces: the array of the result, the first entry, and the number in ``file`` of each piece of a chunk.
+    """
+
+    span: int
+    file: ArraysFile
+    chunks: tuple[ChunkFile, ...] = ()
+    pieces: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class TaskRequest:
     """The work of one task.
 
@@ -98,6 +192,7 @@ class TaskRequest:
         stored: the state in the store of those stripes that, as the driver believes, the worker does not hold.
         release: stripes to write and drop.
         rows: for a solve by rows, the first row of the result and the one after the last.
+        spans: for preparing a graph, the work on each span.
     """
 
     stripes: tuple[int, ...] = ()
@@ -106,6 +201,7 @@ class TaskRequest:
     stored: Mapping[int, StoredStripe] = field(default_factory=dict)
     release: frozenset[int] = frozenset()
     rows: tuple[int, int] = (0, 0)
+    spans: tuple[SpanRequest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,6 +216,7 @@ class TaskResult:
         files: tiles written, by stripe.
         panel: name of the panel's file, if one was written.
         parts: facts of finished rows.
+        spans: what was found for each span.
     """
 
     levels: Mapping[int, int] = field(default_factory=dict)
@@ -129,6 +226,7 @@ class TaskResult:
     files: Mapping[int, tuple[TileFile, ...]] = field(default_factory=dict)
     panel: str | None = None
     parts: tuple[PartialSummary, ...] = ()
+    spans: tuple[SpanResult, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,12 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerIn
     suiting = {name: info for name, info in found.items() if info.device == wanted}
     if suiting:
         return suiting
+    if found and wanted == "cpu":
+        raise InvalidRequest(
+            f"all {len(found)} workers at {cluster.address} compute on GPUs; processors do this "
+            "(apsp worker --devices cpu starts workers on them)",
+            field="device",
+        )
     if found:
         raise InvalidRequest(f"none of the {len(found)} workers at {cluster.address} has a GPU", field="device")
     refused = "".join(f"; {worker} is refused: {why}" for worker, why in cluster.refused.items())

@@ -59,7 +59,8 @@ class RowsDriver(Driver):
         monitor: Monitor,
         done: int,
     ) -> None:
-        super().__init__(cluster, job, journal, monitor)
+        super().__init__(cluster, job, monitor)
+        self._job, self._journal, self._writer = job, journal, journal.writer
         self._summary, self._rows, self._band = summary, job.shape[0], job.tile[0]
         self._workers: dict[str, _Worker] = {}
         searched = sum(phase.seconds for phase in job.plan.phases if phase.name in ("search", "sweep"))

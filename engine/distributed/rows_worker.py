@@ -13,7 +13,8 @@ import numpy as np
 from engine.algorithms import dijkstra, partitioned
 from engine.algorithms.context import SolveContext
 from engine.algorithms.dijkstra import RowSearch
-from engine.distributed.messages import DistributedJob, DriverStopped, TaskRequest, TaskResult
+from engine.distributed.locks import StopMonitor
+from engine.distributed.messages import DistributedJob, TaskRequest, TaskResult
 from engine.graph.partition import CPU_GRAIN
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Narrow, Rectangle
@@ -30,9 +31,6 @@ from storage.matrix.shared import GuestMatrix
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
     from engine.devices.cpu.sweep import Sweeper
-
-#: Seconds between two checks whether to stop.
-LOOK = 0.2
 
 
 class RowsWorker:
@@ -64,7 +62,7 @@ class RowsWorker:
         """Search the rows ``request.rows`` of the result, write them, and return their facts."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
-            monitor = _StopMonitor(self._exchange_dir)
+            monitor = StopMonitor(self._exchange_dir)
             profile = self._prepare(monitor)
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
             rectangle = Rectangle(profile.graph.n, rows, self._targets, self.job.plan.cutoff)
@@ -77,7 +75,7 @@ class RowsWorker:
         """Return the facts of rows that are in the store already."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
-            n = self._prepare(_StopMonitor(self._exchange_dir)).graph.n
+            n = self._prepare(StopMonitor(self._exchange_dir)).graph.n
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
             found = self._collector(n, Rectangle(n, rows, self._targets, None), _ExchangeSink(self.matrix, first))
             block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
@@ -165,18 +163,3 @@ class _ExchangeSink:
             down, across = self._matrix.grid.slices(i, j)
             part = block[down.start - top : down.stop - top, across.start - column : across.stop - column]
             self.files.append(self._matrix.write_tile(i, j, part))
-
-
-class _StopMonitor(Monitor):
-    """A monitor that ends a search if the driver has asked tasks to stop, or is gone with its folder."""
-
-    def __init__(self, exchange_dir: Path) -> None:
-        self._exchange_dir, self._looked = exchange_dir, 0.0
-
-    def step(self, amount: int) -> None:  # noqa: ARG002
-        """Raise DriverStopped if the search is to end."""
-        now = time.monotonic()
-        if now - self._looked >= LOOK:
-            self._looked = now
-            if not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists():
-                raise DriverStopped("the driver has stopped")

@@ -17,10 +17,12 @@ from typing import Final, Protocol
 from engine.distributed.messages import (
     DistributedJob,
     DriverStopped,
+    PreparedJob,
     TaskFailure,
     TaskRequest,
     TaskResult,
     WorkerInfo,
+    WorkersJob,
     code_digest,
 )
 from engine.execution.survey import RELAX_RATE, find_cuda
@@ -81,11 +83,11 @@ def worker_info() -> WorkerInfo:
     return WorkerInfo(code_digest(), device, name, host, process, threads, memory, rates, host_memory)
 
 
-def run_task(job: DistributedJob, action: str, request: TaskRequest) -> TaskResult | TaskFailure:
+def run_task(job: WorkersJob, action: str, request: TaskRequest) -> TaskResult | TaskFailure:
     """Run a task of ``job`` on this worker; errors are returned as a :class:`TaskFailure`.
 
     Args:
-        job: the solve.
+        job: what the task belongs to.
         action: the name of the task.
         request: the work of the task.
     """
@@ -114,7 +116,7 @@ def end_run(run: str) -> None:
 
 
 @contextmanager
-def _session_of(job: DistributedJob) -> Iterator[WorkerSession]:
+def _session_of(job: WorkersJob) -> Iterator[WorkerSession]:
     """Yield this worker's session of ``job``; make it if there is none."""
     with _lock:
         if job.run not in _sessions:
@@ -155,8 +157,14 @@ def _close_idle_later() -> None:
             timer.start()
 
 
-def make_session(job: DistributedJob, threads: int) -> WorkerSession:
+def make_session(job: WorkersJob, threads: int) -> WorkerSession:
     """Return a new session of ``job``."""
+    if isinstance(job, PreparedJob):
+        from engine.distributed.prepared.worker import PreparedWorker
+
+        return PreparedWorker(job, threads)
+    if not isinstance(job, DistributedJob):
+        raise TypeError(f"{type(job).__name__} is no job of workers")
     if job.plan.streaming is not None:
         from engine.distributed.dense_worker import DenseWorker
 

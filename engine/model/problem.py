@@ -332,3 +332,16 @@ def refuse_semiring(options: Options, what: str) -> None:
             "apsp query STORE nearest gives the targets with the best values",
             field="semiring",
         )
+
+
+def over_workers(options: Options) -> bool:
+    """Return whether workers of a Dask scheduler solve, not this process.
+
+    Raises:
+        InvalidRequest: the executor is unknown, or contradicts the scheduler.
+    """
+    if options.executor not in ("local", "dask"):
+        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
+    if options.executor == "local" and options.scheduler is not None:
+        raise InvalidRequest("a scheduler is used with executor dask only", field="scheduler")
+    return options.executor == "dask"

@@ -12,7 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from engine.algorithms.eliminated import Eliminated, Indices, Mask, PartRecorder, tables_of
+from engine.algorithms.eliminated import (
+    Eliminated,
+    Indices,
+    Mask,
+    PartRecorder,
+    eliminated_blocks,
+    gathered,
+    scatter,
+    tables_of,
+)
 from engine.graph.partition import Parts
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
@@ -54,10 +63,7 @@ class PartJournal(PartRecorder):
             StorageFailed: a committed file is damaged.
         """
         self._parts, self._eliminated, self._tables = parts, eliminated, tables_of(parts, flat)
-        digest = hashlib.sha256(flat.dtype.name.encode())
-        for array in (parts.position, parts.starts, parts.parents, parts.ends, parts.borders):
-            digest.update(np.ascontiguousarray(array).data)
-        self._of = digest.hexdigest()
+        self._of = digest_of(parts, flat.dtype.name)
         self._done = {step: np.zeros(parts.count, np.bool_) for step in STEPS}
         self._new: dict[str, list[Indices]] = {step: [] for step in STEPS}
         for step in STEPS[:2]:
@@ -93,29 +99,32 @@ class PartJournal(PartRecorder):
         for step in STEPS:
             if self._new[step]:
                 some = np.concatenate(self._new[step]).astype(np.int64)
-                blocks = [block.ravel() for i in some.tolist() for block in self._blocks(step, i)]
-                self._kept.commit(step, [some, np.concatenate(blocks)], of=self._of)
+                self._kept.commit(step, [some, *gathered([self._blocks(step, i) for i in some.tolist()])], of=self._of)
                 self._new[step] = []
         self._last = time.monotonic()
 
     def _take_up(self, step: str) -> None:
         for entry in self._kept.record:
             if entry["step"] == step and entry.get("of") == self._of:
-                some, values = self._kept.read(entry)
-                at = 0
-                for i in some.tolist():
-                    for block in self._blocks(step, i):
-                        block[...] = values[at : at + block.size].reshape(block.shape)
-                        at += block.size
+                some, *values = self._kept.read(entry)
+                scatter(values, [self._blocks(step, i) for i in some.tolist()])
                 self._done[step][some] = True
         self.resumed[step] = int(self._done[step].sum())
 
     def _blocks(self, step: str, i: int) -> list[Array]:
         """Return the arrays of a part that a step fills."""
-        found, size = self._eliminated, int(self._parts.starts[i + 1] - self._parts.starts[i])
         if step == "eliminate":
-            return [self._tables[i][:, :size], found.up(i), found.down(i), found.rest(i)]
+            return eliminated_blocks(self._tables, self._eliminated, i)
+        size = int(self._parts.starts[i + 1] - self._parts.starts[i])
         return [self._backward[i]] if step == "backward" else [self._tables[i][:, size:]]
+
+
+def digest_of(parts: Parts, dtype: str) -> str:
+    """Return a fingerprint of parts and of the type of their tables."""
+    digest = hashlib.sha256(dtype.encode())
+    for array in (parts.position, parts.starts, parts.parents, parts.ends, parts.borders):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def identity_of(profile: GraphProfile) -> dict[str, str]:

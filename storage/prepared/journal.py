@@ -16,20 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.files.locks import lock_folder
 from storage.files.writing import Writing
-from storage.matrix.format import Array, crc32c, plain
+from storage.matrix.format import Array, plain
 from storage.matrix.working_dir import RECORD, read_record, write_record
+from storage.prepared.arrays_file import KINDS, ArraysFile, read_arrays, write_arrays
 
 log = logging.getLogger(__name__)
 
-#: Types of the arrays of a file.
-_KINDS: Final = ("int32", "int64", "uint16", "float32", "float64")
+#: The beginning of the name of a folder in which workers put files for the run.
+_EXCHANGE: Final = "exchange."
 
 
 def journal_folder(target: Path) -> Path:
@@ -65,7 +63,9 @@ class PreparedJournal:
             self._lock = lock_folder(self._base, self._target)
             self.record = _files_in(self._base, self._identity)
             for path in self._base.iterdir():
-                if not (self.record and path.name in {RECORD, *(each["file"] for each in self.record)}):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)  # an earlier run's workers may still put files into it
+                elif not (self.record and path.name in {RECORD, *(each["file"] for each in self.record)}):
                     path.unlink()
         except OSError as error:
             self._writing.release()
@@ -85,31 +85,85 @@ class PreparedJournal:
         Raises:
             StorageFailed: the file system refused; the record is then as before.
         """
-        name = f"{len(self.record)}.bin"
-        path, parts = self._base / name, [np.ascontiguousarray(array) for array in arrays]
-        checksum = 0
-        for part in parts:
-            checksum = crc32c(part, checksum)
-        entry = {
-            "step": step,
-            "file": name,
-            "arrays": [[part.dtype.name, len(part)] for part in parts],
-            "crc32c": checksum,
-            **about,
-        }
+        file = write_arrays(self._base, f"{len(self.record)}.bin", arrays)
+        self._list([{"step": step, **file.entry(), **about}])
+
+    def make_exchange(self, run: str) -> Path:
+        """Make the folder in which the workers of a run put files, and return it.
+
+        It is two folders deep: once both are removed, a worker that was given up cannot make it again.
+
+        Args:
+            run: the name of the run; no other run has it.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        folder = self._base / f"{_EXCHANGE}{run}" / "files"
         try:
-            atomic.write_file(path, parts)
-            atomic.sync_path(path)
-            write_record(self._base, {"identity": self._identity, "record": [*self.record, entry]})
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise atomic.failure("make", folder, error) from error
+        return folder
+
+    def adopt(self, exchange: Path, names: Sequence[str]) -> None:
+        """Move files of workers, which are durable, out of their exchange folder; :meth:`note` then lists them.
+
+        Args:
+            exchange: the folder, from :meth:`make_exchange`.
+            names: the names of the files.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        try:
+            for name in names:
+                (exchange / name).rename(self._base / name)
+        except OSError as error:
+            raise atomic.failure("take files from", exchange, error) from error
+
+    def note(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """List adopted files in the record, durably and in one step.
+
+        Args:
+            entries: entries of the record, in their order; each names its file.
+
+        Raises:
+            StorageFailed: the file system refused; the record is then as before.
+        """
+        try:
+            atomic.sync_path(self._base)
+        except OSError as error:
+            raise atomic.failure("write", self._base, error) from error
+        self._list(entries)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the files."""
+        return self._base
+
+    def _list(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Add entries to the record, durably.  Raises StorageFailed; the record is then as before."""
+        record = [*self.record, *map(plain, entries)]
+        try:
+            write_record(self._base, {"identity": self._identity, "record": record})
             if not self.record:
                 atomic.sync_path(self._target.parent)
         except OSError as error:
-            raise atomic.failure("write", path, error) from error
-        self.record = [*self.record, plain(entry)]
+            raise atomic.failure("write", self._base / RECORD, error) from error
+        self.record = record
 
-    def read(self, entry: Mapping[str, Any]) -> list[Array]:
-        """Return the arrays of a file that the record lists.  Raises StorageFailed if the file is damaged."""
-        return _arrays(self._base, entry)
+    def read(self, entry: Mapping[str, Any], numbers: Sequence[int] | None = None) -> list[Array]:
+        """Return arrays of a file that the record lists.
+
+        Args:
+            entry: its entry in the record.
+            numbers: which arrays; None for all.
+
+        Raises:
+            StorageFailed: the file is damaged.
+        """
+        return read_arrays(self._base, ArraysFile.of(entry), numbers)
 
     def finish(self) -> None:
         """Note that the target is complete, so that the folder can be removed."""
@@ -151,7 +205,7 @@ def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], 
     with contextlib.suppress(StorageFailed):
         for entry in reversed(_files_in(base, plain(identity()))):
             if entry["step"] == step:
-                return _arrays(base, entry)
+                return read_arrays(base, ArraysFile.of(entry))
     return None
 
 
@@ -163,25 +217,11 @@ def _files_in(base: Path, identity: object) -> list[dict[str, Any]]:
             return []
         entries: list[dict[str, Any]] = document["record"]
         for entry in entries:
-            size = sum(np.dtype(kind).itemsize * count for kind, count in entry["arrays"] if kind in _KINDS)
-            if (base / entry["file"]).stat().st_size != size:
+            file = ArraysFile.of(entry)
+            known = all(kind in KINDS for kind, _ in file.arrays)
+            if not known or (base / file.name).stat().st_size != file.nbytes:
                 return []
     except (StorageFailed, OSError, KeyError, TypeError, ValueError) as error:
         log.warning("what an earlier run left in %s cannot be used (%s); it begins anew", base, error)
         return []
     return entries
-
-
-def _arrays(base: Path, entry: Mapping[str, Any]) -> list[Array]:
-    path, found, at = base / entry["file"], [], 0
-    try:
-        data: npt.NDArray[np.uint8] = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise atomic.failure("read", path, error) from error
-    if crc32c(data) != entry["crc32c"]:
-        raise StorageFailed(f"{path} is damaged; remove {base} to begin anew")
-    for kind, count in entry["arrays"]:
-        size = np.dtype(kind).itemsize * count
-        found.append(data[at : at + size].view(kind))
-        at += size
-    return found

@@ -47,6 +47,10 @@ class ComputedStore(Store):
         self._bands: OrderedDict[int, np.ndarray[Any, Any]] = OrderedDict()
         self._documents = self._made_documents()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what opens the prepared graph again, and not what is in memory of it."""
+        return _restored, (self._prepared, self._cache)
+
     def _made_documents(self) -> dict[str, bytes]:
         prepared = self._prepared
         attributes = {**prepared.attributes, "compression": "none", "summary": prepared.summary}
@@ -105,10 +109,14 @@ class ComputedStore(Store):
     # ---- methods that Zarr calls ------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ComputedStore) and other._prepared is self._prepared
+        return isinstance(other, ComputedStore) and other._place == self._place
 
     def __hash__(self) -> int:
-        return id(self._prepared)
+        return hash(self._place)
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return str(self._prepared.path), self._prepared.digest
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         """Return the bytes under a key, or a part of them.
@@ -200,6 +208,10 @@ class ComputedStore(Store):
             if name not in seen:
                 seen.add(name)
                 yield name
+
+
+def _restored(prepared: PreparedStore, cache: int) -> ComputedStore:
+    return ComputedStore(prepared, cache=cache)
 
 
 def _ranged(data: bytes, part: ByteRequest | None) -> bytes:

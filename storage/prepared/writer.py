@@ -8,7 +8,9 @@ them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -114,10 +116,7 @@ class PreparedWriter:
         """
         for name, values in zip(ELIMINATED, arrays, strict=True):
             self._add(f"elimination/{name}", values, lambda _bytes: None, frozenset())
-        try:
-            consolidate(self._staging.folder / "elimination", {})
-        except OSError as error:
-            raise atomic.failure("write", self._staging.folder, error) from error
+        self.finish_eliminated()
 
     def add_table(
         self,
@@ -140,20 +139,9 @@ class PreparedWriter:
         self._add(f"tables/{name}", table, report, same)
 
     def _add(self, where: str, table: Array, report: Callable[[int], None], same: Collection[int]) -> None:
-        chunk = max(1, min(TABLE_CHUNK, len(table)))
         folder = self._staging.folder / where
-        document = array_document(
-            table.shape,
-            (chunk,),
-            kind=table.dtype.name,
-            fill=self._fill,
-            codecs=[LITTLE_ENDIAN, CHECKSUM],
-            dimensions=(f"{folder.name}_entry",),
-            attributes={},
-        )
         try:
-            (folder / "c").mkdir(parents=True)
-            atomic.write_file(folder / ROOT_DOCUMENT, [document])
+            chunk = self._begin(where, len(table), table.dtype.name)
             with ThreadPool(_THREADS) as pool, pool:
                 pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
                 names = [f"{where}/c/{k}" for k in range(len(pieces))]
@@ -165,19 +153,84 @@ class PreparedWriter:
         except OSError as error:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
+    def _begin(self, where: str, entries: int, kind: str) -> int:
+        """Write the document of a flat array; return the entries of its chunks.  Raises OSError."""
+        chunk, folder = chunk_entries(entries), self._staging.folder / where
+        document = array_document(
+            (entries,),
+            (chunk,),
+            kind=kind,
+            fill=self._fill,
+            codecs=[LITTLE_ENDIAN, CHECKSUM],
+            dimensions=(f"{folder.name}_entry",),
+            attributes={},
+        )
+        (folder / "c").mkdir(parents=True)
+        atomic.write_file(folder / ROOT_DOCUMENT, [document])
+        return chunk
+
+    def add_assembled(
+        self,
+        where: str,
+        entries: int,
+        pieces: Iterable[Array],
+        whole: Mapping[int, tuple[Path, FileMark]],
+        report: Callable[[int], None] = lambda _bytes: None,
+    ) -> None:
+        """Write a flat array of which some chunks are files already.
+
+        Args:
+            where: its name, such as ``tables/forward``.
+            entries: its length.
+            pieces: what is in no such chunk, in order.
+            whole: path and mark of each finished chunk, as :func:`write_chunk` made it; the file gets a second name
+                here, or is copied where the file system has no hard links.
+            report: called with the bytes of each chunk; an exception that it raises ends the writing.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        folder, kind = self._staging.folder / where, np.dtype(str(self._attributes["type"]))
+        try:
+            chunk = self._begin(where, entries, kind.name)
+            filled = np.empty(chunk, kind)
+            have, left = 0, iter(pieces)
+            piece = np.empty(0, kind)
+            for k in range(-(-entries // chunk)):
+                name, length = f"{where}/c/{k}", min(chunk, entries - k * chunk)
+                if k in whole:
+                    path, self._known[name] = whole[k]
+                    _same_file(path, self._staging.folder / name)
+                else:
+                    while have < length:
+                        piece = piece if len(piece) else next(left)
+                        count = min(length - have, len(piece))
+                        filled[have : have + count], piece = piece[:count], piece[count:]
+                        have += count
+                    self._known[name] = write_chunk(self._staging.folder / name, filled[:length], chunk, self._fill)
+                    have = 0
+                report(self._known[name].size)
+        except OSError as error:
+            raise atomic.failure("write", folder, error, entries * kind.itemsize) from error
+
+    def finish_eliminated(self) -> None:
+        """Note that all results of elimination are written, after ``add_assembled`` of each.  Raises StorageFailed."""
+        try:
+            consolidate(self._staging.folder / "elimination", {})
+        except OSError as error:
+            raise atomic.failure("write", self._staging.folder, error) from error
+
+    @property
+    def fill(self) -> object:
+        """What pads the last chunk of an array, as JSON."""
+        return self._fill
+
     def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> FileMark:
         """Write a chunk, or share the one of ``base``."""
         if shared:
             assert self._base is not None
             return self._base.share(name, self._staging.folder)
-        path = self._staging.folder / name
-        body: npt.NDArray[np.generic] = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
-        if len(body) < chunk:
-            body = np.concatenate([body, np.full(chunk - len(body), self._fill, body.dtype)])
-        checksum = crc32c(body)
-        trailer = checksum.to_bytes(CHECKSUM_BYTES, "little")
-        atomic.write_file(path, [body, trailer], flush=True)
-        return FileMark.of(body.nbytes + len(trailer), crc32c(trailer, checksum), trailer)
+        return write_chunk(self._staging.folder / name, piece, chunk, self._fill)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, and put the folder at its path; or send it to the object store.
@@ -215,3 +268,40 @@ class PreparedWriter:
         self._staging.discard()
         if self._remote is not None:
             self._remote.abandon()
+
+
+def chunk_entries(entries: int) -> int:
+    """Return the entries of a chunk of a flat array with so many."""
+    return max(1, min(TABLE_CHUNK, entries))
+
+
+def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> FileMark:
+    """Write a chunk of a flat array into a file of its own; not yet durable.
+
+    Args:
+        path: the file.
+        piece: its entries, fewer than ``chunk`` at the end of the array.
+        chunk: entries of a chunk.
+        fill: what the rest is filled with.
+
+    Returns:
+        What a seal says of the file.
+
+    Raises:
+        OSError: the file system refused.
+    """
+    body: npt.NDArray[np.generic] = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
+    if len(body) < chunk:
+        body = np.concatenate([body, np.full(chunk - len(body), fill, body.dtype)])
+    checksum = crc32c(body)
+    trailer = checksum.to_bytes(CHECKSUM_BYTES, "little")
+    atomic.write_file(path, [body, trailer], flush=True)
+    return FileMark.of(body.nbytes + len(trailer), crc32c(trailer, checksum), trailer)
+
+
+def _same_file(path: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where there are no hard links.  Raises OSError."""
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copyfile(path, target)

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from engine.api.prepared import prepare, reweight
+from engine.api.from_tables.reweighting import reweight
+from engine.api.prepared import prepare
 from engine.streaming import part_journal
 from storage.errors import StorageFailed
 from storage.graph.graph import build_graph

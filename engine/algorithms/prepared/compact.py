@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +35,11 @@ class ClosedParts(Parts):
     def widths(self) -> Indices:
         """Return the number of vertices of each part, shape (parts,)."""
         return self.sizes
+
+
+def closed_parts(parts: Parts) -> ClosedParts:
+    """Return the same parts; their tables have only the columns of the part itself."""
+    return ClosedParts(**{field.name: getattr(parts, field.name) for field in fields(Parts)})
 
 
 @dataclass(frozen=True, eq=False)

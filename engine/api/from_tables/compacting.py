@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
 from engine.algorithms.eliminated import Eliminated
 from engine.algorithms.part_lengths import PartWork
-from engine.algorithms.prepared.compact import ClosedParts
+from engine.algorithms.prepared.compact import closed_parts
 from engine.api.prepared import PART_ARRAYS, spec_of, working
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome
-from engine.graph.partition import CPU_GRAIN, Parts
+from engine.graph.partition import CPU_GRAIN
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.backend import Array
@@ -69,24 +68,29 @@ def prepare_compact(
             keep_dissection(inner, kept)
             arrays, spec = {name: getattr(parts, name) for name in PART_ARRAYS}, spec_of(profile.graph, plan)
             with PreparedWriter(place, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
-                journal = PartJournal(kept)
-                with working(inner, closed_parts(parts), plan, clock) as work:
-                    closed, found = find_closed(work, journal)
-                clock.begin("write", closed.nbytes, "bytes")
-                writer.add_table("closed", closed, clock.step)
-                writer.add_eliminated((found.upward, found.across, found.rests))
-                clock.begin("seal", 1, "store")
-                writer.seal()
-                clock.advance(1)
+                if plan.workers:
+                    from engine.distributed.prepared.run import WorkersRun, prepare_by_workers
+
+                    asked = WorkersRun(inner, parts, plan, options, kept, compact=True)
+                    facts = prepare_by_workers(asked, writer, clock)
+                else:
+                    with working(inner, closed_parts(parts), plan, clock) as work:
+                        facts = _made(work, PartJournal(kept), writer, clock)
             kept.finish()
     clock.stop()
-    facts = {"parts": parts.count, "entries": len(closed), "bytes": closed.nbytes, "resumed": journal.resumed}
     return Outcome(plan, clock.seconds, facts)
 
 
-def closed_parts(parts: Parts) -> ClosedParts:
-    """Return the same parts; their tables have only the columns of the part itself."""
-    return ClosedParts(**{field.name: getattr(parts, field.name) for field in fields(Parts)})
+def _made(work: PartWork, journal: PartJournal, writer: PreparedWriter, clock: PhaseClock) -> dict[str, object]:
+    """Eliminate all parts in this process, write and seal; return facts."""
+    closed, found = find_closed(work, journal)
+    clock.begin("write", closed.nbytes, "bytes")
+    writer.add_table("closed", closed, clock.step)
+    writer.add_eliminated((found.upward, found.across, found.rests))
+    clock.begin("seal", 1, "store")
+    writer.seal()
+    clock.advance(1)
+    return {"parts": work.parts.count, "entries": len(closed), "bytes": closed.nbytes, "resumed": journal.resumed}
 
 
 def find_closed(work: PartWork, journal: PartJournal) -> tuple[Array, Eliminated]:

@@ -137,7 +137,7 @@ class DevicePreparedMatrix(PreparedMatrix):
             from engine.devices.cuda.tables.layout import HostTables
             from engine.devices.cuda.tables.resident import DeviceTables
 
-            tables, (limit, _) = self._tables_in_memory, self._fixed[2]
+            tables, (limit, _) = self._tables_in_memory, self._limits
             self._on_device = DeviceTables(
                 HostTables(
                     tables.parts, self._walk[0], tables.forward, tables.backward, self._row_places,

@@ -16,7 +16,7 @@ from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.querying import store_folder
 from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
 from service.cli.progress import ProgressMonitor
-from service.options import PrepareForm, ReweightOptions
+from service.options import PrepareForm, PrepareOptions, ReweightOptions
 from service.units import format_bytes, format_seconds, parse_size
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
@@ -60,9 +60,8 @@ def prepare(graph_args: GraphArgs, given: PrepareForm, target: Target, *, as_jso
         Conflict: there is a store already.
         ApspError: as ``engine.api.prepared.prepare``.
     """
-    memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
+    options = _options(given)
     place, sent = prepared_place(target.out, target.work, overwrite=target.overwrite)
-    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
     with writing_early(place, "prepare"):
         _prepare(graph_args, options, target, (place, sent), compact=given["compact"], as_json=as_json)
 
@@ -104,6 +103,15 @@ def _prepare(
     emit([f"{out}: done ({phases})", *table(lines + _resumed(outcome.summary), indent="  ")])
 
 
+def _options(given: PrepareOptions) -> Options:
+    """Return the engine's options of a command.  Raises InvalidRequest if the memory is no size."""
+    memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
+    return Options(
+        dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"],
+        executor=given["executor"], scheduler=given["scheduler"],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Place:
     """Which prepared graph gets new weights, and where the result goes.
@@ -130,12 +138,11 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.prepared.reweight``.
+        ApspError: as ``engine.api.from_tables.reweighting.reweight``.
     """
-    from engine.api.prepared import reweight as reweight_graph
+    from engine.api.from_tables.reweighting import reweight as reweight_graph
 
-    memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
-    options = Options(dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"])
+    options = _options(given)
     INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = reweight_graph(

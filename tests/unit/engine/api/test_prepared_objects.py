@@ -9,7 +9,8 @@ import pytest
 
 import apsp
 from engine.api import prepared as door
-from engine.api.prepared import prepare, reweight
+from engine.api.from_tables.reweighting import reweight
+from engine.api.prepared import prepare
 from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.model.problem import Options
 from engine.streaming import part_journal

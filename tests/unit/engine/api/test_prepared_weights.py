@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import apsp
-from engine.api import prepared as reweighting
-from engine.api.prepared import prepare, reweight
+from engine.api.from_tables import reweighting
+from engine.api.from_tables.reweighting import reweight
+from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.api.solve import solve_to_store
 from engine.api.verify import verify_store
@@ -379,7 +380,7 @@ from engine.streaming import part_journal
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.api.test_prepared_weights import arcs_of
 from engine.api.prepared import prepare
-from engine.api.prepared import reweight
+from engine.api.from_tables.reweighting import reweight
 kind, place, out, when = sys.argv[1:]
 part_journal.EVERY, part_journal.LARGE = 0.0, 0
 left = int(when)

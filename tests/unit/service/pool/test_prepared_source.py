@@ -13,7 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from engine.api.from_tables.near import NearWay, PreparedNear
-from engine.api.prepared import prepare, reweight
+from engine.api.from_tables.reweighting import reweight
+from engine.api.prepared import prepare
 from engine.graph.profile import GraphProfile
 from engine.model.problem import Options
 from engine.model.progress import Monitor

@@ -12,7 +12,7 @@ import pytest
 
 from engine.api import prepared_planning as planning
 from engine.api.from_tables.compacting import prepare_compact
-from engine.api.prepared import reweight
+from engine.api.from_tables.reweighting import reweight
 from engine.api.prepared_matrix import open_result
 from engine.api.prepared_planning import plan_prepared
 from engine.api.verify import verify_store

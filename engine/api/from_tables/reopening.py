@@ -1,0 +1,47 @@
+"""Opens prepared graphs that were pickled: each process has its own, and keeps the last few for further tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import Conflict
+from storage.remote.objects import address_of
+
+if TYPE_CHECKING:
+    from engine.api.prepared_matrix import PreparedMatrix
+
+#: Prepared graphs that a process keeps open for what is unpickled later.
+KEPT: Final = 2
+_lock = threading.Lock()
+_opened: OrderedDict[tuple[str, str], PreparedMatrix] = OrderedDict()
+
+
+def reopened(path: str, digest: str) -> PreparedMatrix:
+    """Return the prepared graph at a path or address, opened on processors if this process has not opened it so before.
+
+    It is shared by all that this process unpickles, and must not be closed.
+
+    Args:
+        path: the folder, which this process reaches under the same path, or the address.
+        digest: that of its seal when it was pickled.
+
+    Raises:
+        Conflict: another prepared graph is there now.
+        NotFound, StorageFailed: as ``open_result``.
+    """
+    from engine.api.prepared_matrix import PreparedMatrix, open_result
+
+    with _lock:
+        found = _opened.get((path, digest))
+        if found is None:
+            opened = open_result(address_of(path) or path)
+            if opened.digest != digest or not isinstance(opened, PreparedMatrix):
+                opened.close()
+                raise Conflict(f"{path} was replaced; open it again")
+            found = _opened[path, digest] = opened
+        _opened.move_to_end((path, digest))
+        while len(_opened) > KEPT:  # one that is still in use is released when its last user lets it go
+            _opened.popitem(last=False)
+        return found

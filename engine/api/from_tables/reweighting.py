@@ -1,0 +1,245 @@
+"""Gives a prepared graph new weights: its parts and their order stay.
+
+Either all tables are computed again, by this process or by the workers of a Dask scheduler, or only those that may
+differ.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.both_ways import FoundTables
+from engine.algorithms.eliminated import Eliminated
+from engine.algorithms.reweighting import Touched, change_tables
+from engine.api.prepared import facts_of, found_anew, spec_of, working, write_tables
+from engine.api.prepared_matrix import PreparedMatrix, open_result
+from engine.api.prepared_planning import plan_prepared
+from engine.api.solve import Outcome
+from engine.graph.partition import Parts
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
+from engine.graph.terminals import arrivals
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor, PhaseClock
+from engine.streaming.part_journal import identity_of
+from storage.errors import Conflict, InvalidRequest
+from storage.files.writing import Writing
+from storage.graph.new_weights import ArcWeights, NewGraph, arc_weights, read_weights, reweighted
+from storage.options import ReadingOptions
+from storage.prepared.journal import PreparedJournal
+from storage.prepared.writer import TABLE_CHUNK, PreparedWriter
+from storage.remote.generation import Generation
+from storage.remote.objects import address_of
+from storage.remote.places import reweighted_place
+
+#: Where more than this share of the parts holds changed arcs or lies above them, all tables are computed.
+MOST: Final = 0.5
+
+_COMPACT: Final = (
+    "{} is in the compact form, which keeps no tables to change; prepare the graph with its new weights again"
+)
+
+#: Weights as arrays: labels of tails and heads, and numbers.
+Arrays = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
+
+
+def reweight(
+    prepared: str | Path,
+    weights: str | Path | Arrays,
+    *,
+    out: str | Path | None = None,
+    changed: bool = False,
+    overwrite: bool = False,
+    options: Options | None = None,
+    monitor: Monitor | None = None,
+    **reading: Unpack[ReadingOptions],
+) -> Outcome:
+    """Give a prepared graph new weights; its vertices, arcs, parts and their order stay.
+
+    A weight of +inf closes an arc; later weights may open it.  The result is what preparing with these parts would
+    make, to the last bit.  Files that stay the same are shared with ``prepared`` (hard links), and each folder can be
+    moved or removed alone.
+
+    Args:
+        prepared: the folder of a prepared graph, or its address in an object store.
+        weights: a graph file of any format that lists the arcs, in any order; or three arrays: labels of tails, labels
+            of heads, numbers.
+        out: the new folder or address; None to replace ``prepared`` in one step once the new tables are sealed.
+        changed: only arcs with new weights are given; else every arc that is not closed must be.
+        overwrite: replace a store at ``out`` once the new one is done.
+        options: type, memory, threads and cutoff; and the scheduler of workers, which then compute all tables.  Unless
+            said otherwise, the cutoff of ``prepared`` stays, and so does float64 where the new weights are not whole.
+        monitor: receives progress, and is asked whether to stop.
+        reading: how the file is read, as in ``read_graph``.
+
+    Returns:
+        The plan, the seconds of each phase, and facts: arcs with other weights, closed arcs, parts that were eliminated
+        again, and tables that differ.
+
+    Raises:
+        NotFound: an arc is given that the graph does not have, or an arc is missing; with its name and line.
+        Conflict: there is something at ``out``, or ``prepared`` was replaced meanwhile, or another process writes it.
+        Cancelled: the monitor asked to stop; what was there is as before.
+        StorageFailed: the disk refused, or ``prepared`` is damaged.
+        InvalidRequest, DoesNotFit, NegativeCycle: as in ``prepare``.
+    """
+    replaces = overwrite or out is None
+    clock, options = PhaseClock(monitor or Monitor()), options or Options()
+    with ExitStack() as stack:
+        found = stack.enter_context(open_result(address_of(prepared) or prepared))
+        if not isinstance(found, PreparedMatrix):
+            raise InvalidRequest(
+                f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared"
+            )
+        if found.compact:
+            raise InvalidRequest(_COMPACT.format(found.path), field="prepared")
+        target, sent = reweighted_place(found, out, overwrite=overwrite)
+        stack.enter_context(Writing(target, "reweight"))
+        clock.begin("weights", 1, "file")
+        if options.cutoff is None:
+            options = replace(options, cutoff=found.attributes["cutoff"])
+        given = _given(weights, found, reading)
+        new = reweighted(found.graph(), found.closed(), given, changed=changed)
+        clock.step(1)
+        clock.begin("plan", 1, "plan")
+        if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:
+            options = replace(options, dtype="float64")  # no digits are lost unasked
+        base = _Base(found, new)
+        plan = plan_prepared(base.profile, options, out=target)
+        clock.step(1)
+        kept = stack.enter_context(PreparedJournal(target, {**identity_of(base.profile), "reweighted": True}))
+        _check_current(found)
+        facts = _sealed(base, (plan, options), clock, kept, (target, replaces, sent))
+        kept.finish()
+    clock.stop()
+    return Outcome(plan, clock.seconds, facts)
+
+
+class _Base:
+    """The prepared graph that new weights are for, and the new graph with its parts."""
+
+    def __init__(self, old: PreparedMatrix, new: NewGraph) -> None:
+        self.old, self.new, self.profile = old, new, GraphProfile(new.graph)
+        self.inner, _ = self.profile.open(Rectangle.of(Options(), new.graph.n))
+        self.parts = self.inner.given_parts = old.parts()
+
+    def holds(self) -> npt.NDArray[np.bool_]:
+        """Return the parts that hold changed arcs, shape (parts,)."""
+        graph, position = self.new.graph, self.parts.position
+        tails, heads = np.divmod(self.new.changed, max(1, graph.n))
+        heads = arrivals(heads, graph.n, graph.terminals)
+        holds = np.zeros(self.parts.count, np.bool_)
+        holds[self.parts.owner()[np.minimum(position[tails], position[heads])]] = True
+        return holds
+
+    def tables(self, plan: Plan) -> FoundTables | None:
+        """Return the tables that new ones can be made of; None where all must be computed."""
+        old, type_stays = self.old, np.dtype(plan.dtype) == self.old.dtype
+        if not (type_stays and self.inner.nonnegative and old.least_weight >= 0):
+            return None
+        if _and_above(self.parts, self.holds()) > MOST * self.parts.count + 1:
+            return None
+        arrays, forward = old.eliminated(), old.table("forward")
+        assert forward is not None  # a prepared graph without it does not open
+        return (
+            None if arrays is None else FoundTables(forward, old.table("backward"), Eliminated.of(self.parts, *arrays))
+        )
+
+
+def _given(weights: str | Path | Arrays, found: PreparedMatrix, reading: ReadingOptions) -> ArcWeights:
+    if not isinstance(weights, tuple):
+        if reading.get("unweighted"):
+            raise InvalidRequest("new weights cannot be 'unweighted'", field="unweighted")
+        return read_weights(weights, reading, directed=found.directed)
+    if reading:
+        raise InvalidRequest(f"{next(iter(reading))!r} says how a file is read, and arrays are given", field="weights")
+    return arc_weights(*weights)
+
+
+def _check_current(old: PreparedMatrix) -> None:
+    """Refuse to go on from a prepared graph that another process has replaced.  Raises Conflict."""
+    if not old.current():
+        raise Conflict(f"{old.path} was replaced by another process meanwhile; ask again")
+
+
+def _and_above(parts: Parts, holds: npt.NDArray[np.bool_]) -> int:
+    """Return how many parts are in ``holds`` or above one that is."""
+    again = holds.copy()
+    for i, above in enumerate(parts.parents.tolist()):
+        if again[i] and above >= 0:
+            again[above] = True
+    return int(again.sum())
+
+
+def _sealed(
+    base: _Base, asked: tuple[Plan, Options], clock: PhaseClock, kept: PreparedJournal,
+    place: tuple[Path, bool, Generation | None],
+) -> dict[str, object]:  # fmt: skip
+    """Make the new tables, write and seal them; return facts."""
+    (plan, options), (target, replaces, sent), new = asked, place, base.new
+    everything = Touched(*(np.ones(base.parts.count, np.bool_) for _ in range(3)))
+    found = None if plan.workers else _made(base, plan, clock, kept)
+    spec = spec_of(new.graph, plan)
+    with PreparedWriter(target, new.graph, spec, {}, overwrite=replaces, base=base.old, remote=sent) as writer:
+        writer.add_closed(new.closed)
+        in_place = target == Path(base.old.path).absolute()
+
+        def check() -> None:
+            if in_place:
+                _check_current(base.old)
+
+        if found is None:
+            from engine.distributed.prepared.run import WorkersRun, prepare_by_workers
+
+            run = WorkersRun(base.inner, base.parts, plan, options, kept)
+            facts, touched = prepare_by_workers(run, writer, clock, check), everything
+        else:
+            tables, same, changed, facts = found
+            touched = everything if changed is None else changed
+            write_tables(writer, tables, clock, same, check)
+    return {
+        **facts,
+        "changed": len(new.changed) if new.graph.directed else len(new.changed) // 2,
+        "closed": len(new.closed) if new.graph.directed else len(new.closed) // 2,
+        "eliminated": int(touched.eliminated.sum()),
+        "differ": int((touched.forward | touched.backward).sum()),
+    }
+
+
+def _made(
+    base: _Base, plan: Plan, clock: PhaseClock, kept: PreparedJournal
+) -> tuple[FoundTables, dict[str, frozenset[int]] | None, Touched | None, dict[str, object]]:
+    """Return the new tables; the chunks that stay, and the parts that changed, None for all; and facts."""
+    clock.begin("read tables", 1, "store")
+    tables = base.tables(plan)
+    clock.step(1)
+    if tables is None:
+        tables, resumed = found_anew(base.inner, base.parts, plan, clock, kept)
+        return tables, None, None, {**facts_of(base.parts, tables), "resumed": resumed}
+    with working(base.inner, base.parts, plan, clock) as work:
+        touched = change_tables(work, tables, base.holds())
+    same = {"forward": _same_chunks(base, "forward", touched.forward)}
+    if tables.backward is not None:
+        same["backward"] = _same_chunks(base, "backward", touched.backward)
+    return tables, same, touched, facts_of(base.parts, tables)
+
+
+def _same_chunks(base: _Base, name: str, touched: npt.NDArray[np.bool_]) -> frozenset[int]:
+    """Return the chunks of a table that no touched part has entries in."""
+    entries = base.parts.sizes * base.parts.widths()
+    ends = np.cumsum(entries)
+    total = int(ends[-1]) if len(ends) else 0
+    chunk = max(1, min(TABLE_CHUNK, total))
+    if base.old.chunk_of(name) != chunk:
+        return frozenset()
+    some = np.flatnonzero(touched & (entries > 0))
+    spans = zip(((ends - entries)[some] // chunk).tolist(), ((ends[some] - 1) // chunk).tolist(), strict=True)
+    written = {k for first, last in spans for k in range(first, last + 1)}
+    return frozenset(range(-(-total // chunk))) - written

@@ -1,0 +1,299 @@
+"""The driver of a graph that is prepared by workers: which span is eliminated, or gets its tables, where and when.
+
+A span is eliminated as soon as those below it are, and its tables are computed as soon as those above it are there.
+Files of finished tasks are moved to the journal of the run at once, and listed in its record from time to time; what is
+listed is not done again by a run that resumes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.algorithms.prepared.spans import Spans
+from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket
+from engine.distributed.driver import Driver, result_of
+from engine.distributed.messages import ChunkFile, PreparedJob, SpanRequest, SpanResult, TaskRequest, WorkerInfo
+from engine.distributed.prepared.worker import LOOKED_AT
+from engine.model.backend import Array
+from engine.model.progress import Monitor
+from engine.streaming import part_journal
+from storage.errors import ApspError, StorageFailed
+from storage.matrix.format import FileMark, crc32c
+from storage.prepared.arrays_file import ArraysFile, read_arrays
+from storage.prepared.journal import PreparedJournal
+
+log = logging.getLogger("apsp.engine")
+
+#: Tasks that a worker is given at a time.
+AHEAD: Final = 2
+#: Small spans are put together to tasks of at most so many updates.
+TASK_UPDATES: Final = 2**28
+#: The arrays in the file of an eliminated span, after the numbers of its parts.
+ARRAYS: Final = ("tables/closed", "elimination/upward", "elimination/across", "elimination/rests")
+
+
+@dataclass
+class _Member:
+    """The driver's state of a worker: its tasks, and the spans that it has eliminated."""
+
+    tickets: list[Ticket] = field(default_factory=list)
+    eliminated: set[int] = field(default_factory=set)
+
+
+class SpanRecord:
+    """What is done of all spans, and the files of it; restored from a journal, and noted there.
+
+    Args:
+        kept: the journal.
+        spans: the spans.
+        of: fingerprint of the parts and of the type.
+        new: entries that the next commit adds, too.
+
+    Attributes:
+        eliminated: file of each span that is eliminated.
+        extended: what was found for each span that has its tables.
+        resumed: for each step, the number of parts that an earlier run had done.
+    """
+
+    def __init__(self, kept: PreparedJournal, spans: Spans, of: str, new: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._kept, self._about, self._spans = kept, {"of": of, "cuts": crc32c(spans.cuts)}, spans
+        self.eliminated: dict[int, ArraysFile] = {}
+        self.extended: dict[int, SpanResult] = {}
+        self._new: list[Mapping[str, Any]] = list(new)
+        self._last = time.monotonic()
+        chunks: dict[str, ChunkFile] = {}
+        for entry in kept.record:
+            if any(entry.get(name) != value for name, value in self._about.items()):
+                continue
+            if entry["step"] == "chunk":
+                chunks[entry["file"]] = ChunkFile(**{**entry["chunk"], "mark": FileMark(*entry["chunk"]["mark"])})
+            elif entry["step"] == "span":
+                pieces = tuple((name, at, number) for name, at, number in entry["pieces"])
+                whole = tuple(chunks[name] for name in entry["chunks"])
+                self.extended[entry["span"]] = SpanResult(entry["span"], ArraysFile.of(entry), whole, pieces)
+            elif entry["step"] == "eliminate":
+                self.eliminated[entry["span"]] = ArraysFile.of(entry)
+        sizes = np.diff(spans.cuts)
+        done = {"eliminate": list(self.eliminated), "extend": list(self.extended)}
+        self.resumed = {step: int(sizes[known].sum()) for step, known in done.items()}
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the files."""
+        return self._kept.folder
+
+    def add(self, exchange: Path, action: str, found: SpanResult) -> None:
+        """Take over the files of a span.
+
+        Args:
+            exchange: the folder that they are in.
+            action: ``eliminate`` or ``extend``.
+            found: what a worker has found.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        self._kept.adopt(exchange, [found.file.name, *(chunk.name for chunk in found.chunks)])
+        about = {**self._about, "span": found.span}
+        if action == "eliminate":
+            self.eliminated[found.span] = found.file
+            self._new.append({"step": "eliminate", **found.file.entry(), **about})
+            return
+        self.extended[found.span] = found
+        for chunk in found.chunks:  # before the span, so that whoever has the span has its chunks
+            file = ArraysFile(chunk.name, ((chunk.dtype, chunk.entries), ("int32", 1)), (), chunk.mark.checksum)
+            self._new.append({"step": "chunk", **file.entry(), **self._about, "chunk": vars(chunk)})
+        names = [chunk.name for chunk in found.chunks]
+        self._new.append({"step": "span", **found.file.entry(), **about, "pieces": found.pieces, "chunks": names})
+
+    def due(self) -> bool:
+        """Whether it is time to commit."""
+        return bool(self._new) and time.monotonic() - self._last >= part_journal.EVERY
+
+    def commit(self) -> None:
+        """List what is done.  Raises StorageFailed."""
+        self._last = time.monotonic()
+        if self._new:
+            self._kept.note(self._new)
+            self._new = []
+
+    def pieces(self, name: str) -> Iterator[Array]:
+        """Yield what the files of all spans have of an array of the result, in order, except whole chunks."""
+        for s in range(self._spans.count):
+            if name in ARRAYS:
+                yield read_arrays(self.folder, self.eliminated[s], [1 + ARRAYS.index(name)])[0]
+            else:
+                found = self.extended[s]
+                for array, _, number in found.pieces:
+                    if array == name:
+                        yield read_arrays(self.folder, found.file, [number])[0]
+
+    def chunks(self, name: str) -> dict[int, tuple[Path, FileMark]]:
+        """Return path and mark of the whole chunks of an array of the result."""
+        every = (chunk for found in self.extended.values() for chunk in found.chunks)
+        return {chunk.number: (self.folder / chunk.name, chunk.mark) for chunk in every if chunk.array == name}
+
+
+class PreparedDriver(Driver):
+    """One graph that is prepared by workers, which may join and leave.
+
+    Args:
+        cluster: the connection to the workers.
+        workers: the workers that are there.
+        job: what is prepared.
+        spans: its spans.
+        record: what is done, by an earlier run or by this one.
+        monitor: receives progress, and is asked whether to stop.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self, cluster: Cluster, workers: Mapping[str, WorkerInfo], job: PreparedJob, spans: Spans, record: SpanRecord,
+        monitor: Monitor,
+    ) -> None:  # fmt: skip
+        super().__init__(cluster, job, monitor)
+        self._spans, self._record, self._job = spans, record, job
+        self._members: dict[str, _Member] = {}
+        self._looking: dict[str, Ticket] = {}
+        self._blind: dict[str, str] = {}
+        self._given: dict[str, set[int]] = {"eliminate": set(), "extend": set()}
+        inside, above = spans.parts.updates()
+        ways = 0 if job.compact else 1 + job.directed
+        self._updates = {"eliminate": spans.sums(inside), "extend": ways * spans.sums(above)}
+        self._written = np.fromfile(self._exchange_dir / LOOKED_AT, np.int64)
+        for name, info in workers.items():
+            self._admit(name, info)
+
+    def run(self) -> None:
+        """Work until every span has what is asked for.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            SolveFailed: the scheduler or all workers are lost, or no worker sees the folder.
+            StorageFailed: a worker or this process could not read or write.
+        """
+        self._monitor.begin("prepare", sum(int(updates.sum()) for updates in self._updates.values()), "updates")
+        done = (("eliminate", self._record.eliminated), ("extend", self._record.extended))
+        self._monitor.step(sum(int(self._updates[action][s]) for action, known in done for s in known))
+        try:
+            while len(self._record.eliminated) < self._spans.count or (
+                not self._job.compact and len(self._record.extended) < self._spans.count
+            ):
+                self._step()
+                if self._record.due():
+                    self._record.commit()
+        finally:
+            self._end()
+
+    @property
+    def _present(self) -> int:
+        return len(self._members)
+
+    def _join(self, name: str, info: WorkerInfo) -> None:  # noqa: ARG002
+        self._looking[name] = self._submit(name, "look", TaskRequest(), device=None)
+
+    def _worker_left(self, name: str) -> None:
+        self._looking.pop(name, None)
+        self._blind.pop(name, None)
+        member = self._members.pop(name, None)
+        if member is not None:
+            self._count_loss(name)
+            for ticket in member.tickets:
+                self._take_back(ticket)
+
+    def _take_back(self, ticket: Ticket) -> None:
+        """Let the spans of a task be given to another worker."""
+        action, request = ticket.purpose.action, ticket.purpose.request
+        self._given[action] -= {each.span for each in request.spans}
+
+    def _hand_out(self) -> None:
+        if self._blind and not self._members and not self._looking:
+            name, why = next(iter(self._blind.items()))
+            raise StorageFailed(
+                f"no worker can use the folder {self._job.results}, which all nodes must reach under this path: "
+                f"worker {name}: {why}"
+            )
+        for queued in range(AHEAD):
+            for name, member in self._members.items():
+                if len(member.tickets) <= queued and (found := self._next(member)):
+                    action, some = found
+                    request = TaskRequest(spans=tuple(self._request(action, s) for s in some))
+                    self._given[action] |= set(some)
+                    urgent = bool(self._spans.in_top[some[0]])
+                    member.tickets.append(self._submit(name, action, request, device="cpu", urgent=urgent))
+
+    def _next(self, member: _Member) -> tuple[str, list[int]] | None:
+        """Return what a worker is to do next: spans of the top first, then its own and large ones; None for nothing."""
+        for action in ("eliminate",) if self._job.compact else ("eliminate", "extend"):
+            ready = self._ready(action)
+            if ready:
+                top, updates = self._spans.in_top, self._updates[action]
+                ready.sort(key=lambda s: (not top[s], s not in member.eliminated, -updates[s]))
+                some = [ready[0]]
+                for s in ready[1:]:
+                    if sum(int(updates[each]) for each in some) + updates[s] <= TASK_UPDATES and not top[some[0]]:
+                        some.append(s)
+                return action, some
+        return None
+
+    def _ready(self, action: str) -> list[int]:
+        """Return the spans for which an action can begin now."""
+        record, spans = self._record, self._spans
+        finished = record.eliminated if action == "eliminate" else record.extended
+        waiting = [s for s in range(spans.count) if s not in finished and s not in self._given[action]]
+        if action == "eliminate":
+            return [s for s in waiting if all(int(spans.owner[i]) in finished for i in spans.below[s])]
+        return [s for s in waiting if s in record.eliminated and self._above_extended(s)]
+
+    def _above_extended(self, s: int) -> bool:
+        chain = self._spans.above(s)
+        return not chain or int(self._spans.owner[chain[0]]) in self._record.extended
+
+    def _request(self, action: str, s: int) -> SpanRequest:
+        spans, record = self._spans, self._record
+        if action == "eliminate":
+            return SpanRequest(s, {k: record.eliminated[k] for k in {int(spans.owner[i]) for i in spans.below[s]}})
+        above = {int(spans.owner[i]) for i in spans.above(s)}
+        return SpanRequest(s, {s: record.eliminated[s]}, {k: record.extended[k].file for k in above})
+
+    def _done(self, done: TaskEnded) -> None:
+        name = done.ticket.worker
+        if self._looking.get(name) is done.ticket:
+            del self._looking[name]
+            self._seen(name, done)
+            return
+        member = self._members.get(name)
+        if member is None or done.ticket not in member.tickets:
+            return  # given up: its spans are with other workers, and nobody reads its files
+        member.tickets.remove(done.ticket)
+        action, result = done.ticket.purpose.action, result_of(done)
+        if result is None:
+            self._take_back(done.ticket)
+            return
+        self._losses = 0
+        for found in result.spans:
+            self._record.add(self._exchange_dir, action, found)
+            if action == "eliminate":
+                member.eliminated.add(found.span)
+            self._monitor.step(int(self._updates[action][found.span]))
+
+    def _seen(self, name: str, done: TaskEnded) -> None:
+        """Let a worker take part if it has shown that it reads and writes the exchange folder."""
+        try:
+            result = result_of(done)
+            if result is None:
+                raise StorageFailed("it gave no answer")
+            (seen,) = read_arrays(self._exchange_dir, result.spans[0].file)
+            if not np.array_equal(seen, self._written):
+                raise StorageFailed("it sees another folder of that name")
+        except ApspError as error:
+            self._blind[name] = str(error)
+            log.warning("worker %s is not used: it cannot use the folder %s (%s)", name, self._job.results, error)
+            return
+        self._members[name] = _Member()

@@ -1,0 +1,199 @@
+"""How a graph is cut into spans for some workers, and what that takes: memory of a worker, disk, bytes passed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from engine.algorithms.eliminated import Indices
+from engine.algorithms.prepared.spans import SpanLimits, Spans, cut_into_spans
+from engine.distributed.prepared.worker import KEPT
+from engine.graph.partition import Parts
+from engine.model.plan import Candidate
+from engine.model.problem import Workers
+from engine.planning.constants import PROCESS_BYTES
+from engine.planning.cost import Setting
+from engine.planning.refusal import gib
+from storage.errors import DoesNotFit
+
+#: Spans of several parts for each worker: more cost messages and a larger top, fewer leave workers idle at the end.
+SPANS: Final = 8
+#: Least updates of a span of several parts, a few tenths of a second of one thread.
+LEAST_UPDATES: Final = 2**29
+#: The share of a worker's memory that the tables of a span of several parts may take.
+SHARE: Final = 0.25
+#: Bytes of a worker before it has read anything of the graph: program, kernels, buffers.
+PROGRAM: Final = 256 << 20
+#: Seconds that a task takes in addition to its updates: messages, files and their durability.
+TASK_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True)
+class SpansForm:
+    """What is computed of each part.
+
+    Attributes:
+        size: bytes of an entry.
+        ways: 2 if there are tables in both directions, else 1.
+        compact: whether there are no tables.
+    """
+
+    size: int
+    ways: int
+    compact: bool
+
+
+@dataclass(frozen=True)
+class SpansFacts:
+    """What preparing a graph by spans takes.
+
+    Attributes:
+        count: the number of spans.
+        top: the number of those that others need, each a part of the top of the tree.
+        top_share: their share of all updates.
+        memory: most bytes of a worker.
+        passed: bytes that are written for other tasks, in addition to the result, and read by them.
+        disk: bytes of files that are there at the same time in addition to the result.
+    """
+
+    count: int
+    top: int
+    top_share: float
+    memory: int
+    passed: int
+    disk: int
+
+
+def spans_for(parts: Parts, workers: Workers, form: SpansForm) -> Spans:
+    """Cut parts into spans that suit some workers.
+
+    Args:
+        parts: the parts.
+        workers: the workers.
+        form: what is computed of each part.
+    """
+    updates = updates_of(parts, form)
+    most = max(LEAST_UPDATES, int(updates.sum()) // (SPANS * workers.count))
+    memory = int(SHARE * max(0, workers.memory - KEPT - PROGRAM))
+    return cut_into_spans(parts, updates, _entries(parts, form), SpanLimits(most, max(1, memory // form.size)))
+
+
+def updates_of(parts: Parts, form: SpansForm) -> Indices:
+    """Return the updates to compute each part, shape (parts,)."""
+    inside, above = parts.updates()
+    return inside if form.compact else np.asarray(inside + form.ways * above)
+
+
+def _entries(parts: Parts, form: SpansForm) -> Indices:
+    """Return the entries that each part takes in the memory of a worker, shape (parts,)."""
+    sizes, depths = parts.sizes, parts.depths
+    found = sizes * sizes + 2 * sizes * depths + depths * depths
+    return np.asarray(found if form.compact else found + form.ways * sizes * parts.widths())
+
+
+def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
+    """Return what some spans take.
+
+    Args:
+        spans: the spans.
+        arcs: the number of arcs of the graph.
+        form: what is computed of each part.
+    """
+    parts, top, ways = spans.parts, spans.in_top, 0 if form.compact else form.ways
+    updates, tables = updates_of(parts, form), parts.sizes * parts.widths()
+    chains = np.array([sum(int(tables[part]) for part in spans.above(s)) for s in range(spans.count)], np.int64)
+    side = (parts.sizes + parts.depths) ** 2  # of a front, and of what relaxing it takes
+    graph = 16 * arcs + 8 * (len(parts.borders) + 4 * parts.count)
+    own = spans.sums(_entries(parts, form)) + 2 * ways * chains
+    largest = int((own + 3 * np.maximum.reduceat(side, spans.cuts[:-1])).max()) if spans.count else 0
+    eliminated = int((parts.sizes**2 + 2 * parts.sizes * parts.depths + parts.depths**2).sum())
+    top_tables = ways * int(spans.sums(tables)[top].sum())
+    read = 0 if form.compact else ways * int(chains.sum()) + eliminated
+    return SpansFacts(
+        count=spans.count,
+        top=int(top.sum()),
+        top_share=float(spans.sums(updates)[top].sum() / max(1, int(updates.sum()))),
+        memory=PROGRAM + KEPT + graph + form.size * largest,
+        passed=2 * graph + form.size * (eliminated + top_tables + read),
+        disk=graph + form.size * (eliminated + top_tables),
+    )
+
+
+def workers_refusal(facts: SpansFacts, workers: Workers) -> DoesNotFit | None:
+    """Return why spans do not fit the memory of the workers, with the numbers; None where they do.
+
+    Args:
+        facts: what the spans take.
+        workers: the workers.
+    """
+    if facts.memory <= workers.memory:
+        return None
+    return DoesNotFit(
+        f"the graph cannot be prepared by these workers: its largest part needs {facts.memory} bytes "
+        f"({gib(facts.memory)}) of a worker's memory, and the one with least offers {workers.memory} "
+        f"({gib(workers.memory)}); give workers more (apsp worker --memory), or start fewer on a node",
+        resource="memory",
+        needed=facts.memory,
+        available=workers.memory,
+        candidates=[],
+    )
+
+
+def planned_spans(parts: Parts, setting: Setting, form: SpansForm) -> SpansFacts:
+    """Return what the spans take that the workers of a plan would get.
+
+    Args:
+        parts: the parts of the graph.
+        setting: the problem, the machine with its workers, and the type.
+        form: what is computed of each part.
+    """
+    workers = setting.machine.workers
+    if workers is None:
+        raise ValueError("the machine has no workers")
+    return facts_of_spans(spans_for(parts, workers, form), setting.problem.arcs, form)
+
+
+def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate | DoesNotFit:
+    """Return the estimate of one process changed to that of all workers; or why they cannot do it, as an error.
+
+    Args:
+        estimate: of one process.
+        parts, setting, form: as in :func:`planned_spans`.
+    """
+    workers, facts = setting.machine.workers, planned_spans(parts, setting, form)
+    assert workers is not None  # planned_spans has looked
+    refusal = workers_refusal(facts, workers)
+    if refusal is not None:
+        return refusal
+    shared = facts.top_share + (1 - facts.top_share) / workers.count
+    tasks = (1 if form.compact else 2) * facts.count * TASK_SECONDS / workers.count
+    phases = tuple(
+        replace(phase, seconds=phase.seconds * shared + tasks) if phase.name == "prepare" else phase
+        for phase in estimate.phases
+    )
+    return replace(
+        estimate,
+        memory=setting.machine.resident + PROCESS_BYTES + 76 * setting.problem.arcs + 64 * setting.problem.n,
+        disk=estimate.disk + facts.disk,
+        seconds=sum(phase.seconds for phase in phases),
+        phases=phases,
+        workers=workers.count,
+    )
+
+
+def workers_reason(facts: SpansFacts, workers: Workers) -> str:
+    """Return which workers prepare a graph, and what they need, in a sentence.
+
+    Args:
+        facts: what the spans take.
+        workers: the workers.
+    """
+    many, threads = "s" if workers.count > 1 else "", "s" if workers.threads > 1 else ""
+    return (
+        f"{workers.count} worker{many} of a Dask scheduler on {workers.name}, {workers.threads} thread{threads} each, "
+        f"all that there are: {facts.count} spans of parts, {facts.top} of them in the top of the tree with "
+        f"{facts.top_share:.1%} of the work; at most {gib(facts.memory)} of a worker's memory; "
+        f"{gib(facts.passed)} pass through the folder besides the result"
+    )

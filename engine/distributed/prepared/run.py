@@ -1,0 +1,171 @@
+"""Prepares a graph over the workers of a Dask scheduler, and writes what they have found as one result."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.algorithms.prepared.spans import Spans, arcs_by_span
+from engine.distributed.dask_cluster import Cluster
+from engine.distributed.messages import PreparedJob, code_digest
+from engine.distributed.planning import address_of, gather, summed_up
+from engine.distributed.prepared.driver import ARRAYS, PreparedDriver, SpanRecord
+from engine.distributed.prepared.planning import SpansForm, facts_of_spans, spans_for, workers_refusal
+from engine.distributed.prepared.worker import LOOKED_AT
+from engine.graph.partition import Parts
+from engine.graph.profile import GraphProfile
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Options, Workers
+from engine.model.progress import PhaseClock
+from engine.streaming.part_journal import digest_of
+from storage.matrix.format import Array
+from storage.prepared.arrays_file import new_name, write_arrays
+from storage.prepared.journal import PreparedJournal
+from storage.prepared.writer import PreparedWriter, chunk_entries
+
+_CUTS: Final = "cuts"
+
+
+@dataclass(frozen=True)
+class WorkersRun:
+    """What is prepared by workers.
+
+    Attributes:
+        inner: the graph, opened.
+        parts: its parts.
+        plan: says the type.
+        options: name the scheduler.
+        kept: the journal.
+        compact: whether only closed parts are wanted, and no tables.
+    """
+
+    inner: GraphProfile
+    parts: Parts
+    plan: Plan
+    options: Options
+    kept: PreparedJournal
+    compact: bool = False
+
+    @property
+    def form(self) -> SpansForm:
+        """What is computed of each part."""
+        return SpansForm(WORK_TYPES[self.plan.dtype].itemsize, 1 + self.inner.graph.directed, self.compact)
+
+    def entries(self) -> dict[str, int]:
+        """Return the entries of each array of the result."""
+        sizes, depths = self.parts.sizes, self.parts.depths
+        border = int(sizes @ depths)
+        arrays = dict(zip(ARRAYS, (int(sizes @ sizes), border, border, int(depths @ depths)), strict=True))
+        if self.compact:
+            return arrays
+        del arrays[ARRAYS[0]]
+        table = int(sizes @ self.parts.widths())
+        return {"tables/forward": table, **({"tables/backward": table} if self.form.ways == 2 else {}), **arrays}
+
+
+def prepare_by_workers(
+    asked: WorkersRun, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None] = lambda: None
+) -> dict[str, object]:
+    """Let workers compute all tables, then write and seal.
+
+    Args:
+        asked: what is prepared.
+        writer: of the prepared graph.
+        clock: receives the progress.
+        check: called before the seal; may raise.
+
+    Returns:
+        Facts: parts, entries and bytes of the tables, ``resumed``, and the number of workers and spans.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+        InvalidRequest: there is no scheduler, or no suitable worker.
+        DoesNotFit: a span does not fit the memory of the workers that are there now.
+        SolveFailed: the scheduler or all workers are lost.
+        StorageFailed: a worker or this process could not read or write, or no worker sees the folder.
+    """
+    exchange = asked.kept.make_exchange(secrets.token_hex(6))
+    try:
+        with Cluster(address_of(asked.options)) as cluster:
+            found = gather(cluster, "cpu", asked.plan.workers)
+            workers = summed_up(found)
+            spans, new = _spans(asked, workers)
+            record = SpanRecord(asked.kept, spans, digest_of(asked.parts, asked.plan.dtype), new)
+            job = _job(asked, spans, exchange, writer)
+            driver = PreparedDriver(cluster, found, job, spans, record, clock)
+            try:
+                driver.run()
+            finally:
+                if asked.kept.record:
+                    record.commit()
+        return {**_written(asked, record, writer, clock, check), "workers": workers.count, "spans": spans.count}
+    finally:
+        shutil.rmtree(exchange.parent, ignore_errors=True)
+
+
+def _written(
+    asked: WorkersRun, record: SpanRecord, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None]
+) -> dict[str, object]:
+    """Write all arrays of the result and seal it; return facts."""
+    size, arrays = asked.form.size, asked.entries()
+    clock.begin("write", size * sum(arrays.values()), "bytes")
+    for name, entries in arrays.items():
+        writer.add_assembled(name, entries, record.pieces(name), record.chunks(name), clock.step)
+    writer.finish_eliminated()
+    clock.begin("seal", 1, "store")
+    check()
+    writer.seal()
+    clock.advance(1)
+    entries = sum(count for name, count in arrays.items() if name.startswith("tables/"))
+    resumed = {**record.resumed, "backward": record.resumed["extend"] if asked.form.ways == 2 else 0}
+    return {"parts": asked.parts.count, "entries": entries, "bytes": entries * size, "resumed": resumed}
+
+
+def _spans(asked: WorkersRun, workers: Workers) -> tuple[Spans, list[dict[str, Any]]]:
+    """Return the spans that an earlier run has begun with if they fit, else new ones with their entry for the record.
+
+    Raises:
+        DoesNotFit: a part does not fit the memory of a worker.
+    """
+    arcs, form = asked.inner.graph.arcs, asked.form
+    of = digest_of(asked.parts, asked.plan.dtype)
+    for entry in reversed(asked.kept.record):
+        if entry["step"] == _CUTS and entry["of"] == of and entry["compact"] == asked.compact:
+            spans = Spans(asked.parts, np.asarray(asked.kept.read(entry)[0], np.int64))
+            if facts_of_spans(spans, arcs, form).memory <= workers.memory:
+                return spans, []
+    spans = spans_for(asked.parts, workers, form)
+    refusal = workers_refusal(facts_of_spans(spans, arcs, form), workers)
+    if refusal is not None:
+        raise refusal
+    file = write_arrays(asked.kept.folder, new_name(_CUTS), [spans.cuts])
+    return spans, [{"step": _CUTS, **file.entry(), "of": of, "compact": asked.compact}]
+
+
+def _job(asked: WorkersRun, spans: Spans, exchange: Path, writer: PreparedWriter) -> PreparedJob:
+    """Write what all workers read into the exchange folder, and return the job.  Raises StorageFailed."""
+    parts = asked.parts
+    tree: list[Array] = [parts.starts, parts.parents, parts.ends, parts.borders, spans.cuts]
+    columns = [column for each in arcs_by_span(asked.inner.graph, spans) for column in each]
+    write_arrays(exchange, LOOKED_AT, [np.frombuffer(secrets.token_bytes(8), np.int64)])
+    return PreparedJob(
+        run=exchange.parent.name,
+        code=code_digest(),
+        exchange_dir=str(exchange),
+        device="cpu",
+        dtype=asked.plan.dtype,
+        directed=asked.inner.graph.directed,
+        nonnegative=asked.inner.nonnegative,
+        compact=asked.compact,
+        parts=write_arrays(exchange, "parts.bin", tree),
+        arcs=write_arrays(exchange, "arcs.bin", columns),
+        chunks={name: (entries, chunk_entries(entries)) for name, entries in asked.entries().items()},
+        fill=writer.fill,
+    )

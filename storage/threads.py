@@ -14,6 +14,7 @@ interrupt ends the first exit, the second one does the work.
 from __future__ import annotations
 
 import contextlib
+import sys
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -178,6 +179,8 @@ class ThreadPool:
         """
         self._dropping = self._dropping or drop
         self._ending = True
+        if sys.is_finalizing():  # a generator with a pool was left to the interpreter, whose other threads are gone
+            return
         if self._begun and not self._over:
             self._orders.put(False)
             self._start()
@@ -210,7 +213,7 @@ class ThreadPool:
                 try:
                     thread.start()
                     threads.append(thread)
-                except RuntimeError as error:
+                except (RuntimeError, MemoryError) as error:
                     if not threads:
                         self._refused = f"no thread could be started: {error}"
                         self._drop_all()

@@ -229,8 +229,8 @@ class WorkingDir(atomic.Staging):
         _clear(self.folder / DISTANCES, keep=("c",))
 
     def _remove(self) -> None:
-        with contextlib.suppress(OSError):
-            (self._base / RECORD).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # first, because the record must not outlive its tiles
+            _drop_record(self._base)
         shutil.rmtree(self._base, ignore_errors=True)
         self._release()
 

@@ -109,6 +109,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
             put_stamp(base / "store", stamp_in(record))
             # The record must never be durable before the tiles that it describes.
             atomic.sync_tree(base / "store")
+            atomic.sync_path(base)
             _put_record(base, record)
             atomic.sync_path(path.parent)
         finally:
@@ -188,6 +189,10 @@ class WorkingDir(atomic.Staging):
         """Unlock the folder, and remove it unless ``record`` is set; never raises."""
         if self._lock is not None:
             if self.record is None:
+                with contextlib.suppress(
+                    OSError
+                ):  # one of a commit that failed at its last step must not outlive its tiles
+                    _drop_record(self._base)
                 self._remove()
             self._release()
 
@@ -229,8 +234,8 @@ class WorkingDir(atomic.Staging):
         _clear(self.folder / DISTANCES, keep=("c",))
 
     def _remove(self) -> None:
-        with contextlib.suppress(OSError):  # first, because the record must not outlive its tiles
-            _drop_record(self._base)
+        with contextlib.suppress(OSError):
+            (self._base / RECORD).unlink(missing_ok=True)
         shutil.rmtree(self._base, ignore_errors=True)
         self._release()
 

@@ -498,6 +498,33 @@ def resumed_with_failure(tmp_path, monkeypatch, what, when) -> bool:
     return True
 
 
+@pytest.mark.parametrize(
+    ("place", "name", "pending"),
+    [(direct, "settle_file", 0), (direct, "settle_file", 128), (atomic, "sync_path", 128), (atomic, "sync_data", 128)],
+)
+def test_nothing_is_committed_after_a_failure(tmp_path, monkeypatch, place, name, pending):
+    """The system tells a loss once: a second fsync of the same file succeeds, and the bytes are lost."""
+    monkeypatch.setattr(working, "_PENDING", pending)
+    entries = entries_of(N, N, "float32", 1)
+    with opened(tmp_path / "d.zarr") as writer:
+
+        def work():
+            writer.write(0, 0, entries)
+            writer.commit({"round": 1})
+
+        if name == "sync_data":
+            writer.write(0, 0, entries)  # so that the next ones replace tiles
+        with monkeypatch.context() as patch:
+            refusing(patch, place, name, errno.EIO, 1)
+            with pytest.raises(StorageFailed, match=os.strerror(errno.EIO)):
+                work()
+        for _ in range(2):
+            with pytest.raises(StorageFailed, match=os.strerror(errno.EIO)):
+                writer.commit({"round": 1})
+        assert writer.record() is None
+    assert find_checkpoint(tmp_path / "d.zarr") is None
+
+
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_rows_that_change_while_they_are_written_make_no_damaged_tile(tmp_path, monkeypatch, compression):
     entries, real = entries_of(N, N, "int32"), matrix_writer.crc32c

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -124,19 +123,37 @@ def test_a_call_submitted_while_the_pool_ends_is_made_or_dropped() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError("none is left")])
-def test_a_system_without_threads_is_an_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    class Refused:
-        def __init__(self, **_: Any) -> None: ...
-        def start(self) -> None:
-            raise error
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_system_that_refuses_threads_only_makes_it_slower(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, most: int
+) -> None:
+    """Whoever waits for what a call does would wait for ever if it were dropped: not everybody looks at the promise."""
+    started: list[threading.Thread] = []
 
-    def work() -> bool:
-        with pytest.raises(RuntimeError, match=f"no thread could be started: {error}"):
-            in_threads(2, int, range(5))
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            if len(started) == most:
+                raise error
+            started.append(self)
+            super().start()
+
+    def work() -> list[int]:
+        first = in_threads(3, abs, range(5))
+        started.clear()
+        with ThreadPool(2) as pool, pool:
+            promises = [pool.submit(lambda k=k: pool.submit(abs, k)) for k in range(5)]
+            return first + [promise.result().result() for promise in promises]
+
+    def leave() -> bool:
+        started.clear()
+        with pytest.raises(ZeroDivisionError):
+            in_threads(2, lambda k: 1 // k, range(5))
         return True
 
     monkeypatch.setattr(threads_module, "Thread", Refused)
-    assert by_itself(work)
+    assert by_itself(work) == [*range(5), *range(5)]
+    assert by_itself(leave)
+    assert at_work() == []
 
 
 _LEFT_TO_THE_INTERPRETER = """

@@ -78,7 +78,10 @@ def lock_folder(base: Path, target: Path) -> int:
     """
     while True:
         base.mkdir(exist_ok=True)
-        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:  # the previous holder has removed it just now
+            continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # the previous holder may have removed the folder that was opened

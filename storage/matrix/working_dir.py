@@ -178,7 +178,12 @@ class WorkingDir(atomic.Staging):
         with contextlib.suppress(OSError):
             stamp_file(self.folder).unlink(missing_ok=True)
         self._stamped = False
-        super().publish(replace=replace)
+        # held until the folder is gone: the next writer needs a folder of that name
+        writing, self._writing = self._writing, None
+        try:
+            super().publish(replace=replace)
+        finally:
+            self._writing = writing
         self._remove()
 
     def check_held(self) -> None:
@@ -241,8 +246,8 @@ class WorkingDir(atomic.Staging):
 
     def _release(self) -> None:
         self._unlock()
-        self._end_writing()
         self._drop_hold()
+        self._end_writing()
 
     def _drop_hold(self) -> None:
         handle, self._hold = self._hold, None

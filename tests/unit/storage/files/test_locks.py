@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import Conflict
 from storage.files import locks
-from storage.files.locks import FileLock
+from storage.files.locks import FileLock, lock_folder
 from tests.interrupting import Interruption
 
 HOLD = """
@@ -72,3 +72,18 @@ def test_an_interrupt_at_any_step_of_waiting_leaves_no_lock(tmp_path: Path):
         hit += 1
         assert not FileLock.taken(path), f"after step {at}"
     assert hit >= 5
+
+
+def test_a_folder_that_its_last_holder_removes_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real, removed = os.open, list[Path]()
+
+    def racing(path: Path, flags: int) -> int:
+        if not removed:
+            removed.append(path)
+            path.rmdir()
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", racing)
+    handle = lock_folder(tmp_path / "folder", tmp_path / "target")
+    os.close(handle)
+    assert removed == list(tmp_path.iterdir()) == [tmp_path / "folder"]

@@ -131,11 +131,11 @@ def _size(arcs: Arcs) -> int:
 
 
 def _reversed(arcs: Arcs) -> Arcs:
-    from engine.graph._walks import reverse_arcs
     from engine.graph.kernels import call
+    from engine.graph.transpose import transpose_arcs
 
-    found = call(reverse_arcs, arcs.indptr, arcs.heads, arcs.weights, work=_size(arcs))
-    return Arcs(*(fixed(each) for each in found))
+    into, tails, places = call(transpose_arcs, arcs.indptr, arcs.heads, work=_size(arcs))
+    return Arcs(fixed(into), fixed(tails), fixed(arcs.weights[places]))
 
 
 def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:

@@ -37,17 +37,19 @@ def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, 
         Where the arcs into each vertex begin, int64, shape (n + 1,); their tails, int32, ascending for each vertex; and
         the place of each of these arcs in ``heads``, int64.
     """
-    found: tuple[Indices, npt.NDArray[np.int32], Indices] = _transposed(fixed(indptr), fixed(heads))
+    found: tuple[Indices, npt.NDArray[np.int32], Indices] = transpose_arcs(fixed(indptr), fixed(heads))
     return found
 
 
 @njit(nogil=True, cache=True)
-def _transposed(indptr, heads):  # type: ignore[no-untyped-def]
+def transpose_arcs(indptr, heads):  # type: ignore[no-untyped-def]
+    """Return what :func:`transposed` returns; numba's compiled form takes read-only arrays."""
     n = len(indptr) - 1
     into = np.zeros(n + 1, np.int64)
     for v in heads:
         into[v + 1] += 1
-    into = np.cumsum(into)
+    for v in range(n):
+        into[v + 1] += into[v]
     free = into[:-1].copy()
     tails = np.empty(len(heads), np.int32)
     places = np.empty(len(heads), np.int64)

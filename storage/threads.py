@@ -14,6 +14,7 @@ interrupt ends the first exit, the second one does the work.
 from __future__ import annotations
 
 import contextlib
+import sys
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -127,7 +128,6 @@ class ThreadPool:
         self._orders: SimpleQueue[bool] = SimpleQueue()  # True starts one more thread, False ends all
         self._ordered = 0
         self._begun = self._sure = self._ending = self._dropping = self._over = False
-        self._refused = ""
         # the first is held by the one thread that starts others; the second is free when all threads have ended
         self._managed, self._busy = allocate_lock(), allocate_lock()
         self._busy.acquire()
@@ -136,7 +136,7 @@ class ThreadPool:
         """Let a thread call ``function(*args)``; return a promise of the value.
 
         Raises:
-            RuntimeError: the pool was left, or the system refused to start a thread.
+            RuntimeError: the pool was left, or the system refused to start any thread.
         """
         if self._ending:
             raise RuntimeError("this pool of threads was left")
@@ -147,7 +147,7 @@ class ThreadPool:
             self._orders.put(True)
             self._ordered += 1
         self._calls.put(call)
-        if self._over or self._refused:
+        if self._over:
             self._drop_all()
         return call
 
@@ -178,8 +178,11 @@ class ThreadPool:
         """
         self._dropping = self._dropping or drop
         self._ending = True
+        if sys.is_finalizing():  # a generator with a pool was left to the interpreter, whose other threads are gone
+            return
         if self._begun and not self._over:
             self._orders.put(False)
+            self._calls.put(None)  # for the thread that starts others, if it makes the calls itself
             self._start()
             if not self._over:
                 with self._busy:
@@ -200,20 +203,23 @@ class ThreadPool:
             self._sure = True
 
     def _manage(self) -> None:
-        """Start and end threads, as ordered."""
+        """Start and end threads, as ordered; if none can be started, make the calls in this one."""
         if not self._managed.acquire(blocking=False):
             return
         threads: list[Thread] = []
         while self._orders.get():
-            if len(threads) < self._most and not self._refused:
+            if len(threads) < self._most:
                 thread = Thread(target=self._work, name=f"{self._name}_{len(threads)}", daemon=True)
                 try:
                     thread.start()
                     threads.append(thread)
-                except RuntimeError as error:
+                except (
+                    RuntimeError,
+                    MemoryError,
+                ):  # the system has too few, and whoever waits for a call must not hang
                     if not threads:
-                        self._refused = f"no thread could be started: {error}"
-                        self._drop_all()
+                        self._work()
+                        break
         for _ in threads:
             self._calls.put(None)
         for thread in threads:
@@ -236,7 +242,7 @@ class ThreadPool:
             while True:
                 call = self._calls.get_nowait()
                 if call is not None:
-                    call.drop(self._refused or "its pool of threads was left")
+                    call.drop("its pool of threads was left")
 
 
 def in_threads(

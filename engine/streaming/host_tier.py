@@ -91,7 +91,7 @@ class KeptHostTier(HostTier):
             StorageFailed: this copy or the last one failed.
         """
         self._stop()
-        if self._took <= LAST and (self.level >= 0).any():
+        if self._failure is None and self._took <= LAST and (self.level >= 0).any():
             self._stopping = False
             self._copy_all(until=time.monotonic() + LAST)
         if self._failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -21,20 +22,26 @@ class FileLock:
     def acquire(self, timeout: float = 0.0) -> None:
         """Take the lock within ``timeout`` seconds.  Raises Conflict, naming the holder, if that fails."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        deadline = time.monotonic() + timeout
+        try:
+            self._wait(handle, time.monotonic() + timeout)
+            with contextlib.suppress(OSError):  # if the disk is full, others are refused without a name
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
+        except BaseException:  # an interrupt, too: nobody else knows the descriptor
+            os.close(handle)
+            raise
+        self._handle = handle
+
+    def _wait(self, handle: int, deadline: float) -> None:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                return
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:
                     holder = os.pread(handle, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                    os.close(handle)
                     raise Conflict(f"{self.path} is locked by process {holder}") from error
-                time.sleep(0.05)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
-        self._handle = handle
+            time.sleep(0.05)
 
     def release(self) -> None:
         """Give the lock back; nothing happens if it is not held."""
@@ -71,7 +78,10 @@ def lock_folder(base: Path, target: Path) -> int:
     """
     while True:
         base.mkdir(exist_ok=True)
-        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:  # the previous holder has removed it just now
+            continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # the previous holder may have removed the folder that was opened

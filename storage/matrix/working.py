@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +118,7 @@ class WorkingMatrix(MatrixWriter):
         self._sync_lock = threading.Lock()
         self._unsynced: list[Path] = []
         self._new_folders: set[Path] = set()
-        self._committed = False
+        self._committed, self._failed = False, cast("StorageFailed | None", None)
         self._record_lock = threading.RLock()
         self._lowered: Mapping[str, object] | None = None
 
@@ -142,22 +142,24 @@ class WorkingMatrix(MatrixWriter):
         Writes that run at the same time may or may not be included.
 
         Raises:
-            StorageFailed: the file system refused; the previous commit remains the checkpoint.
+            StorageFailed: the file system refused, now or before; the previous commit remains the checkpoint.
         """
         folder = self._place.folder
         with self._record_lock:
+            if self._failed is not None:
+                raise self._failed
             try:
                 for quantity in self.also.values():
                     quantity.settle()
                 self._sync_new(0)
                 self._file_pool.settle()
                 if not self._committed:  # a process that resumes writes all files except the tiles again
-                    for path in (Path(self._tiles), Path(self._tiles).parent, folder):
+                    for path in (Path(self._tiles), Path(self._tiles).parent, folder, folder.parent):
                         atomic.sync_path(path)
                 self._place.save(record)
                 self._committed, self._lowered = True, None
             except OSError as error:
-                raise atomic.failure("commit", folder, error) from error
+                raise self._fail("commit", folder, error) from error
 
     def lower(self, record: Mapping[str, object]) -> None:
         """Commit ``record``, which claims less than the last commit, before the next tile is written or adopted.
@@ -299,7 +301,7 @@ class WorkingMatrix(MatrixWriter):
         try:
             self._file_pool.write(path, buffers, size)
         except OSError as error:
-            raise atomic.failure("write tile", path, error, size) from error
+            raise self._fail("write tile", path, error, size) from error
         self._checksums[i, j], self._sizes[i, j] = checksum, size
 
     def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:
@@ -319,7 +321,12 @@ class WorkingMatrix(MatrixWriter):
         try:
             self._sync_new(most)
         except OSError as error:
-            raise atomic.failure("make tiles durable in", Path(self._tiles), error) from error
+            raise self._fail("make tiles durable in", Path(self._tiles), error) from error
+
+    def _fail(self, action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
+        """Make an error, after which nothing is committed: an fsync may succeed after one that told a loss."""
+        self._failed = atomic.failure(action, path, error, wanted)
+        return self._failed
 
     def _sync_new(self, most: int) -> None:
         """Make new tiles durable if there are more than ``most``, and then the folders that name them."""

@@ -109,6 +109,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
             put_stamp(base / "store", stamp_in(record))
             # The record must never be durable before the tiles that it describes.
             atomic.sync_tree(base / "store")
+            atomic.sync_path(base)
             _put_record(base, record)
             atomic.sync_path(path.parent)
         finally:
@@ -177,7 +178,12 @@ class WorkingDir(atomic.Staging):
         with contextlib.suppress(OSError):
             stamp_file(self.folder).unlink(missing_ok=True)
         self._stamped = False
-        super().publish(replace=replace)
+        # held until the folder is gone: the next writer needs a folder of that name
+        writing, self._writing = self._writing, None
+        try:
+            super().publish(replace=replace)
+        finally:
+            self._writing = writing
         self._remove()
 
     def check_held(self) -> None:
@@ -188,6 +194,10 @@ class WorkingDir(atomic.Staging):
         """Unlock the folder, and remove it unless ``record`` is set; never raises."""
         if self._lock is not None:
             if self.record is None:
+                with contextlib.suppress(
+                    OSError
+                ):  # one of a commit that failed at its last step must not outlive its tiles
+                    _drop_record(self._base)
                 self._remove()
             self._release()
 
@@ -236,8 +246,8 @@ class WorkingDir(atomic.Staging):
 
     def _release(self) -> None:
         self._unlock()
-        self._end_writing()
         self._drop_hold()
+        self._end_writing()
 
     def _drop_hold(self) -> None:
         handle, self._hold = self._hold, None

@@ -40,6 +40,7 @@ class QuantityTiles:
         self._sizes = np.zeros(grid.counts, np.int64)
         self._lock = threading.Lock()
         self._unsynced: list[Path] = []
+        self._failed: StorageFailed | None = None
         for draft in self._folder.glob("*/*~"):  # left by a process that ended while it wrote
             draft.unlink(missing_ok=True)
 
@@ -84,8 +85,14 @@ class QuantityTiles:
             self.settle()
 
     def settle(self) -> None:
-        """Make all tiles that were written durable, with the folders that name them.  Raises StorageFailed."""
+        """Make all tiles that were written durable, with the folders that name them.
+
+        Raises:
+            StorageFailed: the file system refused, now or before; an fsync may succeed after one that told a loss.
+        """
         with self._lock:
+            if self._failed is not None:
+                raise self._failed
             files, self._unsynced = self._unsynced, []
             try:
                 for path in files:
@@ -94,8 +101,8 @@ class QuantityTiles:
                 for folder in [*folders, self._folder, self._folder.parent, self._folder.parent.parent]:
                     atomic.sync_path(folder)
             except OSError as error:
-                self._unsynced = files + self._unsynced
-                raise atomic.failure("make tiles durable in", self._folder, error) from error
+                self._failed = atomic.failure("make tiles durable in", self._folder, error)
+                raise self._failed from error
 
     def finish(self) -> None:
         """Check that every tile is there, and write the manifest: sizes and checksums.

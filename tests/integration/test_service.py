@@ -14,6 +14,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 import zarr
 
@@ -248,7 +249,10 @@ def test_a_killed_reading_process_is_replaced(live: LiveService):
     assert readers
     for pid in readers:
         os.kill(pid, signal.SIGKILL)
-    time.sleep(0.3)
+    until = time.monotonic() + 60
+    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in readers):
+        assert time.monotonic() < until
+        time.sleep(0.02)
     assert live.upload(b"1 2 3\n2 3 4\n")["n"] == 3
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 from storage import threads as threads_module
 from storage.threads import Dropped, Promise, ThreadPool, in_threads
 from tests.interrupting import Interruption, by_itself
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def at_work() -> list[str]:
@@ -69,8 +72,8 @@ def test_the_first_error_comes_out_and_what_was_not_begun_is_dropped() -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        in_threads(2, work, range(100))
-    assert 3 <= len(made) < 20
+        in_threads(2, work, range(2000))
+    assert 3 <= len(made) < 1000, "far from all, even where this thread waits two seconds for a processor"
     assert at_work() == []
 
 
@@ -119,15 +122,55 @@ def test_a_call_submitted_while_the_pool_ends_is_made_or_dropped() -> None:
         assert all(promise.done() for promise in found)
 
 
-def test_a_system_without_threads_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refused:
-        def __init__(self, **_: Any) -> None: ...
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError("none is left")])
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_system_that_refuses_threads_only_makes_it_slower(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, most: int
+) -> None:
+    """Whoever waits for what a call does would wait for ever if it were dropped: not everybody looks at the promise."""
+    started: list[threading.Thread] = []
+
+    class Refused(threading.Thread):
         def start(self) -> None:
-            raise RuntimeError("can't start new thread")
+            if len(started) == most:
+                raise error
+            started.append(self)
+            super().start()
+
+    def work() -> list[int]:
+        first = in_threads(3, abs, range(5))
+        started.clear()
+        with ThreadPool(2) as pool, pool:
+            promises = [pool.submit(lambda k=k: pool.submit(abs, k)) for k in range(5)]
+            return first + [promise.result().result() for promise in promises]
+
+    def leave() -> bool:
+        started.clear()
+        with pytest.raises(ZeroDivisionError):
+            in_threads(2, lambda k: 1 // k, range(5))
+        return True
 
     monkeypatch.setattr(threads_module, "Thread", Refused)
-    with pytest.raises(RuntimeError, match="no thread could be started: can't start"):
-        in_threads(2, int, range(5))
+    assert by_itself(work) == [*range(5), *range(5)]
+    assert by_itself(leave)
+    assert at_work() == []
+
+
+_LEFT_TO_THE_INTERPRETER = """
+from storage.threads import ThreadPool
+def values():
+    with ThreadPool(2) as pool, pool:
+        yield from pool.map(abs, range(5))
+found = values()
+print(next(found))
+"""
+
+
+def test_a_pool_that_is_left_to_the_end_of_the_interpreter_does_not_stop_it() -> None:
+    """Other threads are gone then, and nobody would end the waiting for them."""
+    command = [sys.executable, "-c", _LEFT_TO_THE_INTERPRETER]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_a_promise_is_kept_for_all_who_wait() -> None:
@@ -214,6 +257,6 @@ def test_an_interrupt_while_threads_work_waits_for_what_they_have_begun() -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_threads(2, work, range(100), told=tell)
+        in_threads(2, work, range(1000), told=tell)
     assert sorted(begun) == sorted(ended)
-    assert 1 <= len(ended) < 10
+    assert 1 <= len(ended) < 500

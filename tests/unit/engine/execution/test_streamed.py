@@ -27,12 +27,14 @@ from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier, loading, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
+from storage import threads
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.cycles import no_collection
+from tests.interrupting import by_itself
 
 
 def sample(n: int = 400, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:
@@ -436,3 +438,18 @@ def test_a_solve_opens_as_many_gpus_as_its_plan_says(
     plan = Plan("a", "float32", "cuda", 2, (9, 9), 1, 1, 1.0, "", "", device_memory=7, devices=planned)
     with streamed._devices(plan) as devices:
         assert list(devices) == [(device, 7) for device in range(used)]
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("directed", [True, False])
+def test_where_the_system_refuses_threads_a_solve_takes_longer_and_does_not_wait_for_ever(
+    tmp_path, eager, monkeypatch, tier, directed
+):
+    class Refused(threading.Thread):
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    graph, path = sample(256, directed=directed), tmp_path / "d.zarr"
+    monkeypatch.setattr(threads, "Thread", Refused)
+    by_itself(lambda: solve_to_store(graph, Options(), path, plan=plan_for(graph, tier, 64, 64)))
+    same(expected(graph, tmp_path), path)

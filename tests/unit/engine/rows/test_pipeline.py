@@ -165,7 +165,9 @@ def test_rows_that_another_thread_was_writing_when_a_stop_came_are_told() -> Non
     class Slow(Writes):
         def write(self, row: int, column: int, block: Array) -> None:
             super().write(row, column, block)
-            if threading.current_thread() is not caller:
+            if threading.current_thread() is caller:
+                slow.wait(60)  # else this thread could write all rows before the other one begins
+            else:
                 slow.set()
                 stopped.wait(60)
 

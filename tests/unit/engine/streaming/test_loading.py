@@ -66,8 +66,11 @@ def test_each_row_is_filled_and_locked_once(threads):
 def test_nothing_is_locked_before_devices_have_their_memory():
     rows = Rows()
     with begun(rows) as found:
+        until = time.monotonic() + 60
+        while not (rows.filled == 1).all():
+            assert time.monotonic() < until
+            time.sleep(0.01)
         time.sleep(0.1)
-        assert (rows.filled == 1).all()
         assert not rows.locked.any()
         found.wait(Monitor(), [0])
         assert (rows.locked[:64] == 1).all()
@@ -130,7 +133,7 @@ def test_what_the_driver_raises_is_told_and_others_are_locked():
 
 
 def test_no_thread_touches_rows_after_the_end():
-    rows = Rows(slow=0.01)
+    rows = Rows(slow=0.05)  # so that 63 parts would take two seconds
     with begun(rows, threads=2) as found:
         found.wait(Monitor(), [0])
     filled, locked = rows.filled.copy(), rows.locked.copy()

@@ -69,7 +69,7 @@ def test_its_death_is_told_and_survived(worker: ProcessPool):
     second = run(worker, os.getpid)
     assert second != first
     os.kill(second, signal.SIGKILL)
-    time.sleep(0.3)
+    assert gone(second)
     assert run(worker, os.getpid) not in (first, second)
 
 

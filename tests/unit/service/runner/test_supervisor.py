@@ -56,11 +56,15 @@ def test_a_dying_runner_is_started_again_and_again_more_slowly(tmp_path: Path, f
 
 
 def test_a_runner_that_will_not_stop_is_killed(tmp_path: Path, fake_runner):
-    code = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    up = tmp_path / "up"
+    code = f"import signal, time; signal.signal(15, signal.SIG_IGN); open({str(up)!r}, 'w').close(); time.sleep(600)"
     born = fake_runner(code)
     watched = RunnerProcess(Settings(data_dir=tmp_path, stop_seconds=0.3))
     watched.start()
-    time.sleep(1.0)
+    deadline = time.monotonic() + 60
+    while not up.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     watched.stop()
     assert [p.returncode for p in born] == [-9]
 

@@ -16,6 +16,7 @@ import pytest
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic, direct
+from storage.files.writing import Writing
 from storage.matrix import file_pool, working, working_dir
 from storage.matrix import writer as matrix_writer
 from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
@@ -343,6 +344,33 @@ def test_overwrite_with_resume_goes_on_where_it_can(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["d.zarr"]
 
 
+def test_the_next_writer_is_told_who_writes_until_the_working_folder_is_gone(tmp_path, monkeypatch):
+    """So nobody begins in the folder that the first one is about to remove."""
+    path, said, real = tmp_path / "d.zarr", [], working_dir.WorkingDir._remove
+
+    def second():
+        try:
+            Writing(path, "solve").release()
+        except Conflict as error:
+            said.append(str(error))
+
+    def removing(place):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        real(place)
+
+    monkeypatch.setattr(working_dir.WorkingDir, "_remove", removing)
+    with opened(path) as writer:
+        writer.write(0, 0, entries_of(N, N, "float32", 1))
+        writer.seal({})
+    assert len(said) == 1
+    assert f"apsp solve, process {os.getpid()}" in said[0]
+    second()
+    assert len(said) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_two_processes_do_not_work_on_one_target(tmp_path):
     with opened(tmp_path / "d.zarr") as writer:
         writer.commit({})
@@ -496,6 +524,33 @@ def resumed_with_failure(tmp_path, monkeypatch, what, when) -> bool:
             writer.seal({})
     verify_matrix(path)
     return True
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "pending"),
+    [(direct, "settle_file", 0), (direct, "settle_file", 128), (atomic, "sync_path", 128), (atomic, "sync_data", 128)],
+)
+def test_nothing_is_committed_after_a_failure(tmp_path, monkeypatch, place, name, pending):
+    """The system tells a loss once: a second fsync of the same file succeeds, and the bytes are lost."""
+    monkeypatch.setattr(working, "_PENDING", pending)
+    entries = entries_of(N, N, "float32", 1)
+    with opened(tmp_path / "d.zarr") as writer:
+
+        def work():
+            writer.write(0, 0, entries)
+            writer.commit({"round": 1})
+
+        if name == "sync_data":
+            writer.write(0, 0, entries)  # so that the next ones replace tiles
+        with monkeypatch.context() as patch:
+            refusing(patch, place, name, errno.EIO, 1)
+            with pytest.raises(StorageFailed, match=os.strerror(errno.EIO)):
+                work()
+        for _ in range(2):
+            with pytest.raises(StorageFailed, match=os.strerror(errno.EIO)):
+                writer.commit({"round": 1})
+        assert writer.record() is None
+    assert find_checkpoint(tmp_path / "d.zarr") is None
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])

@@ -7,9 +7,11 @@ import pytest
 import zarr
 
 from storage.errors import Conflict, InvalidRequest, StorageFailed
+from storage.files import direct
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import MatrixSpec, open_matrix
 from storage.matrix.working import open_working
+from storage.quantities import writing
 
 N = 150
 INT = 2**30 - 1
@@ -113,6 +115,24 @@ def test_a_committed_tile_that_is_not_whole_is_no_part_of_a_store(tmp_path, dama
         write_rows(writer, 64, N)
         with pytest.raises(StorageFailed, match=told):
             writer.seal({})
+
+
+def test_nothing_is_committed_after_an_fsync_that_failed(tmp_path, monkeypatch):
+    """The system tells a loss once: a second fsync of the same file succeeds, and the bytes are lost."""
+    graph = graph_of()
+
+    def lost(path):
+        raise OSError(5, "the disk has lost something")
+
+    with open_working(tmp_path / "d.zarr", graph, spec_of(graph)) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(direct, "settle_file", lost)
+            patch.setattr(writing, "_PENDING", 0)
+            with pytest.raises(StorageFailed, match="lost something"):
+                write_rows(writer, 0, N)
+        with pytest.raises(StorageFailed, match="lost something"):
+            writer.commit({"rows": 64})
+        assert writer.record() is None
 
 
 def test_other_quantities_are_another_matrix(tmp_path):

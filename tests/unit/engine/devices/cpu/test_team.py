@@ -131,23 +131,30 @@ def test_one_thread_has_nobody_to_share_with():
 
 
 def test_sharing_is_given_up_for_a_while_where_it_gains_nothing(monkeypatch):
-    monkeypatch.setattr(team_module, "PAUSE", 0.1)
-    team = Team(2)
+    monkeypatch.setattr(team_module, "PAUSE", 600)
+    team, clock = Team(2), time.perf_counter
     assert team.worth_sharing()
     team.run(lambda worker: time.sleep(team_module.JUDGED))
     assert not team.worth_sharing()
     assert not team.worth_sharing()
-    time.sleep(0.11)
+    monkeypatch.setattr(team_module.time, "perf_counter", lambda: clock() + 601)
     assert team.worth_sharing()
     team.close()
 
 
 def test_sharing_goes_on_while_processors_are_free(monkeypatch):
     """Two workers that are charged nearly all the time that passes, as on a quiet machine."""
-    team = Team(2)
-    clock = time.perf_counter
-    monkeypatch.setattr(team_module.time, "thread_time", lambda: 0.9 * clock())
-    team.run(lambda worker: time.sleep(team_module.JUDGED))
+    team, now, both = Team(2), [0.0], threading.Barrier(2)
+    monkeypatch.setattr(team_module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(team_module.time, "thread_time", lambda: 0.9 * now[0])
+
+    def work(worker: int) -> None:
+        both.wait(60)
+        if worker == 0:
+            now[0] += team_module.JUDGED
+        both.wait(60)
+
+    team.run(work)
     assert team.worth_sharing()
     team.close()
 

@@ -206,10 +206,10 @@ class _Draft:
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
         """Return problem and plan with the parts of a lattice, which are found before searches if that saves time."""
         shaped = with_shape(self.profile, problem, plan, machine)
-        if shaped is problem:
-            return problem, plan
+        if shaped is problem or not is_lattice(shaped):
+            return shaped, plan  # estimates ask for the arcs across only whether the graph is a lattice, and how wide
         plan = self.choose(shaped, machine)
-        if plan.algorithm != "dijkstra" or not is_lattice(shaped):
+        if plan.algorithm != "dijkstra":
             return shaped, plan
         cut = with_trial(self.profile, shaped, plan, machine)
         return cut, _uncut(plan, cut) if cut.parts is None else self.choose(cut, machine)

@@ -171,34 +171,6 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
-    """Reverse all arcs, in O(n + m).
-
-    Args:
-        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: int32, shape (arcs,).
-        weights: shape (arcs,).
-
-    Returns:
-        ``indptr``, ``heads`` and ``weights`` of the reversed arcs.
-    """
-    n = len(indptr) - 1
-    starts = np.zeros(n + 1, np.int64)
-    for v in heads:
-        starts[v + 1] += 1
-    for v in range(n):
-        starts[v + 1] += starts[v]
-    at = starts[:-1].copy()
-    tails, lengths = np.empty_like(heads), np.empty_like(weights)
-    for u in range(n):
-        for e in range(indptr[u], indptr[u + 1]):
-            place = at[heads[e]]
-            at[heads[e]] += 1
-            tails[place], lengths[place] = u, weights[e]
-    return starts, tails, lengths
-
-
-@njit(nogil=True, cache=True)
 def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
     """Add the reverse of each arc, in O(n + m); if both arcs of a pair exist already, each occurs twice in the result.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import graphs
-from engine.graph import _walks
+from engine.graph import _walks, hubs
 from engine.graph.hubs import NARROWEST, hub_bound
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
@@ -49,17 +49,18 @@ def test_a_bound_by_walks_is_a_bound() -> None:
 @pytest.mark.parametrize("graph", [digraph(50), graphs.random(200), digraph(2**40)])
 def test_reversed_arcs_are_those_of_the_general_way(graph: Graph) -> None:
     wanted = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
-    indptr, heads, weights = _walks.reverse_arcs(graph.indptr, graph.heads, graph.weights)
-    np.testing.assert_array_equal(indptr, wanted.indptr)
-    np.testing.assert_array_equal(heads, wanted.heads)
-    np.testing.assert_array_equal(weights, wanted.weights)
-    assert (heads.dtype, weights.dtype) == (graph.heads.dtype, graph.weights.dtype)
+    found = hubs._reversed(Arcs(graph.indptr, graph.heads, graph.weights))
+    np.testing.assert_array_equal(found.indptr, wanted.indptr)
+    np.testing.assert_array_equal(found.heads, wanted.heads)
+    np.testing.assert_array_equal(found.weights, wanted.weights)
+    assert (found.heads.dtype, found.weights.dtype) == (graph.heads.dtype, graph.weights.dtype)
 
 
 def test_arcs_both_ways_are_the_arcs_and_the_reversed_ones() -> None:
     graph = digraph(50)
     indptr, heads = _walks.both_ways(graph.indptr, graph.heads)
-    back = _walks.reverse_arcs(graph.indptr, graph.heads, graph.weights)
+    reversed_arcs = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
+    back = reversed_arcs.indptr, reversed_arcs.heads
     for u in range(graph.n):
         there = graph.heads[graph.indptr[u] : graph.indptr[u + 1]]
         here = back[1][back[0][u] : back[0][u + 1]]

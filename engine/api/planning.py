@@ -6,8 +6,6 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.api.measures_planning import with_measures
-from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.sums import searched_options, sum_bytes, with_sums
@@ -91,6 +89,9 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
     """Return the refusal, with the ways to answer the same question without a matrix, if there are any."""
     if options.also:
         return refusal  # nothing else sums along paths
+    from engine.api.measures_planning import with_measures  # only a refusal needs these modules
+    from engine.api.prepared_planning import offered
+
     rows = profile.graph.n if options.sources is None else len(options.sources)
     told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
     told = offered(told, profile, options, out)

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.graph._walks import strong_components
 from engine.graph.kernels import call, njit
 from engine.graph.ordering import fixed
 from engine.model.backend import Arcs
@@ -47,6 +46,8 @@ def components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]
 
 
 def _components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    from engine.graph._walks import strong_components  # a survey takes this module for the bound's kernels
+
     found: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] = call(
         strong_components, fixed(arcs.indptr), fixed(arcs.heads), work=len(arcs.indptr) + len(arcs.heads)
     )

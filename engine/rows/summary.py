@@ -153,7 +153,8 @@ class Summary:
     def _sum(self) -> int | float:
         """The sum of the finite distances."""
         found = self._sums
-        if found is not None and found.dtype == np.int64 and len(found) * int(np.abs(found).max(initial=0)) < 2**63:
+        whole = self._integral and found is not None and found.dtype == np.int64
+        if whole and len(found) * int(np.abs(found).max(initial=0)) < 2**63:  # the sum cannot overflow
             return self._joined + int(found.sum())
         sums = [] if found is None else found.tolist()
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import graphs
-from engine.graph import _walks, hubs
+from engine.graph import _walks, hubs, transpose
 from engine.graph.hubs import NARROWEST, hub_bound
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
@@ -46,8 +46,10 @@ def test_a_bound_by_walks_is_a_bound() -> None:
         assert fast is None or fast >= slow
 
 
+@pytest.mark.parametrize("kept", [transpose.KEPT, 0])
 @pytest.mark.parametrize("graph", [digraph(50), graphs.random(200), digraph(2**40)])
-def test_reversed_arcs_are_those_of_the_general_way(graph: Graph) -> None:
+def test_reversed_arcs_are_those_of_the_general_way(graph: Graph, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transpose, "KEPT", kept)
     wanted = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
     found = hubs._reversed(Arcs(graph.indptr, graph.heads, graph.weights))
     np.testing.assert_array_equal(found.indptr, wanted.indptr)

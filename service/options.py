@@ -337,7 +337,7 @@ class MeasureOptions(TypedDict, total=False):
 
 
 class PassageOptions(TypedDict, total=False):
-    """What ``apsp betweenness`` and ``apsp assign`` use of the machine, and whether they replace a file."""
+    """How much of the machine ``apsp betweenness`` and ``apsp assign`` use, and whether they replace a file."""
 
     overwrite: Annotated[bool, Option("Replace FILE once the new one is done.", flags=("--overwrite",), default=False)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]

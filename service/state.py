@@ -222,7 +222,7 @@ class Service:
         Args:
             job_id: id of the job.
             caller: who asks.
-            semiring: of what the values may be: the name of a semiring, or names of several.
+            semiring: the semiring that the caller understands, or several.
 
         Raises:
             NotFound: there is no such job, or it belongs to another owner.
@@ -365,7 +365,7 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
-#: what is answered of a result of another semiring than min-plus
+#: the questions that are answered for another semiring than min-plus
 _OF_SEMIRINGS: Final = (
     "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
     "and the store (zarr, apsp fetch), "

@@ -87,6 +87,17 @@ class DoesNotFit(ApspError):
         self.resource, self.needed, self.available = resource, needed, available
         self.candidates, self.remedies = tuple(candidates), tuple(remedies)
 
+    def offering(self, candidate: object, text: str) -> DoesNotFit:
+        """Return the refusal with one more candidate; ``text`` at the end of the message says what it would be."""
+        return DoesNotFit(
+            f"{self}; {text}",
+            resource=self.resource,
+            needed=self.needed,
+            available=self.available,
+            candidates=[*self.candidates, candidate],
+            remedies=self.remedies,
+        )
+
     def details(self) -> dict[str, object]:
         """Return the resource (such as ``memory`` or ``disk``), bytes needed and available, and remedies if known."""
         said: dict[str, object] = {"resource": self.resource, "needed": self.needed, "available": self.available}

@@ -1,4 +1,5 @@
-"""The semirings whose paths are solved: what a path is worth, which of two paths is better, and what stores say of it.
+"""The semirings in which paths are solved: the value of a path, which of two values is better, and how stores name
+them.
 
 A semiring has two operations: one makes the value of a path from its arcs (plus, maximum, minimum, times, and), and
 one selects the best of all paths (minimum, maximum, or).  Names are those of GraphBLAS: the selecting operation first.
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal
 
 from storage.errors import Conflict
 
-#: The semiring of distances, which everything understands.
+#: The semiring of distances, which every operation understands.
 MIN_PLUS: Final = "min-plus"
 SemiringName = Literal["min-plus", "max-min", "min-max", "max-times", "lor-land"]
 
@@ -25,8 +26,8 @@ class Semiring:
 
     Attributes:
         name: GraphBLAS's name.
-        title: what the best path is called.
-        value: what its values are, in the plural.
+        title: the name of the best path.
+        value: the name of its values, in the plural.
         greatest: whether the greatest value is the best.
         unreachable: the value of a pair without a path, which no path has: the worst of all.
         itself: the value of the path without arcs, from a vertex to itself: the best of all.
@@ -41,7 +42,7 @@ class Semiring:
 
     @property
     def parallel(self) -> str | None:
-        """Which of parallel arcs a graph must keep, ``least`` or ``greatest``; None if they are all the same."""
+        """The parallel arc that a graph must keep, ``least`` or ``greatest``; None if it makes no difference."""
         return None if self.name == "lor-land" else "greatest" if self.greatest else "least"
 
 
@@ -62,12 +63,14 @@ ANSWERED: Final = (
     "the queries distance, path, row, nearest and summary, apsp verify, and apsp export as .csv, .parquet and .npy; in "
     "Python: apsp.open(PATH, semiring='NAME')"
 )
-#: The names that operations understand which take values for lengths.
+#: The semirings for operations that understand lengths only.
 LENGTHS: Final = frozenset({MIN_PLUS})
 
 
 def needed_parallel(name: str | None) -> Literal["greatest"] | None:
-    """Return ``greatest`` if that one of parallel arcs has to be kept for a semiring; None where the usual one is."""
+    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if it needs the usual one, the
+    least.
+    """
     found = SEMIRINGS.get(name or MIN_PLUS)
     return "greatest" if found is not None and found.parallel == "greatest" else None
 
@@ -80,13 +83,13 @@ def semiring_of(attributes: Any) -> str:
 def check_understood(
     where: object, attributes: Any, understood: str | Collection[str], answered: str = ANSWERED
 ) -> None:
-    """Refuse a store whose values mean something else than an operation understands.
+    """Refuse a store whose values an operation would misunderstand.
 
     Args:
         where: path of the store, or the name of a result, for the message.
-        attributes: those of the store.
+        attributes: the attributes of the store.
         understood: name of a semiring, or names of several.
-        answered: what is answered of the semiring, for the message, in which NAME stands for it.
+        answered: the questions that are answered for the semiring, for the message; NAME stands for the semiring.
 
     Raises:
         Conflict: the store is of another semiring.

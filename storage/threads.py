@@ -1,10 +1,10 @@
-"""Threads for one piece of work, of which an interrupt leaves none behind.
+"""Threads for one piece of work; an interrupt leaves none of them behind.
 
 Ctrl-C raises KeyboardInterrupt in the main thread, between any two instructions.  Executors and threads of the standard
-library are Python and hold conditions, so that an interrupt may leave a lock held, a thread that nobody waits for, or a
-thread that counts as ended while it works.  Here the main thread does nothing but put things into queues and wait for
-locks, which are C and happen or do not; another thread, in which no interrupt is raised, starts and ends the others
-(decision 172).
+library are written in Python and hold conditions. So an interrupt may leave a lock held, a thread that no code waits
+for, or a thread that counts as ended while it works. Here the main thread only puts items into queues and waits for
+locks. Both are C code, which an interrupt cannot divide. Another thread, in which no interrupt is raised, starts and
+ends the others (decision 172).
 
 A context manager ends its threads when it is left, but Python looks for signals once more before it runs the first
 instruction of ``__exit__``.  So pools are entered twice: ``with ThreadPool(4, "apsp-read") as pool, pool:``.  If an
@@ -82,7 +82,7 @@ class Promise(Generic[T]):
 
 
 class Dropped(RuntimeError):  # noqa: N818
-    """A call was not made, because its pool was left before."""
+    """The error of a call that was not made because its pool was left first."""
 
 
 class _Call(Promise[T]):
@@ -124,11 +124,11 @@ class ThreadPool:
     def __init__(self, threads: int, name: str = "apsp-thread") -> None:
         self._most, self._name = max(1, threads), name
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
-        self._orders: SimpleQueue[bool] = SimpleQueue()  # True for one more thread, False for the end of all
+        self._orders: SimpleQueue[bool] = SimpleQueue()  # True starts one more thread, False ends all
         self._ordered = 0
         self._begun = self._sure = self._ending = self._dropping = self._over = False
         self._refused = ""
-        # the first is taken by the only thread that starts others, the second is free when all have ended
+        # the first is held by the one thread that starts others; the second is free when all threads have ended
         self._managed, self._busy = allocate_lock(), allocate_lock()
         self._busy.acquire()
 
@@ -174,7 +174,7 @@ class ThreadPool:
         """End the threads, and wait until they have ended.
 
         Args:
-            drop: whether calls that no thread has begun are not made.
+            drop: whether to drop the calls that no thread has begun.
         """
         self._dropping = self._dropping or drop
         self._ending = True
@@ -248,7 +248,7 @@ def in_threads(
 ) -> list[T]:
     """Call ``function`` with each item, in several threads; return the values in the order of the items.
 
-    Whatever exception ends this, no thread is left at work.
+    No thread works on after this ends, even by an exception.
 
     Args:
         threads: the most threads.

@@ -35,10 +35,10 @@ BUSY_ENTRIES: Final = 2**25
 #: Seconds of searches that make another thread worth its start.  On 16 processors, graphs of 900 to 1,600 vertices took
 #: 1.1 to 1.7 times as long with all threads; those of 2,000 to 7,300 took within a tenth of the same.
 SHARE_SECONDS: Final = 0.004
-#: Predicted seconds of searches on all threads up to which they are begun in one compiled call.
+#: Searches that are predicted to take at most so many seconds on all threads begin as one compiled call.
 SHORT_SECONDS: Final = 0.2
-#: Bytes of the matrix up to which they are.  On 16 processors solves of 33 to 105 MB took 0.3 to 0.9 times as long so,
-#: those of 129 to 487 MB 0.6 to 1.4 times.
+#: The largest matrix, in bytes, for which they do. On 16 processors one compiled call took 0.3 to 0.9 times as long for
+#: matrices of 33 to 105 MB, and 0.6 to 1.4 times for 129 to 487 MB.
 SHORT_BYTES: Final = 112 * 2**20
 
 

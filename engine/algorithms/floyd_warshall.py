@@ -76,7 +76,7 @@ def blocked(
 
 
 class _Solve:
-    """One run: the matrix, and the products of which both orders consist.  A span is a range of vertices."""
+    """One run: the matrix, and the products that both orders are made of. A span is a range of vertices."""
 
     def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor

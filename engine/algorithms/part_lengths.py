@@ -23,7 +23,7 @@ from storage.graph.graph import Graph
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
-#: The table of each part; only those that are used need be there.
+#: The table of each part; tables that nobody reads may be missing.
 Tables = Sequence[Array] | Mapping[int, Array]
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 

@@ -46,12 +46,8 @@ def with_measures(refusal: DoesNotFit, rows: int, memory: int) -> DoesNotFit:
     found = measures_beside([one for one in refusal.candidates if isinstance(one, Candidate)], rows, memory)
     if found is None or refusal.resource not in ("disk", "memory") or found.disk >= refusal.needed:
         return refusal
-    return DoesNotFit(
-        f"{refusal}; measures: a table of {gib(found.disk)}, about {max(found.seconds, 0.1):.2g} s "
+    return refusal.offering(
+        found,
+        f"measures: a table of {gib(found.disk)}, about {max(found.seconds, 0.1):.2g} s "
         "(apsp measure: closeness, eccentricity, opportunities within reach, without a matrix)",
-        resource=refusal.resource,
-        needed=refusal.needed,
-        available=refusal.available,
-        candidates=[*refusal.candidates, found],
-        remedies=refusal.remedies,
     )

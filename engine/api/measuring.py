@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
 import numpy as np
@@ -27,11 +26,10 @@ from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_meas
 from engine.rows.measures import MeasureSink
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
+from storage.graph.vertex_table import Tabular, frame_of
 
 if TYPE_CHECKING:
-    import pandas
     import polars
-    import pyarrow
 
 #: Rows that are held at a time for each thread: as many as the widest search computes together.
 BATCH_ROWS: Final = 512
@@ -40,7 +38,7 @@ HELD_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class MeasureTable:
+class MeasureTable(Tabular):
     """A table with a row for each vertex that was asked for, and a column for each measure.
 
     Attributes:
@@ -71,33 +69,7 @@ class MeasureTable:
         """Return the table with labels in place of vertex indices, in a first column ``vertex`` and wherever a column
         holds vertices; null where a row has no such vertex or number.
         """
-        from storage.graph.vertex_table import frame_of
-
         return frame_of(self.labels, self.vertices, self.columns, self.vertex_columns)
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Return the table as :meth:`to_polars` does, for Arrow; pyarrow has to be installed."""
-        return self.to_polars().to_arrow()
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as :meth:`to_polars` does, for pandas; pandas and pyarrow have to be installed."""
-        return self.to_polars().to_pandas()
-
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
-
-        Args:
-            path: a file name that ends in ``.parquet`` or ``.csv``.
-            overwrite: replace an existing file.
-
-        Raises:
-            InvalidRequest: the path has another ending.
-            Conflict: the file exists, and ``overwrite`` is not set.
-            StorageFailed: the disk refused.
-        """
-        from storage.graph.vertex_table import write_table
-
-        write_table(self.to_polars(), Path(path), overwrite=overwrite)
 
 
 class Measurement:

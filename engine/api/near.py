@@ -30,14 +30,15 @@ from storage.pairs.near_pairs import NearPairs
 _NOT_HERE: Final = (
     "algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler", "also",
 )  # fmt: skip
-#: The refusal of a matrix mentions near pairs if they take at most this share of what the matrix needs.
+#: The refusal of a matrix mentions near pairs if they need at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
 #: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
-#: Why near pairs of fractions are float64.
+#: The reason that plans give for float64 where weights are fractions.
 _FRACTIONS: Final = "sums of fractions are float64, and compared with a cutoff as they are: 0.1 + 0.2 exceeds 0.3"
-#: Sources from which time and size are predicted: first some, and more of them if these took at most so many seconds.
+#: Time and size are predicted from a first number of sources, and from more sources if the first took at most so many
+#: seconds.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
 #: Bytes of a pair in a compressed table beside the arrays: 3.3 were measured (decision 140).
@@ -266,7 +267,7 @@ def plan_near(
 
 
 def searched_sample(profile: GraphProfile, options: Options, nearest: int | None) -> NearSample:
-    """Search from some sources, and return what they say of all; ``fixed`` is left to the caller.
+    """Search from some sources, and estimate all of them; the caller sets ``fixed``.
 
     Args:
         profile: the graph, which must be searchable.
@@ -374,12 +375,8 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
         return refusal
     said = "makes no matrix, but keeps the pairs up to the cutoff: apsp near"
     found_beside = Candidate("near", memory, entries * size, seconds, rejected=said)
-    return DoesNotFit(
-        f"{refusal}; near pairs: about {entries:,} ({gib(entries * ENTRY_BYTES)} of memory; apsp near --cutoff keeps "
+    return refusal.offering(
+        found_beside,
+        f"near pairs: about {entries:,} ({gib(entries * ENTRY_BYTES)} of memory; apsp near --cutoff keeps "
         "them without a matrix)",
-        resource=refusal.resource,
-        needed=refusal.needed,
-        available=refusal.available,
-        candidates=[*refusal.candidates, found_beside],
-        remedies=refusal.remedies,
     )

@@ -128,7 +128,7 @@ def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
 def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None, asked: Options) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``asked`` says what the store will hold, where the rows from which it is made are longer.
+    ``asked`` are the options of the store, where solved rows are longer than its rows.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
@@ -175,7 +175,7 @@ class _Draft:
     store: int
 
     def choose(self, problem: Problem, machine: Machine, trials: Trials | None = None) -> Plan:
-        """Return the plan that the planner chooses from what is known so far."""
+        """Return the plan that the planner chooses from the facts so far."""
         return choose(problem, machine, self.options, store=self.store, trials=trials)
 
     def refine(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:

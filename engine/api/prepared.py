@@ -66,7 +66,7 @@ def prepare(
     Args:
         graph: the graph, or its profile, which keeps what planning has found.
         out: the folder, whose parent must exist, or an address in an object store (``s3://BUCKET/PREFIX``);
-            or both ways of ``storage.remote.places.prepared_place``: where to work, and where to send the result.
+            or what ``storage.remote.places.prepared_place`` returns: the folder to work in, and the objects to send.
         options: type, memory, threads and cutoff: longer distances are answered as unreachable.
         plan: from :func:`plan_prepared`; None to make one.
         overwrite: replace a store at ``out`` once the new one is done.
@@ -95,7 +95,7 @@ def _prepared(
     overwrite: bool,
     monitor: Monitor | None,
 ) -> Outcome:
-    """Prepare a graph into a place that nobody else writes."""
+    """Prepare a graph into a place that no other process writes."""
     (out, sent), (options, plan) = place, asked
     if plan is None:
         plan = plan_prepared(profile, options, out=out)

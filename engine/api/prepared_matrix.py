@@ -44,7 +44,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Fewer pairs than this are not shared among threads.
 _SHARED: Final = 1 << 13
-#: What a sweep takes where a search takes arcs.
+#: The arguments of a sweep, in the place of the arcs of a search.
 NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
 #: Bytes of the whole rows that are swept at a time for a block.
 _BAND_BYTES: Final = 64 << 20
@@ -58,11 +58,10 @@ def open_result(
 
     Args:
         path: a folder, or an address in an object store (solved stores only).
-        semiring: of what the values may be: the name of a semiring such as ``max-min``, or names of several, all of
-            which the caller understands.  A store of another one is refused, so that no program takes widths for
-            distances.
-        device: where a prepared graph is answered: ``cpu``; ``cuda``, whose memory holds the tables until the result is
-            closed; or ``auto``, a GPU if there is one that holds them.  A solved store is read from its files.
+        semiring: the semiring that the caller understands, such as ``max-min``, or several. A store of another semiring
+            is refused, so that no program takes widths for distances.
+        device: what answers from a prepared graph: ``cpu``; ``cuda``, whose memory holds the tables until the result is
+            closed; or ``auto``, a GPU if one has the memory for them. A solved store is read from its files.
         device_memory: bytes of device memory that may be used; None for all that is free.
 
     Returns:
@@ -105,9 +104,9 @@ class PreparedMatrix(PreparedStore):
     of the tables is read into memory, and compared with the seal, when a question first needs it.
 
     Attributes:
-        threads: threads that share the work of a question; all usable processors unless it is set, for all questions
-            or by ``using`` for those of one thread.
-        Others: as in ``SealedResult``.
+        threads: threads that share the work of a question, all usable processors by default. Setting it changes the
+            number for all questions; ``using`` changes it for the questions of one thread.
+        See ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
@@ -128,7 +127,7 @@ class PreparedMatrix(PreparedStore):
         self._threads = threads
 
     def using(self, threads: int | None) -> AbstractContextManager[None]:
-        """Context manager: questions that this thread asks meanwhile take so many threads; others are not concerned."""
+        """Context manager: set the number of threads for the questions that this thread asks inside it."""
         return self._limit.using(threads)
 
     @property
@@ -231,7 +230,7 @@ class PreparedMatrix(PreparedStore):
 
     @cached_property
     def _described(self) -> StoredTables:
-        """The tables, of which nothing is read yet."""
+        """The tables; nothing of them has been read yet."""
         try:
             forward, backward = self.checked("tables/forward"), self.checked("tables/backward")
         except MemoryError:
@@ -309,7 +308,9 @@ class PreparedMatrix(PreparedStore):
 
     @cached_property
     def _walk(self) -> tuple[Array, ...]:
-        """What products of panels take of the parts: the first one below each, sizes, and widths of tables."""
+        """Facts of the parts that products of panels need: the first part below each part, sizes, and widths of
+        tables.
+        """
         from engine.algorithms.prepared.panels import first_below
 
         tables = self._tables_here
@@ -336,7 +337,7 @@ class PreparedMatrix(PreparedStore):
         return self._sweepers[forward]
 
     def _sweep_lengths(self, *, forward: bool) -> Lengths:
-        """Return what a sweep of rows takes, or of columns."""
+        """Return the arguments of a sweep of rows, or of columns."""
         tables = self._tables_here
         found = self.checked("elimination/" + ("across" if forward else "upward"))
         eliminated = None if found is None else found.whole(self._admit)
@@ -357,7 +358,7 @@ class PreparedMatrix(PreparedStore):
         return out if end is None else np.ascontiguousarray(out[:, end])
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill rows ``out`` with lengths from the vertices; ``begin`` has them as positions are asked for."""
+        """Fill the rows of ``out`` with the lengths from some vertices, which are given as positions in ``begin``."""
         self._tables_here.need(self._kernels[3 if forward else 4], vertices, ahead=forward)
         with self._sweeping_lock:
             self._sweeper(forward=forward).search(NO_ARCS, begin, out)

@@ -27,12 +27,12 @@ from storage.prepared.writer import TABLE_CHUNK
 
 #: Tables of at most this number of bytes are never refused for being larger than the matrix.
 SMALL_TABLES: Final = 256 << 20
-#: A refused solve is told of tables that are at most this share of the matrix.
+#: The refusal of a matrix mentions tables that are at most this share of it.
 FAVOURABLE: Final = 0.05
 #: Entries of borders, and vertices and arcs, up to which that is found out: about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
-#: What a prepared graph does not limit yet; each of these is said by an option of a solve.
+#: Options of a solve that a prepared graph does not support yet.
 _WHOLE: Final = ("sources", "targets", "scheduler")
 
 
@@ -47,7 +47,7 @@ def plan_prepared(
         graph: the graph, or its profile.
         options: type, memory, threads and cutoff; a prepared graph answers all pairs, so nothing else may be limited.
         out: the folder it will be, whose disk is looked at; None for none.
-        compact: in the compact form, which stores only closed parts.
+        compact: plan the compact form, which stores only closed parts.
 
     Returns:
         The plan: type, bytes of memory and disk, seconds.
@@ -147,7 +147,7 @@ def prepared_candidate(
         kind: the working type.
         machine: memory and disk.
         most: most entries of the borders of all vertices; None for what fits in memory.
-        compact: in the compact form.
+        compact: plan the compact form.
 
     Returns:
         The estimate and the facts of the parts, or why the tables do not fit, as an error.
@@ -205,7 +205,7 @@ def _estimated(setting: Setting, facts: PartsFacts, graph: Graph, compact: bool)
 
 
 def _smaller(facts: PartsFacts, kind: WorkType, tables: int) -> str:
-    """Return what a refusal of ``tables`` bytes says of the compact form."""
+    """Return the sentence about the compact form in a refusal of tables of ``tables`` bytes."""
     closed = facts.closed * kind.itemsize
     return f"; in the compact form (--compact) they are {gib(closed)}" if closed < tables else ""
 
@@ -227,14 +227,9 @@ def offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options, 
         return refusal
     candidate, tables = found
     says = f"{tables / 1e9:.2g} GB" if tables >= 1e8 else f"{tables / 1e6:.2g} MB"
-    return DoesNotFit(
-        f"{refusal}; prepared: {says}, {max(candidate.seconds, 0.1):.2g} s "
-        "(apsp prepare answers every distance without a matrix)",
-        resource=refusal.resource,
-        needed=refusal.needed,
-        available=refusal.available,
-        candidates=[*refusal.candidates, candidate],
-        remedies=refusal.remedies,
+    return refusal.offering(
+        candidate,
+        f"prepared: {says}, {max(candidate.seconds, 0.1):.2g} s (apsp prepare answers every distance without a matrix)",
     )
 
 
@@ -252,7 +247,7 @@ def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[C
         machine = survey(out=out, memory=options.memory, threads=options.threads)
         most = min(machine.memory // ENTRY_BYTES, int(FAVOURABLE * graph.n**2), OFFERED_ENTRIES)
         found = prepared_candidate(inner, problem, kind, machine, most)
-    except ApspError:  # the refusal itself says more
+    except ApspError:  # the original refusal explains more
         return None
     if isinstance(found, DoesNotFit):
         return None

@@ -41,7 +41,7 @@ class Route:
     Attributes:
         vertices: vertex indices from source to target.
         weights: weights of the arcs between them.
-        length: the sum of the weights; of another semiring than min-plus the value of the path, such as its width.
+        length: the sum of the weights, or in another semiring than min-plus the value of the path, such as its width.
     """
 
     vertices: list[int]

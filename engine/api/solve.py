@@ -196,7 +196,7 @@ def solve_to_store(
 
 
 def _execution(plan: Plan, options: Options) -> str:
-    """Return the name of what carries out a plan, in ``EXECUTORS``."""
+    """Return the key in ``EXECUTORS`` of the function that carries out a plan."""
     if plan.semiring != MIN_PLUS:
         return "semiring"
     return "distributed" if over_workers(options) else plan.execution

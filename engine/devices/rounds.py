@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 
 class Action(Enum):
-    """What a step does with a panel."""
+    """The action of a step on a panel."""
 
     CLOSE = "close the pivot block, and relax the rows and columns through it"
     USE = "bring the closed panel to where it is used"

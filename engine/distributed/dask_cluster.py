@@ -278,5 +278,5 @@ _WORKER_INFO: Final = object()
 
 
 def resource(device: str) -> str:
-    """Return the name of the Dask resource of which each worker on ``device`` has one."""
+    """Return the name of the Dask resource that each worker on ``device`` has one unit of."""
     return {"cuda": "GPU", "cpu": "CPU"}[device]

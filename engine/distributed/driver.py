@@ -1,4 +1,4 @@
-"""What the drivers of all solves over workers share: membership, submitting tasks, and failures."""
+"""The common part of all drivers over workers: membership, submitting tasks, and failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAUSE: Final = 0.1
 
 @dataclass(frozen=True)
 class TaskPurpose:
-    """The driver's note about a ticket: the action and its request."""
+    """What the driver has asked a worker for with one task: the action and its request."""
 
     action: str
     request: TaskRequest

@@ -1,4 +1,4 @@
-"""Finds the workers for a plan, and what they can do."""
+"""Finds the workers for a plan, and their abilities."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerIn
 
 
 def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
-    """Return what the planner needs to know: sums and minima over all workers."""
+    """Return the facts that the planner needs: sums and minima over all workers."""
     all_ = list(workers.values())
     kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(

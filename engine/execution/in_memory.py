@@ -24,7 +24,7 @@ def run(context: SolveContext) -> dict[str, object]:
         NegativeCycle, DoesNotFit, SolveFailed: as the algorithms.
     """
     graph, asked = context.profile.graph, context.rectangle
-    # paths follow from rows of all distances only
+    # sums along paths need rows of all distances, whatever targets are asked for
     profile, rectangle = context.profile.open(replace(asked, targets=None) if context.also else asked)
     on_device = context.plan.device == "cuda"
     if on_device and not rectangle.narrow:

@@ -25,7 +25,7 @@ PLANNING: Final = "plan"
 FILE: Final = Path(__file__).with_name("kernels.jsonl")
 #: For each kernel, the argument types of the forms that this process has found compiled.
 _FOUND: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
-#: The uses of which this process has found all kernels compiled.
+#: Uses whose kernels were all compiled when this process looked.
 _COMPLETE: Final = set[str]()
 
 
@@ -116,7 +116,7 @@ def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
 
 
 def missing_for(use: str) -> list[ListedKernel]:
-    """Return the kernels of one use that are not compiled; once there were none, this process looks no more."""
+    """Return the kernels of one use that are not compiled; after an empty answer, this process does not look again."""
     if use in _COMPLETE:
         return []
     found = missing(used_by(use))

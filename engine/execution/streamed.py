@@ -123,8 +123,8 @@ def _lower(
     nonnegative: bool,
     levels: npt.NDArray[np.int64],
 ) -> None:
-    """Run the passes or rounds that ``levels`` leave to do; if the solve is cancelled, commit what took long enough to
-    be worth it.
+    """Run the passes or rounds that remain after ``levels``; if the solve is cancelled, commit work that took long
+    enough to be worth it.
     """
     try:
         if streaming.passes:
@@ -141,7 +141,7 @@ def _lower(
 
 @dataclass(frozen=True)
 class _Space:
-    """Host memory of the processors, with the operations of ``engine.devices.cuda.pinned.HostMemory``."""
+    """Host memory for a solve on processors; its operations are those of ``engine.devices.cuda.pinned.HostMemory``."""
 
     array: Array
 
@@ -160,7 +160,7 @@ def _memory(
 
     Args:
         shape: rows and columns.
-        plan: has the type, the device and the threads.
+        plan: gives the type, the device and the threads.
         monitor: gets the phase ``prepare``.
         ahead: leave the locking of its pages to the caller.
     """
@@ -181,7 +181,9 @@ def _memory(
 
 
 def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, levels: npt.NDArray[np.int64]) -> Loading:
-    """Return what fills the matrix: stripes that the store has are read, others are made from the arcs of ``graph``."""
+    """Return the loader of the matrix: it reads the stripes that the store has, and makes the others from the arcs of
+    ``graph``.
+    """
     matrix = space.array
     writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)
     row = graph.n * matrix.itemsize

@@ -1,4 +1,6 @@
-"""Plans and checks sums of quantities along the shortest paths: what they take, and what they exclude."""
+"""Plans and checks sums of quantities along the shortest paths: memory, disk and time, and options that they
+exclude.
+"""
 
 from __future__ import annotations
 

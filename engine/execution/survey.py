@@ -1,4 +1,4 @@
-"""What this machine offers: processors, memory, disk, and the rates on which predictions rest."""
+"""Describes this machine: processors, memory, disk, and the rates on which predictions rest."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ RIVAL: Final = 6
 #: products are fastest, the table is right within a tenth for evenly distributed weights, and five times too high for
 #: arcs that all weigh 1; for these breadth-first searches are faster than searches by weights (decision 127).
 UNLIKELY: Final = 2
-#: Number of products that are timed; the number if they are only compared with searches; and the factor by which a plan
-#: without a rival must take longer than the timing.
+#: Products that are timed; products that are timed if they are only compared with searches; and how many times as long
+#: as the timing a plan without a rival must take to be timed.
 PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
@@ -73,9 +73,10 @@ LEAST_LIMIT: Final = 255
 TOLD: Final = 0.005
 #: If there are at least this many times the sources of the last trial, a further trial starts at another place.
 AGAIN: Final = 40
-#: Each further trial has at most this many times the sources of the one before.
+#: Each further trial has at most this many times the sources of the previous trial.
 STEP: Final = 64
-#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, what the allocator keeps.
+#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, memory that the allocator
+#: keeps.
 HEADROOM: Final = 256 * 2**20
 #: The sources that fill the vectors may be at most this share of all, or be predicted to take at most these seconds.
 SHARE: Final = 0.05

@@ -351,7 +351,7 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _constant(value: Any) -> str:
-    """Return the text of a constant; of other objects type and name: their text may hold an address or a path."""
+    """Return the text of a constant, and type and name of other objects: their text may have a path."""
     if isinstance(value, np.ndarray):  # the text of a long one is shortened
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, (int, float, str, bytes, tuple, frozenset, np.generic)):

@@ -165,8 +165,8 @@ class GraphProfile:
         return GraphProfile(opened(self.graph))
 
     def open(self, asked: Rectangle) -> tuple[GraphProfile, Rectangle]:
-        """Return the opened graph and its rectangle (``engine.graph.terminals``); without terminals, this profile and
-        ``asked``.
+        """Return the graph with its terminals opened (``engine.graph.terminals``) and the rectangle in it; without
+        terminals, return this profile and ``asked``.
         """
         return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
 

@@ -66,18 +66,20 @@ def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, 
         the place of each of these arcs in ``heads``, int64.
     """
     found: tuple[Indices, npt.NDArray[np.int32], Indices] = call(
-        _transposed, fixed(indptr), fixed(heads), work=len(indptr) + len(heads)
+        transpose_arcs, fixed(indptr), fixed(heads), work=len(indptr) + len(heads)
     )
     return found
 
 
 @njit(nogil=True, cache=True)
-def _transposed(indptr, heads):  # type: ignore[no-untyped-def]
+def transpose_arcs(indptr, heads):  # type: ignore[no-untyped-def]
+    """Return what :func:`transposed` returns; numba's compiled form takes read-only arrays."""
     n = len(indptr) - 1
     into = np.zeros(n + 1, np.int64)
     for v in heads:
         into[v + 1] += 1
-    into = np.cumsum(into)
+    for v in range(n):
+        into[v + 1] += into[v]
     free = into[:-1].copy()
     tails = np.empty(len(heads), np.int32)
     places = np.empty(len(heads), np.int64)

@@ -47,16 +47,6 @@ class QuantitySink(Protocol):
 
 
 @runtime_checkable
-class InPlace(Protocol):
-    """A sink that is an array: searches may write their rows into ``place`` themselves."""
-
-    @property
-    def place(self) -> Array:
-        """The array, shape (rows, columns); float64 takes integers, too, with +inf for *unreachable*."""
-        ...
-
-
-@runtime_checkable
 class FactSink(Protocol):
     """A sink that gathers facts of rows separately from storing rows.  Several threads may call all methods."""
 

@@ -15,7 +15,7 @@ from typing import Final
 
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 _GROUPS: Final = Path("/sys/fs/cgroup")
-#: Bytes that are read at once from files of the system.
+#: Bytes of one read from a file of the system.
 _READ: Final = 65536
 
 
@@ -124,7 +124,7 @@ def _tree(top: Path, own: str) -> tuple[str, ...]:
 def _content(file: Path | str) -> str:
     """Return the text of a small file of the system, which ends with the first read that is not full.
 
-    A plan reads several, and ``read_text`` takes four times as long.
+    A plan reads several of them, and ``read_text`` takes four times as long.
     """
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:

@@ -48,7 +48,7 @@ class Tier(Protocol):
         ...
 
     def await_rows(self, stripes: Sequence[int]) -> None:
-        """Wait for the stripes that a solve needs first, so that it can tell waiting from work."""
+        """Wait for the stripes that a solve needs first, so that the time is not counted as work."""
         ...
 
     def take(self, stripe: int) -> Promise[Array]:

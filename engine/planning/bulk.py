@@ -29,7 +29,7 @@ from storage.errors import ApspError, InvalidRequest
 TILE: Final = 64
 SMALLEST: Final = 32
 
-#: What all graphs of a stack have in common: the working type, and whether no arc is negative.
+#: The facts that all graphs of a stack share: the working type, and whether no arc is negative.
 Kind = tuple[str, bool]
 
 

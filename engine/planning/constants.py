@@ -57,7 +57,7 @@ class RoundShares:
             are streamed.
         shallow: products by a pivot block of width ``shallow_width``, which load their operands more often.
         shallow_width: a width of a pivot block, in vertices.
-        few_slots: waiting, if fewer than SLOTS stripes are in flight.
+        few_slots: waiting, where fewer than SLOTS stripes are in flight.
         few_panels: in passes, waiting for the next panel, if the device has places for two only.  Measured with this
             and the next number on an H100: 14.3 instead of 16.0 T updates/s.
         shallow_pass: in passes, products by a stripe of ``shallow_width`` rows; lower stripes take this times the
@@ -136,7 +136,7 @@ START_SECONDS: Final = _measured("START_SECONDS", 0.3, "seconds", "ddb7d5c")
 
 #: Time until a GPU has been found and is ready.  That happens during planning, so no candidate counts it.
 DEVICE_START: Final = _measured("DEVICE_START", 0.5, "seconds", "48bfa8c")
-#: Time of a solve on the GPU besides its work: loading kernels, page-locking buffers.
+#: Time of a solve on the GPU in addition to its work: loading kernels, page-locking buffers.
 DEVICE_LAUNCH: Final = _measured("DEVICE_LAUNCH", 0.05, "seconds", "48bfa8c")
 #: Rows from the device are written at up to this many times the rate of other rows: the device has computed their sums
 #: and largest distances, and the processors have no other work.  With two threads there is no gain.
@@ -220,7 +220,7 @@ SEARCH_START: Final = _measured(
 TWICE_AS_LONG: Final = _measured("TWICE_AS_LONG", 700, "arcs per vertex", "d77fe26", H200)
 #: Rate at which labels are turned into entries of the result.
 LABELS_OUT_RATE: Final = _measured("LABELS_OUT_RATE", 2e12, "bytes per second", "dfe019e", H200)
-#: Rate of int32 products on the chip where ``PULL_RATES`` were measured.
+#: Rate of int32 products on the processor on which ``PULL_RATES`` were measured.
 PULL_CHIP_RATE: Final = _measured("PULL_CHIP_RATE", 17.8e12, "updates per second", "dfe019e", H200)
 
 # ---- partitioned ----------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
 def disk_work(setting: Setting, tiling: Tiling) -> tuple[int, float]:
     """Return the bytes that a solve from the store reads and writes, and the seconds that the disk takes for them.
 
-    What comes first is made from the arcs and not read.
+    The first reading of a stripe does not count: stripes are made from the arcs.
     """
     n, machine = setting.problem.n, setting.machine
     once = entries(tiling, n) * setting.kind.itemsize

@@ -147,7 +147,9 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
 
 
 def _rest(write: Phase, relax: Phase) -> Phase:
-    """Return what is left of writing after passes: rows are finished, and written, during their second half."""
+    """Return the seconds of writing that remain after the passes, which finish and write rows during their second
+    half.
+    """
     hidden = relax.seconds / 2
     return replace(write, seconds=max(0.0, write.seconds - hidden) + UNHIDDEN * min(write.seconds, hidden))
 

@@ -50,7 +50,8 @@ class LayoutGrid:
 #: For GPUs: heights of a stripe, and numbers of stripes in flight, both in order of preference.
 GPU_HEIGHTS: Final = (1024, 512, 256, 128, 64)
 GPU_SLOTS: Final = (SLOTS, 3)
-#: For GPUs: widths of a pivot block of a matrix in host memory; the heights of stripes are added for little memory.
+#: For GPUs: widths of a pivot block of a matrix in host memory; ``GPU_HEIGHTS`` are tried as widths, too, in case
+#: memory is small.
 GPU_HOST_WIDTHS: Final = (1024, 2048, 3072, 4096)
 #: For GPUs: widths of a pivot block of a matrix in the store, where wide blocks mean fewer passes over the disk.
 GPU_STORE_WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
@@ -174,7 +175,9 @@ def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
 
 
 def _pass_cost(tiling: Tiling, n: int, wanted: float) -> float:
-    """Return the relative time of passes, as :func:`_round_cost`; the products are as deep as a stripe is high."""
+    """Return the relative time of passes, as :func:`_round_cost` does for rounds; the depth of the products is the
+    height of a stripe.
+    """
     shares = ROUND_SHARES
     bus = wanted / BUS_MARGIN / tiling.width
     closing = tiling.width / n * shares.closing

@@ -108,7 +108,9 @@ class AskedMeasures:
 
 
 def written(number: float) -> str:
-    """Return a number as column names have it: ``15`` for 15.0, else the shortest digits that give the same float."""
+    """Return a number as it stands in names of columns: ``15`` for 15.0, else the shortest digits that give the same
+    float.
+    """
     return str(int(number)) if number == int(number) else repr(number)
 
 

@@ -32,9 +32,9 @@ Indices = npt.NDArray[np.int64]
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
 PATIENCE: Final = 0.012
-#: Seconds for which one compiled call may search: until then progress is not reported, and no request to stop noticed.
+#: Seconds for which one compiled call may search; meanwhile it reports no progress and notices no request to stop.
 AT_ONCE: Final = 0.05
-#: Up to this number of rows, one thread does what a compiled call has left.
+#: Up to this number of rows, one thread finishes what a compiled call has left.
 FEW_ROWS: Final = 16
 #: Seconds between two reports of progress.  Reports are made between pieces, and then a request to stop is noticed,
 #: too.
@@ -157,9 +157,9 @@ class RowPipeline:
             self._late = time.perf_counter() + PATIENCE
 
     def _rescue(self) -> None:
-        """Write the rows of finished batches after a request to stop, so that they can be committed, and tell them.
+        """Write the rows of finished batches after a request to stop, so that they can be committed, and report them.
 
-        Other threads have ended what they were writing when the request came, and have told it to nobody, either.
+        Other threads have finished what they were writing when the request came, and have not reported it either.
         """
         if isinstance(self._error, Cancelled):
             while self._writes:
@@ -242,7 +242,7 @@ class RowPipeline:
                 self._changed.notify_all()
 
     def _gatherer(self, batch: _Batch) -> RowsDone | None:
-        """Return what gathers the facts of rows of a batch; None where nobody wants them."""
+        """Return the function that gathers the facts of rows of a batch; None if they are not wanted."""
         facts = self._facts
         return None if facts is None else lambda some, found: facts.gather(batch.first, batch.block, some, found)
 

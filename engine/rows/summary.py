@@ -153,9 +153,8 @@ class Summary:
     def _sum(self) -> int | float:
         """The sum of the finite distances."""
         found = self._sums
-        whole = self._integral and found is not None and found.dtype == np.int64
-        if whole and len(found) * int(np.abs(found).max(initial=0)) < 2**63:  # the sum cannot overflow
-            return self._joined + int(found.sum())
+        if found is not None and found.dtype == np.int64 and self._integral and _adds_up(found):
+            return self._joined + int(np.add.reduce(found))
         sums = [] if found is None else found.tolist()
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
@@ -329,6 +328,11 @@ class SummarySink:
     def _check(self, column: int, block: Array) -> None:
         if column != 0 or block.shape[1] != self._columns:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+
+
+def _adds_up(numbers: Array) -> bool:
+    """Return whether the sum of some int64 cannot overflow."""
+    return len(numbers) * int(np.abs(numbers).max(initial=0)) < 2**63
 
 
 def _consecutive(row: int, rows: npt.NDArray[np.int64]) -> int | npt.NDArray[np.int64]:

@@ -114,7 +114,7 @@ class CpuPanels:
 
 
 class Checks(Monitor):
-    """A monitor that stops a long product when the run is to stop; it ignores progress, which the device counts."""
+    """A monitor that ends a long product when the run must stop; it ignores progress, which the device counts."""
 
     def __init__(self, job: StripeJob) -> None:
         self._job = job

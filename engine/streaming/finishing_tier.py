@@ -24,9 +24,9 @@ from storage.threads import Promise, ThreadPool
 class FinishingHostTier(KeptHostTier):
     """A :class:`KeptHostTier` for passes; a context manager.
 
-    Threads gather the facts of finished rows and write them, while the passes continue.  At intervals another thread
-    copies the stripes that the pass down has left, and records which levels the store has.  Each stripe is thus written
-    twice at most.
+    While the passes continue, threads gather the facts of finished rows and write the rows. At intervals another thread
+    copies stripes as the pass down has left them, and records the levels that the store has. So each stripe is written
+    at most twice.
 
     Args:
         matrix: the matrix, shape (n, n).
@@ -35,8 +35,8 @@ class FinishingHostTier(KeptHostTier):
         collector: gathers the facts of finished rows and passes them on to the working store.
         monitor: gets the progress of the rows that must be there before the passes (phase ``ingest``), and of those
             that are written after them (phase ``write``).
-        threads: threads of the solve, and as many that write.
-        idle: whether the processors have little else to do, as in a solve on a GPU.
+        threads: number of threads of the solve; as many more write.
+        idle: whether the processors have little other work, as in a solve on a GPU.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class FinishingHostTier(KeptHostTier):
         self._loading: Loading
         self._stored: Levels = self.level.copy()  # the level that the tiles of each stripe have at least
         self._known: npt.NDArray[np.bool_] = self._stored >= FINISHED  # stripes that an earlier process has finished
-        # A copy of a stripe holds its guard to the end, and finished rows are written after that, so that no older copy
-        # replaces them.
+        # A copy of a stripe holds the stripe's lock to its end; finished rows are written afterwards, so that no older
+        # copy replaces them.
         self._guards = [threading.Lock() for _ in self.level]
         self._left: dict[int, deque[Span]] = {}  # by stripe: rows of tiles that no thread has begun to write
         self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet
@@ -71,7 +71,8 @@ class FinishingHostTier(KeptHostTier):
         Args:
             levels: the level of each stripe.
             loading: fills the matrix; a stripe is taken once it is ready.
-            release: unlocks the pages of the matrix; called beside the last writes, when devices are done.
+            release: unlocks the pages of the matrix; called while the last rows are written, when devices have
+                finished.
         """
         self._loading, self._release = loading, release or self._release
         self.level[:] = self._stored[:] = levels
@@ -134,13 +135,13 @@ class FinishingHostTier(KeptHostTier):
         releasing.result()
 
     def save(self) -> None:
-        """Copy what the store does not have yet, as :meth:`KeptHostTier.save`.
+        """Copy all stripes of which the store has an older state, as :meth:`KeptHostTier.save` does.
 
         Raises:
             StorageFailed: a copy failed.
         """
         self._stop()
-        for write in self._writes:  # those that have not begun end at once now
+        for write in self._writes:  # copies and writes that have not begun end at once from now on
             write.wait()
         self._writes.clear()
         self._saving = True
@@ -167,7 +168,7 @@ class FinishingHostTier(KeptHostTier):
             self._writes.extend(self._pool.submit(self._finish, stripe, work) for _ in range(len(bands) - 1))
 
     def _finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> int:
-        """Write what is left of a stripe, or gather its facts; return the number of rows."""
+        """Write the remaining rows of a stripe, or gather its facts; return the number of rows."""
         count, guard, bands = 0, self._guards[stripe], self._left[stripe]
         with guard:  # a copy that began earlier has ended, and a later one leaves this stripe alone
             pass
@@ -188,7 +189,9 @@ class FinishingHostTier(KeptHostTier):
         self._collector.gather(row, block)
 
     def _copy_stripe(self, stripe: int, levels: Levels, spent: list[float], until: float | None) -> bool:
-        """Copy one stripe if the store has less of it; leave finished rows to the threads that write them."""
+        """Copy one stripe if the store has an older state of it; finished rows are left to the threads that write
+        them.
+        """
         with self._guards[stripe]:
             levels[stripe] = self._stored[stripe]
             reached = self.level[stripe]

@@ -40,7 +40,7 @@ class KeptHostTier(HostTier):
         tiling: how the matrix is cut.
         journal: its working store gets the copies, and it writes the records.
         threads: threads of the solve.
-        idle: whether the processors have little else to do, as in a solve on GPUs.
+        idle: whether the processors have little other work, as in a solve on GPUs.
     """
 
     def __init__(

@@ -15,20 +15,21 @@ from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
 from storage.threads import Promise, ThreadPool
 
-#: Bytes of rows that a thread fills at a time, at most, if that is not less than a row of tiles.
+#: Most bytes of rows that a thread fills at a time, unless one row of tiles is larger.
 _SHARE: Final = 2**24
 #: Bytes of a page of memory: a piece begins at a multiple of them.
 _PAGE: Final = 4096
-#: Bytes of a piece, unless a stripe is larger: locking costs the driver some time for each piece besides its pages.
+#: Bytes of a piece, unless a stripe is larger; small pieces cost more, because the driver takes time for each piece as
+#: well as for its pages.
 _PIECE: Final = 2**25
 
-#: Seconds between two pieces that are locked before anybody asks for them.
+#: Seconds between the locking of two pieces that no caller waits for.
 _PAUSE: Final = 0.03
 #: Stand for pieces: one before which, and one after which, none is locked.
 _BEGIN: Final = -2
 _END: Final = -1
 
-#: Takes the first row, and the row after the last.
+#: A function of the first row, and the row after the last.
 Rows = Callable[[int, int], None]
 
 
@@ -79,11 +80,11 @@ class Loading:
         self._guard, self._stopping = threading.Lock(), False
         self._filled: SimpleQueue[int] = SimpleQueue()
         self._asked: SimpleQueue[int] = SimpleQueue()
-        self._wanted = set[int]()  # pieces that somebody has asked for
+        self._wanted = set[int]()  # pieces that a caller waits for
         self._pool, self._locking = ThreadPool(threads, "apsp-load"), ThreadPool(1, "apsp-lock")
 
     def begin(self) -> None:
-        """Begin to fill."""
+        """Begin to fill the matrix."""
         self._locking.submit(self._lock_all)
         for task in self._tasks:
             self._pool.submit(self._load, *task)
@@ -152,7 +153,7 @@ class Loading:
             self._pause()
 
     def _pause(self) -> None:
-        """Wait until a piece is asked for that is not ready, but not long."""
+        """Wait until a caller needs a piece that is not ready, but only for a short time."""
         with suppress(Empty):
             until = time.monotonic() + _PAUSE
             while not self._stopping and not any(not self._pieces[piece].done() for piece in self._wanted):

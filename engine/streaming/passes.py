@@ -77,7 +77,7 @@ class PanelTask:
 
 
 def tasks(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[PanelTask]:
-    """Return what is left to do, in order.
+    """Return the remaining tasks, in order.
 
     Args:
         levels: the level of each stripe.
@@ -156,7 +156,7 @@ class _Run:
         levels: npt.NDArray[np.int64],
     ) -> None:
         self._tiling, self._tier, self._device, self._monitor, self._levels = tiling, tier, device, monitor, levels
-        devices = cast(Sequence[Streamer], [device])  # only for the device's own account of its memory
+        devices = cast(Sequence[Streamer], [device])  # only for the device's account of its own memory
         self._job = StripeJob(tiling, tier, nonnegative, [], devices, self._done, self._advance, self._check)
         self._tasks = _with_kept(tasks(levels, tiling, tier.n), keeps=device.keeps)
         self._requests = self._sequence()
@@ -253,7 +253,7 @@ class _Run:
 
 
 def _with_kept(found: Sequence[PanelTask], *, keeps: bool) -> list[PanelTask]:
-    """Return the tasks, each with the source that is the panel of the task before it, if the device keeps that."""
+    """Return the tasks; if the device keeps the panel of the task before, it is named as the task's kept source."""
     if not keeps or not found:
         return list(found)
     later = [

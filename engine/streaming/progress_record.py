@@ -35,8 +35,9 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
     """Return a lower bound of the round or level that each stripe of ``tiling`` has reached, from a record; -1 for
     none.
 
-    If the record has another layout, less may count: of rounds, those that all stripes have finished; of passes, the
-    rows above the first that no pass has lowered, whose panels need closing once more (WALKS), and finished rows.
+    If the record has another layout, only a part of it may count. For rounds, these are the rounds that all stripes
+    have finished. For passes, these are finished rows, and the rows above the first row that no pass has lowered; the
+    panels of the latter need to be closed once more (WALKS).
 
     Args:
         record: a record whose kind is ``rounds`` or ``passes``.

@@ -49,8 +49,8 @@ class StoreTier:
         weights: fills rows of the weight matrix; called from several threads.
         observe: called once with each finished row, from several threads for different rows.
         monitor: asked between stripes of the last pass whether to stop.
-        buffers: arrays of shape (rows of a stripe, n), for all stripes in host memory at a time.
-        threads: threads that read, and as many that write.
+        buffers: how many stripes, arrays of shape (rows of a stripe, n), are in host memory at a time.
+        threads: number of threads that read; as many more write.
     """
 
     window = WINDOW

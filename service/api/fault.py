@@ -12,7 +12,7 @@ from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidReq
 
 #: the setting that limits a resource; there is none for the memory of a GPU, because each job states its own limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
-#: results of a job that take less than a matrix, by the names of the option and of the candidates that refusals have
+#: results that are smaller than a matrix; the option ``result`` and the candidates of refusals have these names
 WAYS_OUT: Final = ("prepared", "measures", "near")
 
 

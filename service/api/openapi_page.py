@@ -36,7 +36,7 @@ def render(document: dict[str, Any]) -> str:
 
 
 def _groups(document: dict[str, Any]) -> list[tuple[str, list[_Operation]]]:
-    """Return the operations by what they are about, in the order of the document."""
+    """Return the operations by subject, in the order of the document."""
     found: dict[str, list[_Operation]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

@@ -13,7 +13,7 @@ from service.cli.arguments import AnswerOptions, Json, StoreUrl, with_options
 from service.cli.help_pages import command
 from storage.errors import InvalidRequest
 
-#: What the extra ``service`` installs, by the names of the modules (decision 182).
+#: The modules that the extra ``service`` installs (decision 182).
 SERVICE_MODULES: Final = ("alembic", "fastapi", "jinja2", "prometheus_client", "psycopg", "sqlalchemy", "uvicorn")
 
 

@@ -1,4 +1,4 @@
-"""Starts the command line: while its modules are imported, an interrupt ends the process at once and without a word.
+"""Starts the command line. While its modules are imported, an interrupt ends the process at once and prints nothing.
 
 Python answers SIGINT with an exception, which may appear anywhere: in a module that is half imported, where it ends as
 a traceback, as another error, or nowhere at all.  Nothing has been written before a command begins, so until then the
@@ -24,6 +24,6 @@ def main() -> None:
 
 
 def _without_a_word(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Show an exception that nothing has caught, unless it is an interrupt: of that Python lets the process die."""
+    """Print an uncaught exception, unless it is an interrupt, for which Python ends the process anyway."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)

@@ -47,7 +47,7 @@ class ProblemDetails:
 
     @property
     def asked(self) -> Any:
-        """What was asked for beyond the limit, or None."""
+        """The number that was asked for and exceeds the limit, or None."""
         return self.details.get("requested", self.details.get("needed"))
 
     @property
@@ -83,7 +83,7 @@ class ServiceError(ApspError):
         return self.problem.status
 
     def details(self) -> dict[str, object]:
-        """Return what the problem document holds beside its message."""
+        """Return the members of the problem document except its message."""
         return dict(self.problem.details)
 
 

@@ -297,7 +297,8 @@ def _select_columns(
     """
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import ReadOptions
-    from storage.readers.tables.choose import choose_by_name, direction_of
+    from storage.readers.tables.choose import choose_by_name
+    from storage.readers.tables.directions import direction_of
 
     for field in ("source", "target", "weight"):
         if (name := reading.get(field)) is not None and name not in names:

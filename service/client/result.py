@@ -71,12 +71,12 @@ class ResultMethods(TableMethods):
 
     @property
     def semiring(self) -> str:
-        """What the values of the matrix are: ``min-plus`` for distances, else the semiring that the job asked for."""
+        """The semiring of the values: ``min-plus`` for distances, else the semiring that the job asked for."""
         return str(self.facts["summary"].get("semiring", MIN_PLUS))
 
     @property
     def _said(self) -> Document:
-        """What questions say of the semiring; nothing of distances."""
+        """The parameter of questions that names the semiring; empty for distances."""
         return {} if self.semiring == MIN_PLUS else {"semiring": self.semiring}
 
     @asks
@@ -152,8 +152,8 @@ class ResultMethods(TableMethods):
 
     @asks
     def row(self, source: Any, *, snap_limit: float | None = None) -> Flow[dict[Any, float]]:
-        """Return the distances from one vertex, or point, to each target that was solved; of a job of another semiring,
-        the values of the best paths.
+        """Return the distances from one vertex, or point, to each target that was solved; for a job of another
+        semiring, the values of the best paths.
         """
         body: Document = {"sources": [self._names.place(source)], **self._said}
         if snap_limit is not None:
@@ -169,7 +169,7 @@ class ResultMethods(TableMethods):
     def nearest(self, source: Any, k: int = 10, *, snap_limit: float | None = None) -> Flow[list[tuple[Any, float]]]:
         """Return the ``k`` vertices nearest to a vertex, or point, with their distances, the nearest first.
 
-        Of a job of another semiring these are the vertices with the best values, the best first.
+        In a job of another semiring these are the vertices with the best values, the best first.
         """
         asked = {**self._names.asked(snap_limit, source=source), "k": k, **self._said}
         answer = yield from self._question("GET", "nearest", params=asked)

@@ -24,10 +24,10 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 _PAGE: Final = 50
 #: the most waiting jobs that one request cancels
 _MOST_CANCELLED: Final = 10_000
-#: the graph that an empty service offers, and what it is called
+#: the graph that an empty service offers, and its name
 _EXAMPLE: Final = HERE / "examples" / "helsinki.csv"
 _EXAMPLE_NAME: Final = "Helsinki"
-#: names that are offered for what was typed
+#: the most names that are suggested for a typed text
 _NAMES: Final = 8
 
 State = Literal["", "accepted", "running", "successful", "failed", "dismissed"]

@@ -36,7 +36,7 @@ View = dict[str, Any]
 #: finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
-#: waiting jobs on the first page: those that go next
+#: waiting jobs on the first page: the next ones to run
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
@@ -173,7 +173,7 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
 
 
 def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
-    """Return pairs of vertices that exist and are like a pair of which one does not."""
+    """Return pairs of existing vertices whose names are like those of a pair in which one vertex does not exist."""
     from service.views.naming import like_names, similar_names
 
     try:
@@ -324,7 +324,7 @@ def _known(visitor: Visitor, record: JobRecord) -> dict[str, Any] | None:
     """Return the summary of a prepared result if it has been counted already."""
     try:
         digest = visitor.service.result(record.id, visitor.caller).matrix.digest
-    except ApspError:  # what is wrong with the result is told where it is asked
+    except ApspError:  # faults of the result are shown where the result is asked for
         return None
     return visitor.service.answering.summaries.known(digest)
 
@@ -343,7 +343,7 @@ def _placed(visitor: Visitor, record: JobRecord) -> bool:
     """Return whether a result has coordinates and distances, so that there is a map of it."""
     try:
         found = visitor.service.result(record.id, visitor.caller)
-    except ApspError:  # what is wrong is said where the result is asked
+    except ApspError:  # faults are shown where the result is asked for
         return False
     return not found.table and found.matrix.placed
 
@@ -363,7 +363,7 @@ def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
 
 
 def _opening(record: JobRecord, graph: GraphRecord | None) -> View | None:
-    """Return the pair of vertices whose path a result shows before somebody asks; None if none is known to be there."""
+    """Return the pair of vertices whose path a result shows at first; None if no pair with a path is known."""
     pair = (record.summary or {}).get("diameter_pair")
     if pair:
         return {"pair": pair, "why": "Shown first: the pair that is farthest apart."}

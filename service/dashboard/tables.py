@@ -25,7 +25,7 @@ _BINS: Final = 48
 
 
 class TableView(BaseModel):
-    """Which rows are shown, in which order, and whose histogram."""
+    """The rows that are shown, their order, and the column of the histogram."""
 
     sort: str = Field("", max_length=1000)
     first: int = Field(0, ge=0, lt=2**53)
@@ -83,7 +83,7 @@ def table_part(visitor: Visitor, job_id: str, asked: TableView) -> dict[str, Any
 
 
 def _column(table: SealedTable, name: str, sort: str) -> dict[str, Any]:
-    """Return a column, its order, and the order that a press on its name asks for: of numbers the largest first."""
+    """Return a column, its order, and the order that a press on its name asks for; numbers begin with the largest."""
     here = sort.removeprefix("-") == name
     down = here and sort.startswith("-")
     first = name if table.columns[name] == "text" else f"-{name}"

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from engine.api.from_tables.on_device import AnswerDevice
     from service.jobs.prepared_results import AskedPrepared
 
-#: requests of one caller that wait for answers at the same time, each of which may hold a thread; others queue
+#: most requests of one caller that wait for answers at the same time, because each may hold a thread; further ones
+#: queue
 _AT_ONCE: Final = 4
 #: the share of the cache that one band of chunks may take
 _BAND_PART: Final = 2

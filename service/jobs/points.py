@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``, and if it is called something ``id`` and ``name``.
 Point = Mapping[str, Any]
-#: What would help where there are no coordinates.
+#: Advice for graphs without coordinates.
 _REMEDY: Final = "a service keeps those that stand in the uploaded file ({0}); name vertices in place of points"
 _SUCH_AS: Final = "GraphML, JSON, GEXF or GML with lon and lat, or an extract of OpenStreetMap"
 _NUMBER: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -134,7 +134,7 @@ class PointSnapper:
 
     @property
     def finder(self) -> VertexFinder | None:
-        """What finds vertices near points; None if the graph has no coordinates."""
+        """The finder of vertices near points; None if the graph has no coordinates."""
         with self._lock:
             if self._made is None:
                 placed = self._coordinates()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.api.routes import Router
     from service.api.schemas.wire import ResultKind
 
-#: how a question about another semiring than min-plus is asked, for messages
+#: how to ask about another semiring than min-plus, for messages
 _SAY_IT = "answers to questions that say so (semiring=NAME)"
 Label = int | str
 Array = npt.NDArray[np.generic]
@@ -78,12 +78,12 @@ class ResultReader:
 
     @property
     def said(self) -> dict[str, str]:
-        """What answers say of the semiring: its name where the values are no distances, else nothing."""
+        """The field of answers that names the semiring; empty for distances."""
         found = self.matrix.semiring
         return {} if found == MIN_PLUS else {"semiring": found}
 
     def check_semiring(self, asked: str | None) -> None:
-        """Raise Conflict if the values are of another semiring than the one that is asked for; None for min-plus."""
+        """Raise Conflict if the values are of another semiring than the question asks for; None means min-plus."""
         check_understood("the result", self.matrix.attributes, asked or MIN_PLUS, _SAY_IT)
 
     def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody
@@ -117,7 +117,7 @@ class ResultReader:
         self.matrix.target_positions(vertices)
 
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
-        """Return one distance; None where there is no path, and where the value is infinite: of a vertex to itself in
+        """Return one distance; None if there is no path or the value is infinite, as from a vertex to itself in
         semirings max-min and min-max.
         """
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)

@@ -58,7 +58,7 @@ def take_points(settings: Settings, graph_id: str, options: dict[str, Any]) -> d
 
 
 def taken(graph: Graph, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what :func:`take_points` returns, of a graph that is at hand."""
+    """Return what :func:`take_points` returns, for a graph that is open."""
     from service.jobs.points import snap_points, told_points
     from service.jobs.results import plain_label
     from storage.geography.snapping import VertexFinder

@@ -1,4 +1,4 @@
-"""The prepared result of another job, from whose tables a table is made: opened, compared with the graph, watched."""
+"""Opens the prepared result of another job, as the source of a table, compares it with the graph, and watches it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def open_source(job_id: str, graph: Graph, settings: Settings) -> PreparedMatrix
 
 @contextlib.contextmanager
 def watched(job_id: str, matrix: PreparedMatrix) -> Iterator[None]:
-    """Say of a failure to read that the result was removed or replaced, if it was.
+    """Context manager: turn a failure to read into Gone, if the result was removed or replaced.
 
     Tables that were read before belong to the graph that was compared, so what was found from them stays right.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
 
-#: the options that each kind of result takes, of those that only tables have
+#: the options of tables, by the kind of result that takes them
 _TAKES: Final = {
     "measures": frozenset(
         {
@@ -135,7 +135,7 @@ class TableTask:
             raise
 
     def _check(self, settings: Settings) -> None:
-        """Make what carries the request out, which checks it."""
+        """Make the object that carries out the request; its constructor checks the request."""
         profile, request, options, matrix = self._profile, self._request, self._options, self._matrix
         if request["result"] in ("betweenness", "flows"):
             from service.pool.passing import PassingTable
@@ -170,7 +170,7 @@ class TableTask:
         self.close()
 
     def plan(self, out: Path, monitor: Monitor | None = None) -> Plan:
-        """Return the plan; its shape is that of the matrix that is not made.
+        """Return the plan; its shape is that of the matrix, which is not made.
 
         Args:
             out: the folder that the result will be, whose disk is looked at.
@@ -203,7 +203,7 @@ class TableTask:
         return self._within_disk(replace(made, disk=self._measurement.bytes + self._names(rows)), rows, out)
 
     def _within_disk(self, plan: Plan, rows: int, out: Path) -> Plan:
-        """Return the plan of a table of so many rows; raise DoesNotFit if the disk has no place for it."""
+        """Return the plan of a table of ``rows`` rows; raise DoesNotFit if the disk has no space for it."""
         from engine.execution.survey import survey
 
         needed, free = plan.disk, survey(out=out).disk
@@ -308,7 +308,7 @@ class TableTask:
 
 
 def _measures(graph: Graph, request: Mapping[str, Any], settings: Settings) -> MeasureRequest:
-    """Return what is asked of the engine; opportunities are brought into the order of the labels."""
+    """Return the request for the engine; opportunities are brought into the order of the labels."""
     names = ("measures", "direction", "within", "quantiles", "nearest", "decay", "decay_value")
     found: dict[str, Any] = {name: request[name] for name in names if request.get(name) is not None}
     given = request.get("opportunities")

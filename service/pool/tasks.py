@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: members of a request that are no options of the engine
 _NOT_OF_ENGINE: Final = frozenset({"result", "snap_limit", "points", *declared(TableOptions)})
-#: ways out that a refusal names as commands, and what they are as jobs
+#: commands that a refusal advises, and the jobs that do the same
 _WAYS_OUT: Final = (
     ("(apsp prepare answers", '(a job with "result": "prepared" answers'),
     ("(apsp measure:", '(a job with "result": "measures":'),
@@ -180,7 +180,7 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> P
 
 
 def _said_here(refusal: DoesNotFit) -> DoesNotFit:
-    """Return the refusal of a matrix with advice for jobs of this service in place of a command of the command line."""
+    """Return the refusal of a matrix, in which advice about jobs replaces advice about commands."""
     message = str(refusal)
     for command, job in _WAYS_OUT:
         message = message.replace(command, job)

@@ -82,7 +82,7 @@ def list_devices(service: Shared) -> Devices:
 
 @router.get("/docs", include_in_schema=False)
 def get_docs(request: Request) -> HTMLResponse:
-    """What is in the OpenAPI document, for people, who can try its requests there."""
+    """The OpenAPI document as a page for people, who can try its requests there."""
     return HTMLResponse(openapi_page.render(request.app.openapi()), headers=HEADERS)
 
 

@@ -71,7 +71,7 @@ def _check_size(matrix: Any, limit: int) -> None:
 
 
 def _about(opened: ResultReader) -> dict[str, Any]:
-    """Return what the answer says beside vertices and edges."""
+    """Return the facts in the answer besides vertices and edges."""
     matrix = opened.matrix
     selected = {
         name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)

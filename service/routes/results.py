@@ -80,13 +80,13 @@ class EndsQuery(SourceQuery):
 
 
 class PairQuery(EndsQuery):
-    """A source and a target, and of which semiring their value is."""
+    """A source and a target, and the semiring of their value."""
 
     semiring: AskedSemiring = None
 
 
 class PathQuery(PairQuery):
-    """A source and a target, and as what the path between them is wanted."""
+    """A source and a target, and the format of the path between them."""
 
     format: Annotated[Literal["json", "geojson"] | None, Field(description="Takes precedence over Accept.")] = None
 
@@ -99,7 +99,7 @@ class NearestQuery(SourceQuery):
 
 
 class HistogramQuery(BaseModel):
-    """Of what a histogram is made."""
+    """The distances of a histogram, and its number of bins."""
 
     source: str | None = Field(None, max_length=1000, description="Only the distances from this vertex.")
     source_point: PointText = None
@@ -231,7 +231,7 @@ def get_path(
     tagged: Tagged,
     response: Response,
 ) -> Any:
-    """One shortest path, between vertices or points; as JSON, or, of distances, as a line of GeoJSON.
+    """One shortest path between vertices or points, as JSON; a path of a distance also as a line of GeoJSON.
 
     The feature of GeoJSON has the coordinates of the vertices, in degrees. Its properties are `source`, `target`,
     `distance`, `unit` and `vertices`, and `without_coordinates` with the vertices that the line leaves out, if
@@ -299,7 +299,7 @@ def get_nearest(*, service: Shared, opened: OpenedValues, asked: Annotated[Neare
     responses=documented(404, 409, 410, 413),
 )
 def take_points(*, body: PointsRequest, service: Shared, opened: Opened) -> PointsTaken:
-    """The vertex nearest to each of many points, and how far it is, as points are taken in every question.
+    """The vertex nearest to each of many points, and its distance. Every question takes points to vertices in this way.
 
     Args:
         body: the points.
@@ -315,14 +315,14 @@ def take_points(*, body: PointsRequest, service: Shared, opened: Opened) -> Poin
 
 
 def _ends(opened: ResultReader, asked: SourceQuery | HistogramQuery, *sides: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return the vertices that a question means, and what its answer says of points."""
+    """Return the vertices that a question means, and the facts about points for its answer."""
     from service.jobs.points import ends_of
 
     return ends_of(opened, asked.model_dump(), *sides)
 
 
 def _pairs(opened: ResultReader, body: PairsRequest) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
-    """Return pairs of vertices, and what the answer says of the points that some of them were."""
+    """Return pairs of vertices, and for the answer the facts about those that were given as points."""
     from service.jobs.points import check_limit_is_used, vertices_of
 
     ends, told = [], {}

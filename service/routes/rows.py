@@ -54,7 +54,7 @@ _TAGGED: Final[dict[int | str, dict[str, Any]]] = {**_PARTS, 304: {"description"
 
 
 class ColumnsQuery(BaseModel):
-    """Which columns are wanted, and as what."""
+    """The columns that are wanted, and the format."""
 
     targets: Names = None
     target_point: PointTexts = None
@@ -65,7 +65,7 @@ class ColumnsQuery(BaseModel):
 
 
 class RowsQuery(ColumnsQuery):
-    """Which rows and columns are wanted, and as what."""
+    """The rows and columns that are wanted, and the format."""
 
     sources: Names = None
     source_point: PointTexts = None
@@ -219,7 +219,7 @@ class _Rectangle:
         return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers={**headers, "Vary": "Accept"})
 
     def _vertices(self, side: str, asked: list[Any] | None, service: Service) -> Any:
-        """Return vertex indices, None for all; keep what is to be told of points."""
+        """Return vertex indices, None for all; keep the facts about points for the answer."""
         if asked is None:
             return None
         points = sum(isinstance(one, dict) for one in asked)

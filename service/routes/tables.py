@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 results = APIRouter(prefix="/v1/jobs/{job_id}/table", tags=["results"], dependencies=[Depends(known_parameters)])
 uploads = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[Depends(known_parameters)])
 
-#: rows of a page whose size nobody asked for
+#: rows of a page if the request does not say how many
 _ROWS: Final = 1000
 _PAGES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -63,7 +63,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 
 class TableQuery(BaseModel):
-    """Which rows and columns of a table are wanted, in which order, and as what."""
+    """The rows and columns of a table that are wanted, their order, and the format."""
 
     columns: list[Name] | None = Field(
         None, description='Columns, separated by commas or repeated; quote (") names that hold a comma.'
@@ -118,7 +118,7 @@ class _Part:
 
     Attributes:
         first: the first row, in the order asked.
-        mark: of the order; a cursor of another order is refused.
+        mark: identifies the order; a cursor of another order is refused.
     """
 
     def __init__(self, opened: TableReader, asked: TableQuery, settings: Settings) -> None:

@@ -28,7 +28,7 @@ _ADDRESS_BYTES: Final = 1 << 20
 _BODY_BYTES: Final = 16 << 20
 #: Requests that are answered at a time; more get 503.
 _MOST_AT_ONCE: Final = 64
-#: What this machine is called; 0.0.0.0 is where VROOM looks for a server unless it is told otherwise.
+#: Names of this machine; VROOM looks for a server at 0.0.0.0 by default.
 _NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0", "testserver"]  # noqa: S104 - a name, not an address
 _BRACKET: Final = re.compile(rb"\)|%29")
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from service.routing.ways import FastestWays
 from storage.errors import InvalidRequest, LimitExceeded
-from storage.geography.coordinates import Coordinates, arc_metres, crow_distances, unit_vectors
+from storage.geography.coordinates import crow_distances
+from storage.geography.snapping import VertexFinder
 from storage.matrix.sealed import SealedResult
 
 Floats = npt.NDArray[np.float64]
@@ -95,7 +96,7 @@ class RoutingNetwork:
             rows, columns = matrix.shape
             message = f"{matrix.path} has {rows:,} sources and {columns:,} targets of {n:,} vertices"
             raise InvalidRequest(f"{message}; places may lie anywhere, so all vertices are needed", field="store")
-        self._coordinates: Coordinates = found
+        self._coordinates, self._finder = found, VertexFinder(found)
         self._seconds, self._metres = _factors(unit or matrix.unit, speed)
 
     @property
@@ -103,36 +104,21 @@ class RoutingNetwork:
         """Whether durations are known."""
         return self._seconds is not None
 
-    @cached_property
-    def _known(self) -> Indices:
-        return np.flatnonzero(self._coordinates.there)
-
-    @cached_property
-    def _tree(self) -> Any:
-        from scipy.spatial import KDTree
-
-        return KDTree(unit_vectors(self._coordinates.x[self._known], self._coordinates.y[self._known]))
-
     def stops(self, lon: Floats, lat: Floats) -> Stops:
         """Return the vertices nearest to places in degrees, shape (k,)."""
-        return self._stops(*self._nearest(lon, lat, 1))
+        return self._stops(*self._finder.nearest(lon, lat))
 
     def nearest(self, lon: float, lat: float, count: int) -> Stops:
         """Return the ``count`` vertices nearest to a place, the nearest first."""
-        chords, places = self._nearest(np.array([lon]), np.array([lat]), min(count, len(self._known)))
-        return self._stops(chords.reshape(-1), places.reshape(-1))
+        most = min(count, int(np.count_nonzero(self._coordinates.there)))
+        vertices, metres = self._finder.nearest(np.array([lon]), np.array([lat]), most)
+        return self._stops(vertices.reshape(-1), metres.reshape(-1))
 
-    def _nearest(self, lon: Floats, lat: Floats, count: int) -> tuple[Floats, Indices]:
-        with self._lock:  # the tree is made once
-            tree = self._tree
-        chords, places = tree.query(unit_vectors(lon, lat), k=count)
-        return np.asarray(chords, np.float64), np.asarray(places, np.int64)
-
-    def _stops(self, chords: Floats, places: Indices) -> Stops:
-        vertices, there = self._known[places], self._coordinates
+    def _stops(self, vertices: Indices, metres: Floats) -> Stops:
+        there = self._coordinates
         names = there.names
         called = [""] * len(vertices) if names is None else [str(names[vertex]) for vertex in vertices.tolist()]
-        return Stops(vertices, arc_metres(chords), there.x[vertices], there.y[vertices], called)
+        return Stops(vertices, metres, there.x[vertices], there.y[vertices], called)
 
     def table(self, sources: Stops, targets: Stops) -> Floats:
         """Return the distances between stops in the unit of the result, shape (sources, targets), +inf where there is

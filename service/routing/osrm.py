@@ -53,9 +53,9 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     "nearest": _PLACED | {"number"},
     "trip": _PLACED | {"overview", "geometries", "steps", "source", "destination", "roundtrip"},
 }
-#: What is answered.
+#: The services that are answered.
 SERVICES: Final = tuple(_OWN)
-#: Codes of OSRM for what is wrong, by the field that an error names.
+#: OSRM's codes of errors, by the field that an error names.
 _CODES: Final = {"coordinates": "InvalidValue", "radiuses": "NoSegment", "options": "InvalidOptions"}
 
 

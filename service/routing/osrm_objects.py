@@ -34,7 +34,7 @@ class RouteForm:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> RouteForm:
-        """Return what the parameters of a request say.  Raises InvalidRequest: they make no sense."""
+        """Return the parameters of a request. Raises InvalidRequest: they make no sense."""
         form = query.get("geometries", "polyline")
         if form not in ("polyline", "polyline6", "geojson"):
             raise InvalidRequest("geometries are polyline, polyline6 or geojson", field="options")

@@ -22,7 +22,7 @@ SERVICES: Final = ("sources_to_targets", "route")
 #: Valhalla's numbers of errors: no such path, no JSON, too many places, anything else.
 NO_PATH: Final = 106
 _NO_JSON, _TOO_MANY, _OTHER = 100, 150, 199
-#: Valhalla's numbers for what is wrong, by the field that an error names.
+#: Valhalla's numbers of errors, by the field that an error names.
 _NUMBERS: Final = {"locations": 110, "sources": 112, "targets": 112, "far": 171, "path": 442}
 
 

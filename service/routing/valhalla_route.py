@@ -30,7 +30,7 @@ _ONLY: Final[Mapping[str, tuple[Any, ...]]] = {
     "elevation_interval": (None, 0),
     "linear_references": (None, False),
 }
-#: What a client may tell about a place, and gets back.
+#: Facts about a place that a client may send, and that are returned.
 _ABOUT_PLACES: Final = ("name", "street", "city", "state", "postal_code", "country", "phone", "url")
 _DEPARTURE, _ARRIVAL = 1, 4
 

@@ -90,7 +90,7 @@ class FastestWays:
 
     def _compare(self, again: Floats, times: Floats) -> None:
         there, known = np.isfinite(times), np.isfinite(again)
-        if not self._whole:  # what is beyond the cutoff is not in the table
+        if not self._whole:  # distances beyond the cutoff are not in the table
             known &= there
         off = np.zeros(len(times))
         off[there] = np.abs(again[there] - times[there])

@@ -55,7 +55,7 @@ class Task:
         return checkpoints.plan(self.profile, self.options, place, monitor)
 
     def close(self) -> None:
-        """Close what planning and making have opened."""
+        """Close the files that planning and making have opened."""
         if "_table" in self.__dict__:
             self._table.close()
 
@@ -77,7 +77,9 @@ class Task:
             return self._attempt(plan, monitor)
 
     def _generation(self) -> Generation | None:
-        """Return what this claim sends to the object store; None for results in folders.  Raises Conflict."""
+        """Return the generation that this claim sends to the object store; None for results in folders. Raises
+        Conflict.
+        """
         from storage.remote.generation import Generation
 
         address = self.settings.address(self.job.id)

@@ -33,7 +33,7 @@ _SOLVES: Final = (
     ({"algorithm": "blocked-floyd-warshall", "dtype": "int32"}, True),
     ({"algorithm": "blocked-floyd-warshall", "dtype": "float32"}, False),
 )
-#: processes that compile beside an idle runner, at most
+#: most processes that compile while the runner is idle
 PROCESSES: Final = 4
 #: most times that compiling is started; each job interrupts it
 STARTS: Final = 20

@@ -132,7 +132,7 @@ class ExportedPart:
             first += len(sources)
 
     def _ends(self, side: str) -> Ends:
-        """Return what rows or columns are called."""
+        """Return the names of rows or columns."""
         given = self.sources if side == "source" else self.targets
         vertices = self.rows.sources if side == "source" else self._columns
         matrix = self.rows.result.matrix

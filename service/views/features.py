@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-#: What a feature is: a line from source to target, or a point at one of them.
+#: The kind of a feature: a line from source to target, or a point at one of them.
 Features = Literal["lines", "sources", "targets"]
 #: Decimals of degrees in GeoJSON: a centimetre.
 _DECIMALS: Final = 7

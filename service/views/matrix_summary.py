@@ -1,7 +1,7 @@
 """Writes the facts of a matrix's summary as texts.
 
 ``engine.rows.summary`` gathers the facts; here each gets its name and its text, which the command line prints and a
-notebook shows.  The page has its own markup in ``service/dashboard/templates/result.html``.
+notebook shows.  The page has its own markup in ``service/dashboard/templates/facts.html``.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a result of another semiring than min-plus is, and its least and greatest value.
+    """Return facts of a result of another semiring than min-plus: its kind of values, the least and the greatest.
 
     Args:
-        options: those of its job.
+        options: the options of its job.
         summary: its summary.
     """
     semiring = SEMIRINGS.get(options.get("semiring", ""))

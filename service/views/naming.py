@@ -1,4 +1,4 @@
-"""Finds names of vertices that are like what somebody types.  Imports NumPy, so import it only when needed."""
+"""Finds names of vertices that are like a typed text.  Imports NumPy, so import it only when needed."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class PointForm:
     """How near pairs are written: as rows of vertices, or line by line where there are points or features."""
 
     def __init__(self, out: Path, features: Features | None) -> None:
-        """``out`` is the file, ``features`` what was asked for; None for what is usual."""
+        """``out`` is the file; ``features`` is the form that was asked for, None for the usual one."""
         self._out, self._kind = out, out.suffix.lower()
         self._features: Features | None = "lines" if self._kind in _FEATURES and features is None else features
         self._graph: Graph | None = None
@@ -39,7 +39,7 @@ class PointForm:
 
     @property
     def name(self) -> str:
-        """What the file is."""
+        """The name of the format of the file."""
         if self._kind in _FEATURES:
             return _FEATURES[self._kind]
         return "GeoParquet table" if self._features is not None else FORMS[self._out.suffix]

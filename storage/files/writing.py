@@ -61,9 +61,9 @@ _HELD: dict[tuple[int, int], _Hold] = {}
 class Writing:
     """The right to write one place.  A thread that has it may take it again, for a part of the same work.
 
-    A context manager; ``release`` does the same.  An interrupt may come between any two steps, the one before
-    ``__exit__`` included.  So what holds the lock is an object at every moment, each step of releasing may be repeated,
-    and an object that is no longer used gives up what it has (decision 147).
+    A context manager; ``release`` does the same as leaving it. An interrupt may come between any two steps, even just
+    before ``__exit__``. So some object holds the lock at every moment, each step of releasing can be repeated, and an
+    object that is no longer used gives up the lock (decision 147).
     """
 
     _hold: _Hold | None = None
@@ -94,7 +94,7 @@ class Writing:
             raise
 
     def _again(self) -> bool:
-        """Share the lock if this thread has it; return whether it has.  Raises OSError."""
+        """Share the lock if this thread holds it; return whether it does. Raises OSError."""
         try:
             found = self._path.stat()
         except FileNotFoundError:

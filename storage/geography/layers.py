@@ -1,6 +1,6 @@
 """Reads layers of GeoPackages (OGC 12-128), which are databases of SQLite.
 
-Files come from strangers: only plain tables are read, not views, because a view is a program.
+Files may come from strangers, so only plain tables are read: a view of SQLite is a program.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LAYERS: Final = (
     "s.definition FROM gpkg_contents c LEFT JOIN gpkg_geometry_columns g ON g.table_name = c.table_name "
     "LEFT JOIN gpkg_spatial_ref_sys s ON s.srs_id = g.srs_id WHERE c.data_type IN ('features', 'attributes')"
 )
-#: Rows that are taken at a time, so that a size is checked before much is held.
+#: Rows that are fetched at a time; their size is checked before more are held in memory.
 _ROWS: Final = 256
-#: Longest statement that defines a table: each row without a value has the default that may stand there.
+#: Longest statement that defines a table. It may contain a default, which every row without a value repeats.
 _LONGEST: Final = 1 << 18
 #: Most layers of a file.
 _MOST: Final = 1000
 #: Most layers that a message names.
 _NAMED: Final = 12
-#: Bytes of flags and envelope before the well-known binary, by what the flags say of the envelope.
+#: Bytes of header and envelope before the well-known binary, by the kind of envelope that the flags name.
 _ENVELOPES: Final = {0: 0, 1: 32, 2: 48, 3: 48, 4: 64}
 _WHOLE: Final = ("INT",)
 _REAL: Final = ("REAL", "FLOAT", "DOUBLE")
@@ -59,7 +59,7 @@ class LayerField(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What a GeoPackage says of a layer.
+    """The description of a layer in a GeoPackage.
 
     Attributes:
         name: its name.
@@ -102,7 +102,7 @@ class GeoPackage:
         return [self._facts(*row) for row in rows]
 
     def _is_plain(self, name: str) -> bool | None:
-        """Return whether there is a plain table of this name; None if there is nothing of this name."""
+        """Return whether this name is that of a plain table; None if nothing has this name."""
         query = "SELECT type, sql FROM sqlite_master WHERE lower(name) = lower(?) AND type IN ('table', 'view')"
         found = self._database.execute(query, (name,)).fetchall()
         return all(kind == "table" and sql.upper().startswith("CREATE TABLE") for kind, sql in found) if found else None
@@ -183,7 +183,7 @@ class GeoPackage:
 
 
 class LayerColumns(NamedTuple):
-    """LayerColumns of a layer, and its geometries as well-known binary (empty where they were not asked for)."""
+    """Columns of a layer, and its geometries as well-known binary (empty where they were not asked for)."""
 
     table: pl.DataFrame
     geometry: list[bytes | None]
@@ -195,7 +195,7 @@ def opened(path: Path, limits: ReadLimits | None = None) -> Iterator[GeoPackage]
 
     Args:
         path: the file.
-        limits: what its values may hold; None for a file of the caller's own.
+        limits: limits on the size of its values; None for a file of the caller's own.
 
     Raises:
         NotFound: there is no such file.

@@ -19,13 +19,13 @@ _KINDS: Final = {
     1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",
     7: "GeometryCollection", 8: "CircularString", 9: "CompoundCurve", 10: "CurvePolygon", 11: "MultiCurve",
 }  # fmt: skip
-#: Bits of PostGIS: height, measure, and a system of coordinates behind the kind.
+#: Bits that PostGIS sets in the kind of a geometry: it has heights, it has measures, a system of coordinates follows.
 _HEIGHT_BIT, _MEASURE_BIT, _SYSTEM_BIT = 0x80000000, 0x40000000, 0x20000000
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Lines one after the other.
+    """Several lines, stored one after the other.
 
     Attributes:
         x, y: their points, shape (p,).
@@ -69,7 +69,7 @@ def read_lines(geometry: Sequence[bytes | None], where: Callable[[int], str]) ->
 
     Args:
         geometry: well-known binary, shape (k,).
-        where: says where a row is, given its number from 0.
+        where: returns the place of a row in the file, for messages; rows are numbered from 0.
 
     Raises:
         InvalidGraph: a geometry is missing, empty, damaged, no line, or of several parts; a coordinate is not finite.
@@ -112,11 +112,13 @@ def _refused(place: str, why: str) -> InvalidGraph:
 
 
 class _OddError(Exception):
-    """A geometry that is understood, and no line that can be an edge."""
+    """The error of a geometry that was decoded, but is no line that can be an edge."""
 
 
 def _header(data: bytes, at: int = 0) -> tuple[str, int, int, bool, int]:
-    """Return byte order, kind, numbers of a point, whether the last is a measure, and where the content begins."""
+    """Return byte order, kind, how many numbers a point has, whether the last of them is a measure, and the offset of
+    the content.
+    """
     order = "<" if data[at] == 1 else ">"
     (code,) = struct.unpack_from(f"{order}I", data, at + 1)
     plain = code & 0x1FFFFFFF

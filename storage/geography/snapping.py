@@ -233,12 +233,18 @@ class VertexFinder:
     def _placed(self, x: Floats, y: Floats) -> Floats:
         return unit_vectors(x, y) if self.geographic else np.stack([x, y], axis=-1)
 
-    def nearest(self, x: Floats, y: Floats) -> tuple[Indices, Floats]:
-        """Return the vertex nearest to each point, and how far it is, as :func:`nearest_vertices` does."""
+    def nearest(self, x: Floats, y: Floats, count: int = 1) -> tuple[Indices, Floats]:
+        """Return the vertices nearest to each point, and how far they are, as :func:`nearest_vertices` does.
+
+        Args:
+            x, y: the points, shape (k,).
+            count: how many for each point, at most as many as have coordinates; results have shape (k, count), and (k,)
+                if it is 1.
+        """
         if not len(self._known):
             raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")
         with self._lock:  # the tree is made once
             tree = self._tree
-        found, places = tree.query(self._placed(x, y))
+        found, places = tree.query(self._placed(x, y), k=count)
         distances = arc_metres(found) if self.geographic else np.asarray(found, np.float64)
         return self._known[places].astype(np.int64), distances

@@ -13,16 +13,17 @@ _DEGREES: Final = frozenset({"EPSG:4326", "EPSG:4979", "OGC:CRS84", "OGC:CRS84H"
 _TOKEN: Final = re.compile(r'\s*+("(?:[^"]|"")*+"|[\w.+-]++|[\[\](),])')
 _PROJECTED: Final = frozenset({"PROJCS", "PROJCRS", "PROJECTEDCRS", "ProjectedCRS"})
 _ANGULAR: Final = frozenset({"GEOGCS", "GEOGCRS", "GEODCRS", "GEOGRAPHICCRS", "GEODETICCRS", "GeographicCRS"})
-#: Words for systems that hold the one in question.
+#: Keywords of systems that contain the one that is wanted.
 _OUTER: Final = frozenset({"COMPD_CS", "COMPOUNDCRS", "BOUNDCRS", "SOURCECRS"})
-#: Names of projections whose units are not lengths on the ground: on that of most web maps a metre at Helsinki is two.
+#: Names of projections whose units are not lengths on the ground: in that of most web maps, a metre on the ground at
+#: Helsinki is two units.
 _STRETCHED: Final = re.compile(r"mercator|equirectangular|equidistant.?cylindrical|plate.?carr", re.IGNORECASE)
 _NOT_STRETCHED: Final = re.compile(r"transverse|oblique", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ReferenceSystem:
-    """What a file says about its coordinates.
+    """The system of coordinates that a file declares.
 
     Attributes:
         name: the code and the name, for messages.
@@ -42,7 +43,7 @@ UNKNOWN: Final = ReferenceSystem("an unknown system of coordinates", None)
 
 @dataclass(frozen=True)
 class _Node:
-    """A keyword of well-known text with what stands in its brackets."""
+    """A keyword of well-known text, with the content of its brackets."""
 
     word: str
     values: list[str]

@@ -46,7 +46,7 @@ class ArcList:
         tails, heads: int32 or int64, shape (entries,).
         weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
         quantities: further numbers of each arc by name, int32, int64 or float64, shape (entries,) each.
-        greatest: whether of parallel arcs the greatest weight stays, not the smallest (``Graph.parallel``).
+        greatest: whether the greatest weight of parallel arcs stays, instead of the smallest (``Graph.parallel``).
     """
 
     tails: AnyArray

@@ -26,7 +26,7 @@ class ArcOptions(TypedDict, total=False):
 
 
 def keeps_greatest(parallel: str | None) -> bool:
-    """Return whether of parallel arcs the greatest is kept.  Raises InvalidRequest for an unknown word."""
+    """Return whether the greatest of parallel arcs is kept. Raises InvalidRequest for an unknown word."""
     if parallel not in (None, "least", "greatest"):
         raise InvalidRequest(f"parallel {parallel!r} is unknown; use least, greatest", field="parallel")
     return parallel == "greatest"

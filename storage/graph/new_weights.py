@@ -37,7 +37,7 @@ class ArcWeights:
         weights: numbers, shape (entries,); +inf closes an arc.
         mirrored: an undirected list holds both arcs of each edge.
         both: the second half of the entries is the first one again, with tails and heads exchanged.
-        where: says where an entry is, given its number and the two labels, such as ``roads.csv, line 7``.
+        where: returns the place of an entry, such as ``roads.csv, line 7``, from its number and the two labels.
     """
 
     tails: AnyArray

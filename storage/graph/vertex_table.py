@@ -15,13 +15,45 @@ from storage.files.writing import Writing
 from storage.graph.graph import index_of
 
 if TYPE_CHECKING:
+    import pandas
     import polars as pl
+    import pyarrow
 
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
 
 #: Endings of the files that tables are written to and read from.
 ENDINGS: Final = (".parquet", ".csv")
+
+
+class Tabular:
+    """What can be had as a table: as a data frame of each kind, and as a file."""
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the table as a data frame of polars."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the table as :meth:`to_polars` does, for Arrow; pyarrow has to be installed."""
+        return self.to_polars().to_arrow()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as :meth:`to_polars` does, for pandas; pandas and pyarrow have to be installed."""
+        return self.to_polars().to_pandas()
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
+
+        Args:
+            path: a file name that ends in ``.parquet`` or ``.csv``.
+            overwrite: replace an existing file.
+
+        Raises:
+            InvalidRequest: the path has another ending.
+            Conflict: the file exists, and ``overwrite`` is not set.
+            StorageFailed: the disk refused.
+        """
+        write_table(self.to_polars(), Path(path), overwrite=overwrite)
 
 
 def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], named: frozenset[str]) -> pl.DataFrame:

@@ -40,7 +40,7 @@ _ALSO_VERSION: Final = 6
 #: The array that a prepared graph always has (``storage.prepared``), and its version.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
-#: The array that one in the compact form has instead, and its version.
+#: The array that a prepared graph in the compact form has instead, and its version.
 CLOSED_PARTS: Final = "tables/closed"
 _COMPACT_VERSION: Final = 8
 #: The file that a result in rows always has (``storage.tables``), and its version.

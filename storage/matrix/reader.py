@@ -51,8 +51,7 @@ def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
 
     Args:
         path: a folder, or an address in an object store (``s3://BUCKET/PREFIX``).
-        semiring: of what the values may be: the name of a semiring, or names of several, all of which the caller
-            understands.
+        semiring: the name of the semiring that the caller understands, or names of several.
 
     Returns:
         The matrix, to be closed or used as a context: rows, entries, labels and the graph.
@@ -66,7 +65,7 @@ def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
 
 
 def understood(result: Result, semiring: str | Collection[str]) -> Result:
-    """Return an open result if its values are of a semiring that the caller understands; else close it.
+    """Return an open result if the caller understands its semiring; else close it and raise Conflict.
 
     Raises:
         Conflict: they are of another one.
@@ -242,10 +241,6 @@ class Matrix(SealedResult):
         (i, offset), (j, column) = divmod(source, height), divmod(target, width)
         found = self._tiles.peek(i, j, offset, column)
         return None if found is None else self.dtype.type(np.frombuffer(found, self._stored)[0])
-
-    def check_tile(self, i: int, j: int) -> None:
-        """Compare tile (i, j) with the manifest.  Raises StorageFailed."""
-        self._tiles.whole(i, j)
 
     def holds(self, key: str) -> bool:
         """Return whether a file that belongs to the store exists with its sealed size; the file is not opened."""

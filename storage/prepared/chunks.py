@@ -14,8 +14,7 @@ from storage.threads import in_threads
 
 
 class CheckedTable:
-    """The entries of a table; those of chunks that nobody has asked for are not there yet.  Safe to use from many
-    threads.
+    """The entries of a table. A chunk is read when a question first needs it. Safe to use from many threads.
 
     Args:
         entries: how many the table has.
@@ -56,7 +55,7 @@ class CheckedTable:
         self._bring(np.cumsum(changes[:-1]) > 0, admit)
 
     def whole(self, admit: Callable[[int], None] = lambda _bytes: None) -> Array:
-        """Read what is not there yet, and return all entries; arguments and errors are those of :meth:`need`."""
+        """Read the chunks that are missing, and return all entries; arguments and errors are those of :meth:`need`."""
         if not self.complete:
             self._bring(np.ones(len(self._there), np.bool_), admit)
         return self.values

@@ -74,9 +74,9 @@ _MODULES: Final = {
     "gexf": "networks.gexf",
     "pajek": "networks.pajek",
     "json": "networks.json_graph",
-    "nx-edgelist": "tables.nx_edgelist",
-    "adjlist": "tables.adjlist",
-    "multiline-adjlist": "tables.multiline_adjlist",
+    "nx-edgelist": "networks.nx_edgelist",
+    "adjlist": "networks.adjlist",
+    "multiline-adjlist": "networks.multiline_adjlist",
     "sif": "networks.sif",
     "tntp": "instances.tntp",
     "tsplib": "instances.tsplib",
@@ -105,7 +105,7 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
-#: Options that concern what becomes of the arcs that a reader has found.
+#: Options that apply to arcs after a reader has found them.
 _NOT_OF_READERS: Final = frozenset({"format", "length_of", "nodes", "unit", "parallel"})
 #: Formats in which single quotes are part of the names that they enclose.
 _UNQUOTED: Final = frozenset(

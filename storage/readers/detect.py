@@ -11,7 +11,7 @@ from storage.readers.instances.metis import may_be_metis
 from storage.readers.lookalikes import refuse_lookalikes
 from storage.readers.source import Source
 from storage.readers.tables.ends import looks_like_names, names_ends
-from storage.readers.tables.table import is_comment
+from storage.readers.tables.text_rows import is_comment
 
 _BINARY = {
     b"\x93NUMPY": "npy",

@@ -11,7 +11,7 @@ from storage.graph.cleaning import EXACT, AnyArray, IntArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
 from storage.readers.tables import table
-from storage.readers.tables.table import normalise, strip_comments
+from storage.readers.tables.text_rows import normalise, strip_comments
 
 
 def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "weight") -> AnyArray:

@@ -1,4 +1,4 @@
-"""What one writer puts below the address of a store, its generation, and the conditional put that seals it.
+"""A generation: the objects that one writer puts below the address of a store, and the conditional put that seals them.
 
 ``storage.remote.writer`` explains the objects below an address.
 """

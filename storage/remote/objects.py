@@ -40,7 +40,9 @@ def is_address(place: object) -> bool:
 
 
 def address_of(place: object) -> str | None:
-    """Return the address that ``place`` is, even if it was made a path, which has one slash less; None for a path."""
+    """Return ``place`` as an address, even if it has been converted to a path, which has one slash fewer; None for a
+    path.
+    """
     text = str(place)
     if text.startswith("s3:/") and not is_address(text):
         text = text.replace("s3:/", SCHEME, 1)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.matrix.format import TABLE, IntArray, file_checksum
 from storage.matrix.reader import open_sealed
@@ -195,10 +193,3 @@ def open_table(path: str | Path) -> SealedTable:
         StorageFailed: what is at ``path`` is no such table, or is damaged.
     """
     return open_sealed(path, SealedTable)
-
-
-def numbers_of(values: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the numbers of a column as float64, without the missing ones."""
-    import polars as pl
-
-    return values.drop_nulls().cast(pl.Float64()).to_numpy()

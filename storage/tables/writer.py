@@ -37,7 +37,7 @@ def write_result_table(
         about: attributes of the result: ``result`` (``measures``, ``near`` and so on), the graph's, what was asked,
             ``shape``.
         pairs: the same as sparse rows, which are written beside the table as arrays of Zarr.
-        sums: what the summary says besides rows and columns.
+        sums: the facts of the summary in addition to rows and columns.
         remote: where it is sent and sealed; nothing stays at ``path`` then.  None for a folder.
 
     Returns:

@@ -9,7 +9,7 @@ import pytest
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.readers import FORMATS, read_graph
 from storage.readers.fields import is_number, weight
-from storage.readers.tables.table import normalise
+from storage.readers.tables.text_rows import normalise
 
 HUGE = "9" * 5000
 SAMPLES = [

@@ -204,7 +204,9 @@ class PassingSearches:
         return self._kind.type(FAR if self._kind.kind == "i" else math.inf)
 
     def _worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function by which a thread searches from some sources, and adds what passes to its sums."""
+        """Return the function with which a thread searches from some sources, and adds the paths that it counts to its
+        sums.
+        """
         arcs, task, space, out = self._arcs, self._task, self._space(), (*sums, self._lengths)
         listed = task.sources, task.own, task.first, task.targets, task.flows
 
@@ -218,7 +220,7 @@ class PassingSearches:
         return search
 
     def _by_rows(self, count: int) -> RowPasses | None:
-        """Return what counts paths in rows of distances; None where that is not faster, or rows would not be exact."""
+        """Return the counter of paths in rows of distances; None if rows are not faster, or would not be exact."""
         arcs, task = self._arcs, self._task
         if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
             return None

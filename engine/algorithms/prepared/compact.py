@@ -1,8 +1,8 @@
 """Tables of a prepared graph in the compact form: computed part by part when a question needs them.
 
-Stored are only the lengths inside parts, and those between parts and their borders, which elimination finds.  The table
-of a part follows from those of the parts above (``PartWork.extend``), by the same sums that make the full form; so
-entries are the same to the last bit.  Tables of parts that many others need are kept within a budget.
+Only the lengths inside parts, and those between parts and their borders, are stored; elimination finds both.  The table
+of a part follows from the tables of the parts above (``PartWork.extend``), by the same sums as in the full form, so
+entries are the same to the last bit. Tables of parts that many others need stay in memory, up to a budget.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StoredLengths:
 
     Attributes:
         closed: those inside parts, one part after the other, each of shape (size, size), flat.
-        found: those between parts and borders; without its ``rests``.
+        found: the lengths between parts and borders; its ``rests`` are left out.
     """
 
     closed: Array
@@ -51,7 +51,7 @@ class StoredLengths:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them."""
+        """The bytes of these arrays."""
         return self.closed.nbytes + self.found.upward.nbytes + self.found.across.nbytes
 
 
@@ -61,7 +61,7 @@ class CompactTables:
     Args:
         work: the parts, and what computes their tables.
         stored: the lengths that are stored.
-        directed: whether the tables of the reversed graph are others.
+        directed: whether the reversed graph has tables of its own.
 
     Attributes:
         parts: the parts.
@@ -91,19 +91,19 @@ class CompactTables:
         return self._owner[places], places
 
     def bytes_of(self, parts: npt.NDArray[np.int32]) -> int:
-        """Return the bytes of the tables of some parts, each counted once."""
+        """Return the bytes of the tables of some parts; a part that occurs twice counts once."""
         return int(self.table_bytes[np.unique(parts)].sum())
 
     def flat(self, some: npt.NDArray[np.int32], *, ahead: bool) -> tuple[Array, Indices]:
         """Compute the tables of some parts.
 
         Args:
-            some: numbers of parts, in any order, some more than once.
-            ahead: the tables of the graph; else those of the reversed graph.
+            some: numbers of parts, in any order; a part may occur more than once.
+            ahead: True for the tables of the graph, False for those of the reversed graph.
 
         Returns:
-            The tables one after the other, flat, and where that of each part begins, shape (parts,); -1 where it was
-            not asked for.
+            The tables one after the other, flat; and the index at which the table of each part begins, shape (parts,),
+            -1 for parts that were not asked for.
         """
         wanted = np.unique(some)
         entries = self.parts.sizes[wanted] * self.widths[wanted]
@@ -122,8 +122,8 @@ class CompactTables:
         """Compute the lines of some vertices.
 
         Args:
-            lines: of all vertices, as :meth:`lines` returns them.
-            vertices: whose lines are needed.
+            lines: the lines of all vertices, as :meth:`lines` returns them.
+            vertices: the vertices whose lines are needed.
             ahead: as in :meth:`flat`.
 
         Returns:
@@ -145,7 +145,7 @@ class CompactTables:
                 self._kept[ahead, k] = kept
                 self._kept_bytes += kept.nbytes
             known[k] = kept
-        for k in chain:  # those of the highest parts are let go last
+        for k in chain:  # the tables of the highest parts are dropped last
             self._kept.move_to_end((ahead, k))
         while self._kept_bytes > KEPT and self._kept:
             _, gone = self._kept.popitem(last=False)

@@ -32,7 +32,7 @@ _SWEPT: Final = 4.0
 _MOVED: Final = 2.0
 #: Entries of a band that a thread makes at a time, before it puts them where the caller wants them.
 BAND: Final = 1 << 22
-#: Most rows of a band: as many as share the packing of the targets.
+#: Most rows of a band. The lines of the targets are packed once for each band, so taller bands pack less often.
 BAND_ROWS: Final = 1024
 
 
@@ -105,7 +105,7 @@ def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # typ
 
 @njit(nogil=True, cache=True)
 def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
-    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; what is above every distance becomes *unreachable*."""
+    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; entries above every distance become *unreachable*."""
     limit, sentinel = ends
     for i in range(len(rows)):
         row, line = out[rows[i]], found[i * len(columns) : (i + 1) * len(columns)]
@@ -180,7 +180,7 @@ class PanelProduct:
         self.bands = [(i, j, high, wide) for i in range(0, len(rows), high) for j in range(0, len(columns), wide)]
 
     def make_all(self, threads: int) -> None:
-        """Make all bands in so many threads."""
+        """Make all bands, in several threads."""
         if len(self.bands) == 1 or threads == 1:
             for band in self.bands:
                 self.make(band)

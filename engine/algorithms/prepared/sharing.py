@@ -10,13 +10,15 @@ from storage.threads import in_threads
 
 
 class ThreadLimit(threading.local):
-    """The number of threads for the questions that one thread asks; None for what holds for all."""
+    """The number of threads for the questions that one thread asks; None for the number that all threads share."""
 
     wanted: int | None = None
 
     @contextmanager
     def using(self, threads: int | None) -> Iterator[None]:
-        """Context manager: the questions that this thread asks meanwhile take so many threads; None changes nothing."""
+        """Context manager: set the number of threads for the questions that this thread asks inside it; None changes
+        nothing.
+        """
         before = self.wanted
         self.wanted = before if threads is None else threads
         try:
@@ -26,13 +28,14 @@ class ThreadLimit(threading.local):
 
 
 def share(threads: int, count: int, least: int, work: Callable[[int, int], None]) -> None:
-    """Call ``work`` for pieces of ``count``, of at least ``least`` each, in several threads.
+    """Cut ``count`` items into pieces of at least ``least`` items, and call ``work`` for each piece, in several
+    threads.
 
     Args:
-        threads: at most so many.
-        count: how much there is to do.
-        least: the least that is worth a thread.
-        work: called with the first and the last plus one of a piece.
+        threads: the most threads.
+        count: the number of items.
+        least: the fewest items that are worth a thread.
+        work: called with the first item of a piece, and the item after its last.
     """
     pieces = min(threads, -(-count // least))
     if pieces <= 1:

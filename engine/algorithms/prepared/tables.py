@@ -17,7 +17,7 @@ from storage.prepared.chunks import CheckedTable
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of some vertices, and where the line of each ends in a table.
+#: The part of each vertex, and the index in the table at which its line ends.
 Ends = tuple[npt.NDArray[np.int32], Indices]
 
 
@@ -30,7 +30,7 @@ class StoredTables:
         widths: of each part the length of the lines of its vertices, shape (parts,).
         begins: where the table of each part begins, shape (parts,).
         ahead, back: the tables; the same object where the graph is undirected.
-        admit: called with bytes before so many are read; may raise.
+        admit: called with a number of bytes before these are read; an exception that it raises ends the reading.
     """
 
     parts: Parts
@@ -44,7 +44,7 @@ class StoredTables:
     def of(
         cls, parts: Parts, forward: CheckedTable, backward: CheckedTable | None, admit: Callable[[int], None]
     ) -> StoredTables:
-        """Make the object; without backward tables those of the graph are also those of the reversed graph."""
+        """Make the object; without ``back``, the tables of the graph also serve the reversed graph."""
         widths, sizes = parts.widths(), parts.sizes
         begins = np.cumsum(sizes * widths) - sizes * widths
         return cls(parts, widths, begins, forward, forward if backward is None else backward, admit)
@@ -68,9 +68,9 @@ class StoredTables:
         """Read the chunks with the lines of some vertices.
 
         Args:
-            lines: of all vertices.
-            vertices: whose lines are needed.
-            ahead: from the tables of the graph; else from those of the reversed graph.
+            lines: the lines of all vertices.
+            vertices: the vertices whose lines are needed.
+            ahead: True for the tables of the graph, False for those of the reversed graph.
 
         Raises:
             StorageFailed: a chunk is missing or damaged.
@@ -81,16 +81,16 @@ class StoredTables:
             table.need(ends - self.widths[lines[0][vertices]], ends, self.admit)
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
-        """Return what a sweep of rows takes, or of columns.
+        """Return the arguments of a sweep of rows, or of columns.
 
         Args:
-            eliminated: what elimination found from borders to parts, or for columns the other way; None to gather
-                lengths from the tables, all of which are read then.
+            eliminated: the lengths from borders to parts that elimination has found, for columns those from parts to
+                borders; None to gather the lengths from the tables, which are then all read.
             forward: whether rows are swept.
             nonnegative: promises that no arc is negative.
 
         Returns:
-            Its flat table is that of the lines of sources; they have to be asked for by :meth:`need`.
+            The arguments; the lines of the sources in the flat table have to be requested by :meth:`need`.
 
         Raises:
             StorageFailed: a chunk is missing or damaged.
@@ -106,7 +106,7 @@ class StoredTables:
         return Lengths([], across, own)
 
     def _gathered(self, others: Array) -> list[Array]:
-        """Return the lengths from the border of each part to the part, out of the tables of the other direction."""
+        """Gather the lengths from the border of each part to the part; the tables of the other direction hold them."""
         parts, owner, across = self.parts, self.parts.owner(), []
         for i in range(parts.count):
             border, wide = parts.border(i), self.widths[i]
@@ -118,7 +118,7 @@ class StoredTables:
 
 
 def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, Any]:
-    """Return the largest distance, and *unreachable*, as kernels take them.
+    """Return the largest distance and the value for *unreachable*, as arguments of kernels.
 
     Args:
         kind: the working type.

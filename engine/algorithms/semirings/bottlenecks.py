@@ -21,7 +21,7 @@ from storage.semirings import Semiring
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Bytes of the rows that one thread finds side by side.
+#: Bytes of the rows that one thread finds at the same time.
 _ROWS_BYTES: Final = 2**26
 
 
@@ -52,7 +52,7 @@ class Ranks:
 
     @property
     def none(self) -> int:
-        """The rank that stands for no path."""
+        """The rank that means *no path*."""
         return len(self.values) - 1
 
 
@@ -92,8 +92,8 @@ class LineRows:
 class MergedRows:
     """Rows of a directed graph: arcs are opened rank by rank, and strongly connected components merge.
 
-    What reaches a vertex reaches its component, so a source and a component have one bit, and a component that is
-    reached is an interval of the line whose places all get the same value.
+    A source that reaches a vertex reaches all of its component. So one bit says whether a source reaches a component. A
+    component is an interval of the line of vertices, and a source that reaches it has the same value at all its places.
 
     Args:
         graph: the graph.
@@ -139,7 +139,9 @@ class MergedRows:
 
 
 def at_once(n: int, itemsize: int) -> int:
-    """Return how many sources share a word: 64, or down to 8 where their rows would take much memory."""
+    """Return how many sources share a word: 64, or fewer, but at least 8, if the rows of 64 would take too much
+    memory.
+    """
     return max(8, min(64, _ROWS_BYTES // max(1, n * itemsize)))
 
 

@@ -1,8 +1,9 @@
-"""At which rank arcs come to lie inside a strongly connected component, and which arcs bottlenecks need at all.
+"""Finds the rank at which each arc comes to lie inside a strongly connected component, and the arcs that bottlenecks
+need.
 
-A *component* at a rank is one of the graph with the arcs up to that rank.  Components only merge as ranks grow.  An arc
-whose ends were in one component before its own rank is never needed: there is a better way from its tail to its head.
-So of a dense graph few arcs are left.
+A *component* at a rank is a strongly connected component of the graph that has only the arcs up to that rank.
+Components only merge as ranks grow. If the ends of an arc are in one component below the arc's own rank, no path needs
+the arc: there is a better path from its tail to its head. So few arcs of a dense graph are needed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
-#: Of graphs with so many times the arcs that a random graph needs, the best are tried first.
+#: If a graph has so many times the arcs that a random graph needs, its best arcs are tried first.
 _MANY: Final = 8
 
 
@@ -33,7 +34,7 @@ def strong_components(n: int, tails: Array, heads: Array) -> Numbers:
 
 
 def most_needed(n: int) -> int:
-    """Return about how many arcs at most are needed of a dense graph of ``n`` vertices with random weights."""
+    """Estimate the most arcs that bottlenecks need in a dense graph of ``n`` vertices with random weights."""
     return int(2 * n * math.log(max(2, n)))
 
 
@@ -60,10 +61,10 @@ def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Arra
 def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tuple[Indices, Numbers, Indices]:
     """Find the rank at which both ends of each arc come to lie in one component.
 
-    All arcs are searched by halving at once: the next digit of all these ranks follows from the components of one
-    graph.  In it the arcs that are known to lie inside a component by some rank are by themselves, and of the others
-    all that lies inside by that rank is one vertex.  An arc takes part in the first case only if its own rank is no
-    greater; else it is dropped.
+    This is one binary search for all arcs together: each pass finds the next binary digit of all these ranks from the
+    components of one graph. In that graph, arcs that are known to lie inside a component by some rank form a piece of
+    their own. Among the other arcs, everything that lies inside a component by that rank is contracted to one vertex.
+    An arc joins the first kind only if its own rank is no greater; else it is dropped.
 
     Args:
         n: number of vertices.
@@ -71,8 +72,8 @@ def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tupl
         none: the rank that stands for no path.
 
     Returns:
-        Arcs that at some rank lie inside a component, those that no path needs left out, and these ranks; and the arcs
-        that at their own rank lead from one component to another.
+        The arcs that lie inside a component at some rank, without those that no path needs, and these ranks; and the
+        arcs that at their own rank lead from one component to another.
     """
     tails, heads, ranks = arcs
     component = strong_components(n, tails, heads)

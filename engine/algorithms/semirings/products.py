@@ -18,9 +18,9 @@ from storage.graph.graph import Graph
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Sources of a block below which they are searched one by one.
+#: A block with fewer sources than this is searched one source at a time.
 _LEAST: Final = 8
-#: Vertices of a graph above which they are: the products of a block would take hundreds of megabytes.
+#: A graph with more vertices than this is, too: the products of a block would take hundreds of megabytes.
 _MOST_VERTICES: Final = 2**20
 #: A block is given up after this many multiplications for every arc and four for every vertex.
 _PASSES: Final = 256
@@ -65,7 +65,7 @@ def lanes_bytes(n: int) -> int:
 
 
 class ProductRows:
-    """Rows by searches, of a block of sources together; both kinds find the same numbers, to the last bit.
+    """Finds rows by searches, of one source or of a block of sources; both find the same numbers, to the last bit.
 
     Args:
         graph: the graph; weights lie in (0, 1].

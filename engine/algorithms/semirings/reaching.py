@@ -25,7 +25,7 @@ class ReachedRows:
         graph: the graph.
         targets: vertex index of each column.
         threads: number of threads that may write rows.
-        values: shape (2,): that of a pair without a path, and that of a pair with one.
+        values: shape (2,): the value of a pair without a path, and that of a pair with one.
     """
 
     def __init__(self, graph: Graph, targets: Indices, threads: int, values: Array) -> None:

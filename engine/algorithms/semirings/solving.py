@@ -27,7 +27,7 @@ TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
 REACHED: Final = "components"
-#: Rows of a piece: what one thread does at a time.
+#: Rows that one thread takes at a time.
 PIECE: Final = 64
 
 
@@ -39,8 +39,8 @@ class RowWriter(Protocol):
 
 
 def algorithm_of(semiring: Semiring, graph: Graph) -> str:
-    """Return the algorithm for a graph: undirected bottlenecks need no searches unless paths end at terminals, and
-    where all arcs weigh the same bottlenecks are reachability.
+    """Return the name of the algorithm for a graph. Bottlenecks of undirected graphs need no searches, unless the graph
+    has terminals. If all arcs weigh the same, bottlenecks are found as reachability is.
     """
     if semiring.name == "max-times":
         return PRODUCT
@@ -50,7 +50,7 @@ def algorithm_of(semiring: Semiring, graph: Graph) -> str:
 
 
 def rows_bytes(algorithm: str, graph: Graph, itemsize: int) -> int:
-    """Return the bytes of what one thread holds of the rows that it finds side by side."""
+    """Return the bytes of the rows that one thread finds at the same time."""
     from engine.algorithms.semirings.bottlenecks import at_once
     from engine.algorithms.semirings.products import lanes_bytes
 
@@ -61,7 +61,7 @@ def rows_bytes(algorithm: str, graph: Graph, itemsize: int) -> int:
 
 
 def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
-    """Return what writes the rows of a solve.
+    """Return the writer of the rows of a solve.
 
     Args:
         context: the solve.
@@ -136,7 +136,7 @@ def own_columns(asked: Rectangle) -> Indices:
 
 @dataclass
 class _Facts:
-    """What is known of the rows so far."""
+    """The facts of the rows so far."""
 
     reached: int = 0
     least: float | None = None
@@ -146,13 +146,13 @@ class _Facts:
 class ValueFacts:
     """A sink that passes rows on and gathers how many pairs have a path, and the least and the greatest value.
 
-    A vertex and itself are no pair.  Several threads may write different rows.
+    A pair is of two different vertices.  Several threads may write different rows.
 
     Args:
         sink: receives the rows.
         rectangle: the rows and columns of the result.
         unreachable: the value of a pair without a path.
-        first: the row of the result that is the first to be written.
+        first: number, in the result, of the first row that is written.
     """
 
     def __init__(self, sink: Sink, rectangle: Rectangle, unreachable: float, first: int = 0) -> None:
@@ -172,7 +172,7 @@ class ValueFacts:
         self._sink.write(row + self._first, column, block)
 
     def gather(self, row: int, block: Array) -> None:
-        """Gather the facts of whole rows, of which ``row`` of the result is the first."""
+        """Gather the facts of whole rows; the first one is ``row`` of the result."""
         counted = np.not_equal(block, self._unreachable)
         own = self._own[row : row + len(block)]
         some = np.flatnonzero(own >= 0)
@@ -182,7 +182,7 @@ class ValueFacts:
             return
         least = np.min(block, where=counted, initial=block.dtype.type(_end(block, 1)))
         greatest = np.max(block, where=counted, initial=block.dtype.type(_end(block, -1)))
-        low, high = float(str(least)), float(str(greatest))  # the fewest digits that say which float32 it is
+        low, high = float(str(least)), float(str(greatest))  # the fewest digits that identify the float32
         with self._lock:
             known = self._found
             known.reached += reached

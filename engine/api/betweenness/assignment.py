@@ -16,6 +16,7 @@ from engine.model.progress import Monitor
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.demand_table import Demands
 from storage.graph.graph import Graph
+from storage.graph.vertex_table import arc_frame_of, frame_of, write_table
 
 if TYPE_CHECKING:
     import polars
@@ -84,23 +85,17 @@ class Assignment:
 
     def arc_table(self) -> polars.DataFrame:
         """Return a table with a row for each arc, both of an edge: ``source``, ``target``, ``weight``, ``flow``."""
-        from storage.graph.vertex_table import arc_frame_of
-
         graph = self.graph
         columns: dict[str, Array] = {"weight": graph.weights, "flow": self.flow}
         return arc_frame_of(graph.labels, _tails(graph), graph.heads.astype(np.int64), columns)
 
     def vertex_table(self) -> polars.DataFrame:
         """Return a table with a row for each vertex: ``vertex``, ``begins``, ``ends``, ``through``."""
-        from storage.graph.vertex_table import frame_of
-
         columns: dict[str, Array] = {"begins": self.begins, "ends": self.ends, "through": self.through}
         return frame_of(self.graph.labels, np.arange(self.graph.n), columns, frozenset())
 
     def unreachable_table(self) -> polars.DataFrame:
         """Return a table of the demands for which there is no path: ``source``, ``target``, ``flow``."""
-        from storage.graph.vertex_table import arc_frame_of
-
         some, demands = self.unreachable, self.demands
         columns: dict[str, Array] = {"flow": demands.flows[some]}
         return arc_frame_of(self.graph.labels, demands.origins[some], demands.destinations[some], columns)
@@ -118,8 +113,6 @@ class Assignment:
             Conflict: there is a file.
             StorageFailed: the disk refused.
         """
-        from storage.graph.vertex_table import write_table
-
         write_table(self.vertex_table() if vertices else self.arc_table(), Path(path), overwrite=overwrite)
 
 
@@ -255,7 +248,8 @@ def _checked(demands: Demands, n: int) -> Demands:
 
 
 def _check_sums(found: Assignment) -> None:
-    """Compare what begins, passes and ends at each vertex, and flow times weight with flow times length.
+    """Compare the flows that begin, pass and end at each vertex, and the sum of flow times weight with that of flow
+    times length.
 
     Raises:
         SolveFailed: they differ by more than rounding explains.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,17 +15,16 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
+from storage.graph.vertex_table import Tabular, arc_frame_of, frame_of
 
 if TYPE_CHECKING:
-    import pandas
     import polars
-    import pyarrow
 
 Array = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True, eq=False)
-class BetweennessTable:
+class BetweennessTable(Tabular):
     """The betweenness of every vertex, or of every arc (of an undirected graph: of every edge).
 
     Attributes:
@@ -51,36 +49,10 @@ class BetweennessTable:
 
     def to_polars(self) -> polars.DataFrame:
         """Return the table with the columns ``vertex``, or ``source`` and ``target``, and ``betweenness``."""
-        from storage.graph.vertex_table import arc_frame_of, frame_of
-
         columns = {"betweenness": self.values}
         if self.heads is None:
             return frame_of(self.labels, self.tails, columns, frozenset())
         return arc_frame_of(self.labels, self.tails, self.heads, columns)
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Return the table as :meth:`to_polars` does, for Arrow; pyarrow has to be installed."""
-        return self.to_polars().to_arrow()
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as :meth:`to_polars` does, for pandas; pandas and pyarrow have to be installed."""
-        return self.to_polars().to_pandas()
-
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
-
-        Args:
-            path: ends in ``.parquet`` or ``.csv``.
-            overwrite: replace a file that is there.
-
-        Raises:
-            InvalidRequest: the path has another ending.
-            Conflict: there is a file.
-            StorageFailed: the disk refused.
-        """
-        from storage.graph.vertex_table import write_table
-
-        write_table(self.to_polars(), Path(path), overwrite=overwrite)
 
 
 class Centrality:

@@ -1,4 +1,4 @@
-"""What betweenness and assignment have in common: the graph in the form that searches take, the plan, and the run."""
+"""The common part of betweenness and assignment: the graph in the form that searches take, the plan, and the run."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ class CompactMatrix(PreparedMatrix):
     Answers are those of the full form, to the last bit; they take more time and less memory.
 
     Attributes:
-        Others: as in ``PreparedMatrix``.
+        See ``PreparedMatrix``.
     """
 
     @cached_property
     def _described(self) -> CompactTables:  # type: ignore[override]
-        """The tables; what is stored of them is read as a whole, and every chunk is compared with the seal."""
+        """The tables. The stored part of them is read as a whole, and every chunk is compared with the seal."""
         from engine.devices.cpu.backend import CpuBackend
 
         parts, kind = self.parts(), work_type(self.dtype)
@@ -69,7 +69,7 @@ class CompactMatrix(PreparedMatrix):
 
     @property
     def loaded(self) -> bool:
-        """Whether nothing has to be read any more."""
+        """Whether everything has been read."""
         return "_described" in self.__dict__
 
     @property
@@ -101,13 +101,13 @@ class CompactMatrix(PreparedMatrix):
         return out
 
     def _whole(self, rows: int, columns: int) -> bool:
-        """Return whether a block is made of whole rows or columns, which are swept in pieces anyway."""
+        """Return whether a block has whole rows or whole columns; these are swept in pieces anyway."""
         from engine.algorithms.prepared.panels import cheapest
 
         return cheapest(rows, columns, self.n, self._mean_width, sweeps=self.exact)[0] in ("rows", "columns")
 
     def _cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
-        """Cut a question whose tables are larger than a piece.
+        """Cut a question that needs more bytes of tables than a piece may have.
 
         Returns:
             Whether the sources are cut, and the places of two halves; None if it is small enough or cannot be cut.

@@ -41,8 +41,8 @@ def prepare_compact(
 ) -> Outcome:
     """Prepare a graph in the compact form, where memory or disk is short: about a tenth of the bytes of ``prepare``.
 
-    What opens it computes the tables of a question from it, so that answers are those of the full form, to the last
-    bit, and take longer.  A run that is stopped goes on as one of ``prepare`` does.
+    Each question computes the tables that it needs, so answers take longer, but are those of the full form to the last
+    bit. A run that was stopped continues as one of ``prepare`` does.
 
     Args:
         graph, out, options, overwrite, monitor: as in ``prepare``.
@@ -85,7 +85,7 @@ def prepare_compact(
 
 
 def closed_parts(parts: Parts) -> ClosedParts:
-    """Return the same parts, with tables of their own columns only."""
+    """Return the same parts; their tables have only the columns of the part itself."""
     return ClosedParts(**{field.name: getattr(parts, field.name) for field in fields(Parts)})
 
 

@@ -18,7 +18,7 @@ from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_meas
 from engine.rows.measures import MeasureSink
 from storage.errors import DoesNotFit, InvalidRequest
 
-#: Seconds of processor time for an entry of a row that is swept, and of one that is merged (decisions 123 and 134).
+#: Processor seconds for an entry of a swept row, and for an entry of a merged row (decisions 123 and 134).
 _SWEPT: Final = 4.3e-9
 _MERGED: Final = 18e-9
 
@@ -125,7 +125,7 @@ class PreparedMeasurement:
 
 
 def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> None:
-    """Refuse what the tables do not answer.  Raises InvalidRequest."""
+    """Refuse options and measures that the tables cannot answer. Raises InvalidRequest."""
     refuse_semiring(options, "a prepared graph")
     if options.max_hops is not None:
         raise InvalidRequest("the tables of a prepared graph do not know how many arcs a path has", field="max_hops")

@@ -191,7 +191,7 @@ class PreparedNear:
         return replace(plan, reason=f"{plan.reason}; {way.reason}")
 
     def _sample(self, each: int) -> NearSample:
-        """Return what some sources say of all; of ``each`` pair so many bytes are needed.
+        """Estimate all sources from a sample of them; each pair needs ``each`` bytes.
 
         The sources are searched where they can be, because rows would need all tables in memory: a process that only
         plans never reads them then.
@@ -304,7 +304,7 @@ class _Picker:
 
 
 def _nearest(line: Array, places: Indices, most: int) -> Indices:
-    """Return at most ``most`` of the places, by ascending distance; of equal ones the first."""
+    """Return the ``most`` nearest of the places, the nearest first; among equals, the first ones."""
     lengths = line[places]
     if len(places) > most:
         kept = lengths <= np.partition(lengths, most - 1)[most - 1]

@@ -1,7 +1,8 @@
 """A prepared graph that is answered by a GPU: its tables lie in device memory until it is closed.
 
 Every answer is the number that the processors find, bit for bit: pairs and blocks are the same sums, and whole rows are
-swept only where sums are exact.  Questions that the processors answer sooner than a GPU can be asked stay with them.
+swept only where sums are exact.  Small questions, which the processors answer before a GPU could, stay with the
+processors.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: Where a prepared graph is answered: by processors, by a GPU, or by a GPU if there is one that holds the tables.
+#: What answers from a prepared graph: the processors, a GPU, or a GPU if one has the memory for the tables.
 AnswerDevice = Literal["auto", "cpu", "cuda"]
 
-#: Entries of pairs and blocks below which the processors answer: a GPU is asked and heard in about a tenth of a
+#: The processors answer pairs and blocks with fewer entries than this: a call of a GPU takes about a tenth of a
 #: millisecond, and a pair takes a processor about a microsecond.
 _FEW: Final = 1 << 10
-#: A row that is swept takes as long as the product of its source with this share of all vertices.
+#: Sweeping a row takes as long as multiplying its source with this share of all vertices.
 _SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 
@@ -43,7 +44,7 @@ class DevicePreparedMatrix(PreparedMatrix):
     Safe to use from many threads, which the GPU serves one after the other.
 
     Attributes:
-        Others: as in ``PreparedMatrix``.
+        See ``PreparedMatrix``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder, memory: int | None = None, *, must: bool = True) -> None:
@@ -52,8 +53,8 @@ class DevicePreparedMatrix(PreparedMatrix):
         Args:
             folder: of the prepared graph.
             memory: bytes of device memory that may be used; None for all that is free.
-            must: whether a question that the device has no memory for, or fails at, is an error; else the processors
-                answer it and all that follow.
+            must: whether it is an error if the device fails or lacks memory for a question; if not, the processors
+                answer this question and all later ones.
         """
         super().__init__(folder)
         self._memory, self._must, self._asking = memory, must, threading.Lock()
@@ -115,7 +116,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         return super()._block(rows, columns) if found is None else found
 
     def _asked(self, question: Callable[[DeviceTables], Array]) -> Array | None:
-        """Return what the device answers; None if the processors have to."""
+        """Return the device's answer; None if the processors have to answer."""
         with self._asking:
             if self._stays:
                 return None
@@ -131,7 +132,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         return None
 
     def _resident(self) -> DeviceTables:
-        """Return the tables on the device, sent there if they are not yet."""
+        """Return the tables on the device; the first call sends them there."""
         if self._on_device is None:
             from engine.devices.cuda.tables.layout import HostTables
             from engine.devices.cuda.tables.resident import DeviceTables

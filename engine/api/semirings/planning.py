@@ -31,10 +31,10 @@ from storage.semirings import SEMIRINGS, Semiring, semiring_of
 ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
 SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
 PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
-#: By how much searches of products are slower where a block takes more bytes than this.
+#: Above this many bytes for a block, searches of products are slower, by this factor.
 LARGE: Final = 6
 LARGE_BYTES: Final = 2**24
-#: Processor seconds for each arc of a dense graph, to find those that bottlenecks need.
+#: Processor seconds for each arc of a dense graph: finding the arcs that bottlenecks need.
 SIFTED: Final = 2.0e-8
 #: Bytes of work for each vertex and thread, and for each arc and vertex once.
 _SPACE, _ONCE = 32, 48
@@ -153,7 +153,7 @@ def checked(graph: Graph, options: Options) -> Semiring:
 
 
 def _check_graph(graph: Graph, semiring: Semiring) -> None:
-    """Refuse a graph that has lost parallel arcs which the semiring needs, and products of weights outside (0, 1]."""
+    """Refuse a graph without the parallel arcs that the semiring needs, and products of weights outside (0, 1]."""
     needed = semiring.parallel
     if needed is not None and graph.parallel != needed and graph.weighted:
         raise InvalidRequest(

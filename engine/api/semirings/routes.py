@@ -1,4 +1,6 @@
-"""Paths that have a stored value: of a width, of a lowest pass, of a greatest product, or any."""
+"""Finds a path that has a stored value: a widest path, one over the lowest pass, one of the greatest product, or any
+path.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,17 @@ def path_with(
 ) -> list[int]:
     """Return the vertices of a path that has the best value, of the fewest arcs of all such paths.
 
-    For bottlenecks and reachability it is searched breadth first over the arcs that are no worse than the value; for
-    products over the *tight* arcs, whose weight makes the product of their head from that of their tail, to the last
-    bit, as the search that found the products made them.
+    The search is breadth first. For bottlenecks and reachability it takes the arcs that are no worse than the value.
+    For products it takes the *tight* arcs: the product of the head is that of the tail times the weight, to the last
+    bit, because the search that found the products multiplied in this order.
 
     Args:
         graph: the graph, in which no path passes through a terminal.
         semiring: name of the semiring; not min-plus.
         value: the value of the path, as stored.
         ends: vertex indices of the source and of another vertex.
-        row: of products, those from the source to all vertices, shape (n,), where they are known.
+        row: the products from the source to all vertices, shape (n,); None if they are not known or the values are no
+            products.
 
     Returns:
         Vertex indices from source to target; only the target where there is no such path.
@@ -46,7 +49,7 @@ def path_with(
 
 
 def _breadth_first(graph: Graph, kept: npt.NDArray[np.bool_], source: int) -> npt.NDArray[np.int32]:
-    """Return the vertex before each on a path over the arcs that are kept; negative without one."""
+    """Return the predecessor of each vertex on a path over the arcs that are kept; negative where there is none."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -70,7 +73,7 @@ def path_value(semiring: str, weights: Sequence[float]) -> float:
 
 
 def path_values(semiring: str, weights: Sequence[float]) -> list[float]:
-    """Return the value of each beginning of a path, first that without arcs.
+    """Return the value of a path up to each of its vertices, beginning with the path without arcs.
 
     Args:
         semiring: name of the semiring.

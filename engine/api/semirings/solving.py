@@ -54,7 +54,7 @@ def run_by_rows(context: StoredSolve) -> dict[str, object]:
 
 
 def _summary(semiring: Semiring, facts: ValueFacts) -> dict[str, object]:
-    """Return the summary of all rows; that every value of reachability is 1 goes without saying."""
+    """Return the summary of all rows; that of reachability leaves out the least and greatest value, which are 1."""
     values = () if semiring.name != "lor-land" else ("least", "greatest")
     return {"semiring": semiring.name, **{name: fact for name, fact in facts.summary().items() if name not in values}}
 

@@ -20,7 +20,7 @@ from storage.semirings import SEMIRINGS, Semiring
 
 Floats = npt.NDArray[np.float64]
 
-#: What makes the value of a path longer by an arc, and what selects the better of two.
+#: The operation that extends a path by an arc.
 _EXTENDS: Final[dict[str, Any]] = {
     "max-min": np.minimum, "min-max": np.maximum, "max-times": np.multiply, "lor-land": lambda value, _weight: value,
 }  # fmt: skip
@@ -63,7 +63,8 @@ class ValuesAgain:
 
 
 def search_again(graph: Graph, semiring: Semiring, source: int) -> Floats:
-    """Return the best values from a source, shape (n,), by rounds over the arcs out of what has changed.
+    """Return the best values from a source, shape (n,). Each round extends the paths to vertices whose value has
+    changed.
 
     Args:
         graph: the graph, in which no path passes through a terminal.

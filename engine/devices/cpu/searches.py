@@ -49,13 +49,16 @@ class BlockGroup(Protocol):
         ...
 
     def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
-        """Search blocks in several threads that Python does not see; None where that cannot be done.
+        """Search blocks in several threads that Python does not know; None where that cannot be done.
 
         Args:
             blocks: the rows of each block.
             threads: the number of threads, the calling one included.
             seconds: for how long blocks are begun.
             facts: whether to gather the facts of the rows.
+
+        Raises:
+            MemoryError: a thread found no memory for its work.
         """
         ...
 
@@ -64,7 +67,7 @@ class BlockPiece:
     """A piece that is one of many blocks; not a dataclass, which takes four times as long to make.
 
     Attributes:
-        group: what searches it, alone or with the others.
+        group: the group that searches it, alone or with other blocks.
         rows: its rows of the batch, int64.
     """
 

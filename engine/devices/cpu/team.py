@@ -5,8 +5,8 @@ threads are ordinary ones that sleep on a lock; kernels release the GIL.  Thread
 a thread that loses its processor delays the others by one item at most.
 
 Ctrl-C raises an exception in the caller's thread between any two steps.  So threads take tasks from a queue, whose
-``put`` happens or does not, each task says itself whether it is over, and a run begins with waiting for what an
-interrupted one has left: nobody waits for a task that was never begun, and no two runs mix (decision 166).
+``put`` is never half done, and each task records whether it is over. A run first waits for the tasks of an interrupted
+run. So no thread waits for a task that was never begun, and no two runs mix (decision 166).
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class _Other:
 
 
 def _nothing(worker: int) -> None:
-    """Do nothing; whoever has done this has done all before it."""
+    """Do nothing: a thread that has run this has finished all tasks before it."""
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:

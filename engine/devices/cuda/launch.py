@@ -255,7 +255,7 @@ class Launcher:
         arguments["d"], arguments["ld"] = d.data.ptr, leading(rows)
         arguments["stride"] = d.strides[0] // d.itemsize if d.ndim == 3 else 0
         arguments["n"], arguments["tiles"], arguments["graphs"], arguments["group"] = n, tiles, graphs, group
-        whole = (wide and self.arithmetic.word < 8) or n % side == 0  # the wide kernel checks the edges itself
+        whole = (wide and self.arithmetic.word < 8) or n % side == 0  # the wide kernel checks its own borders
         arguments["aligned"] = whole and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
         arguments["base"], arguments["drawn"] = self._base, self._drawn
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr

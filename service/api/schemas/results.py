@@ -22,7 +22,7 @@ from service.api.schemas.wire import (
 )
 from storage.semirings import SemiringName
 
-#: the semiring of the values that a question is about
+#: the semiring of the values that a question asks for
 AskedSemiring = Annotated[
     SemiringName | None,
     Field(
@@ -196,7 +196,7 @@ class SubmatrixRequest(Question):
 
 
 class Nearest(FromPoint):
-    """The vertices nearest to a source, or of another semiring those with the best values; ``distances[i]`` belongs to
+    """The vertices nearest to a source, or in another semiring those with the best values; ``distances[i]`` belongs to
     ``targets[i]``.
     """
 

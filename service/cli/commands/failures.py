@@ -65,7 +65,7 @@ def message_of(error: BaseException) -> str:
 
 
 def comes_of_interrupt(error: BaseException) -> bool:
-    """Return whether ``error`` only says that a library was interrupted: it has made it of a KeyboardInterrupt."""
+    """Return whether a library has made ``error`` from a KeyboardInterrupt."""
     inner: BaseException | None = None if isinstance(error, (errors.ApspError, OSError)) else error
     while inner is not None and not isinstance(inner, KeyboardInterrupt):
         inner = inner.__cause__ or inner.__context__

@@ -18,7 +18,8 @@ class Interrupts:
 
     Outside of the context :meth:`politely` the first signal raises KeyboardInterrupt at once.  Inside, the first signal
     is only noted (see ``requested``), and a second one raises.  No exception is raised while a module is imported,
-    whose code may turn it into another one, and one that Python has dropped, as it does in finalizers, is raised again.
+    because code of the module may turn it into another exception. If Python drops the exception, as it does in
+    finalizers, it is raised again.
 
     Attributes:
         left_behind: a message that says which files an interrupted command leaves.
@@ -86,7 +87,9 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _raise_again(self) -> bool:
-        """Raise KeyboardInterrupt a little later; return whether that is possible: somebody else may use the alarm."""
+        """Raise KeyboardInterrupt a little later; return whether that is possible, because other code may use the
+        alarm.
+        """
         if signal.SIGALRM not in self._before:
             if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
                 return False
@@ -96,7 +99,7 @@ class Interrupts:
         return True
 
     def _dropped(self, lost: Any) -> None:
-        """Take an exception that Python could raise nowhere: an interrupt comes again, others are shown."""
+        """Handle an exception that Python could not raise: an interrupt is raised again, others are shown."""
         if issubclass(lost.exc_type, KeyboardInterrupt) and self.requested() and self._raise_again():
             return
         if self._show_dropped is not None:
@@ -104,7 +107,7 @@ class Interrupts:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Return whether ``frame`` or one that waits for it imports a module."""
+    """Return whether ``frame``, or a frame that has called it, imports a module."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None

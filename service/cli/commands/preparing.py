@@ -71,7 +71,7 @@ def _prepare(
     graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, compact: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Prepare into a place that nobody else writes: a path, and the objects to send it to."""
+    """Prepare into a place that no other process writes: a path, and the objects to send the result to."""
     from engine.api.from_tables.compacting import prepare_compact
     from engine.api.prepared import plan_prepared
     from engine.api.prepared import prepare as prepare_graph
@@ -176,7 +176,7 @@ def _described(selected: Plan) -> list[str]:
 
 
 def opened_prepared(graph: GraphArgs, command: str) -> PreparedMatrix | None:
-    """Open what a command is given if it is a folder or an address in an object store; None for a file.
+    """Open the argument of a command if it is a folder or an address in an object store; return None for a file.
 
     Args:
         graph: the graph file, or the folder or address of a prepared graph.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def opened(store: str, answer: AnswerOptions, semiring: str | Collection[str] = MIN_PLUS) -> Matrix | PreparedMatrix:
-    """Open a result, a prepared graph for the device that was asked for.
+    """Open a result; a prepared graph is opened for the device that was asked for.
 
     Args:
         store: its folder or address.

@@ -319,7 +319,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
 
 
 def _row(job: str, source: Any, patience: Patience, said: dict[str, str]) -> Flow[dict[str, Any]]:
-    """Return the row of a source; ``said`` is what the question says of the semiring."""
+    """Return the row of a source; ``said`` is the parameter of the question that names the semiring."""
     found = yield from flows.question(
         "POST",
         flows.job_path(job, "submatrix"),

@@ -107,7 +107,7 @@ def limit_of(text: str) -> float:
 
 
 def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:
-    """Print one distance, with what it measures if that is known."""
+    """Print one distance, with its unit if that is known."""
     if as_json:
         emit_json({**answer, **_unit(unit)})
     else:

@@ -312,7 +312,9 @@ def _solve(
     *,
     as_json: bool,
 ) -> None:
-    """Solve into a place that nobody else writes; ``where`` is the place as it was given, a path, and an address."""
+    """Solve into a place that no other process writes; ``where`` is the place as it was given, a path, and an
+    address.
+    """
     from engine.api.solve import make_plan, solve_to_store
     from engine.graph.profile import GraphProfile
 

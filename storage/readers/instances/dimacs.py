@@ -15,7 +15,8 @@ from storage.readers import fields
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
-from storage.readers.tables.table import ArcTable, Layout, is_comment
+from storage.readers.tables.table import ArcTable, Layout
+from storage.readers.tables.text_rows import is_comment
 
 _OTHERS = {
     "edge": "graph colouring, no weights",

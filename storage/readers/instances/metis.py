@@ -17,7 +17,7 @@ from storage.readers.columns import ArcColumns
 from storage.readers.numbers import parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
-from storage.readers.tables.table import strip_comments
+from storage.readers.tables.text_rows import strip_comments
 
 #: Number of lists that are read to recognise the format.
 _LISTS = 200

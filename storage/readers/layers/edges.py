@@ -1,4 +1,4 @@
-"""Makes a graph of a layer of edges: of columns that name their vertices, or of the ends of their lines.
+"""Makes a graph from a layer of edges: columns name the vertices, or the ends of the lines are the vertices.
 
 A layer that names no vertices has a vertex wherever a line ends; lines whose ends have exactly the same x and y meet
 there.  Weights are a column, or the lengths of the lines in metres, which are called ``metres``.
@@ -24,7 +24,8 @@ from storage.readers.layers.frames import arcs_of
 from storage.readers.layers.ways import Ways, one_way_column, ways_of, without_double
 from storage.readers.named import NO_DIRECTION, both_ways
 from storage.readers.parsed import Parsed, ReadOptions
-from storage.readers.tables.choose import Columns, choose_by_name, direction_of, listed
+from storage.readers.tables.choose import Columns, choose_by_name, listed
+from storage.readers.tables.directions import direction_of
 from storage.readers.tables.ends import find_ends, refuse_both_ways
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class EdgeLayer(Protocol):
     """A table of edges with their geometry.
 
     Attributes:
-        title: what it is called in messages.
+        title: its name in messages.
         names: its columns without geometry.
         numeric: which of them hold numbers.
         system: the system of coordinates of its geometry; None if it has no lines.
@@ -132,7 +133,7 @@ def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
     measured = (options.column or "").lower() == METRES and METRES not in (name.lower() for name in header.names)
     if measured and layer.system is None:
         raise InvalidRequest(f"{layer.title} has no lines to be measured, and no column {METRES!r}", field="weight")
-    # What says that rows are both ways is read, so ``choose_by_name`` need not refuse it.
+    # The column that says which rows go both ways is read, so ``choose_by_name`` need not refuse it.
     plain = replace(options, directed=True)
     try:
         columns = header.columns(_unweighted(plain) if measured else plain)
@@ -154,7 +155,9 @@ def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
 
 
 class _LayerHeader(NamedTuple):
-    """Names of columns, which hold numbers, and some rows; ``by_ends``: two in front stand for the ends of lines."""
+    """Names of columns, the columns of numbers, and some rows. With ``by_ends``, the first two stand for the ends of
+    lines.
+    """
 
     names: list[str]
     numeric: list[bool]
@@ -301,7 +304,9 @@ def _of_columns(
 def _placed(
     layer: EdgeLayer, labels: npt.NDArray[np.generic], arcs: ArcList, lines: Lines | None, options: ReadOptions
 ) -> tuple[Coordinates | None, list[str]]:
-    """Return the coordinates that the ends of lines give their vertices; a note instead where they contradict."""
+    """Return the coordinates of vertices from the ends of their lines; if ends contradict each other, return a note
+    instead.
+    """
     assert layer.system is not None
     kind = layer.system.kind or options.coordinates
     if kind is None:

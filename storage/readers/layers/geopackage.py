@@ -23,10 +23,10 @@ from storage.readers.source import Source
 if TYPE_CHECKING:
     import polars as pl
 
-#: The layers that OSMnx writes; of several layers, these are taken.
+#: The names of the layers that OSMnx writes; if there are several layers, these are read.
 _EDGES: Final = "edges"
 _NODES: Final = "nodes"
-#: Bytes that an edge takes while it is read.
+#: Bytes of memory for each edge while the file is read.
 _EDGE: Final = 24
 
 

@@ -1,4 +1,4 @@
-"""Decides which rows of a layer of edges may be used in which direction."""
+"""Decides in which directions the rows of a layer of edges may be used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 _ALONG, _BACK, _BOTH = (True, False), (False, True), (True, True)
-#: What values of a column of one-way streets mean: along the line, against it.
+#: The meaning of values in a column of one-way streets: whether a row may be used along its line, and against it.
 _MEANINGS: Final[Mapping[str, tuple[bool, bool]]] = MappingProxyType(
     {
         **dict.fromkeys(("yes", "true", "1", "y", "ft", "forward", "along"), _ALONG),
@@ -28,7 +28,8 @@ _MEANINGS: Final[Mapping[str, tuple[bool, bool]]] = MappingProxyType(
         **dict.fromkeys(("no", "false", "0", "n", "b", "both", ""), _BOTH),
     }
 )
-#: F and T as Geofabrik writes them, forward and back, always beside B; without it they may be false and true.
+#: Geofabrik writes F and T for forward and back, always along with B for both; without a B they may mean false and
+#: true.
 _LETTERS: Final = MappingProxyType({"f": _ALONG, "t": _BACK})
 
 
@@ -50,7 +51,7 @@ def one_way_column(names: Sequence[str]) -> str | None:
 
 
 def ways_of(column: pl.Series) -> Ways:
-    """Return what a column of one-way streets says; a missing value means both ways.
+    """Return the ways that a column of one-way streets allows; a missing value means both.
 
     Raises:
         InvalidGraph: a value is not known, or F and T may mean two things.

@@ -22,7 +22,7 @@ from storage.readers.networks.xml import XmlEvents, parse_xml
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
-#: Most pieces of text that are kept of a value; a longer value is no weight.
+#: Most pieces of text of one value that are kept; a longer value cannot be a weight.
 _VALUE = 4096
 _DEPTH = 100
 #: The elements in which each element of a graph may stand; elements of other programs stand in ``data`` and are

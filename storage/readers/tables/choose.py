@@ -5,12 +5,10 @@ position.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
-from storage.errors import InvalidGraph, InvalidRequest
+from storage.errors import InvalidRequest
 from storage.graph.cleaning import is_label
 from storage.readers.fields import is_missing, is_number, is_whole, shown
 from storage.readers.lengths import (
@@ -26,6 +24,7 @@ from storage.readers.lengths import (
     unnamed_refused,
 )
 from storage.readers.parsed import ReadOptions
+from storage.readers.tables.directions import KINDS, YES, kinds_of
 from storage.readers.tables.ends import (
     are_reversed,
     asked,
@@ -37,12 +36,6 @@ from storage.readers.tables.ends import (
 )
 from storage.readers.tables.remarks import Remarks
 
-__all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "listed"]
-
-#: Values of Gephi's column ``Type`` and whether they mean directed.
-KINDS: Final = MappingProxyType({"directed": True, "undirected": False})
-#: Values of a column ``directed``.
-_YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
 #: Numbers with marks between thousands, which the row parser refuses.
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
 #: A sign before or instead of a number: ``$5``, ``w=5``, ``=``.
@@ -324,7 +317,7 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
     """Refuse a third column in which most values are numbers with other text: ``1km``, ``10:30``, ``$5``, ``w=5``."""
     there = [] if column is None else [row[column] for row in body if not is_missing(row[column])]
     odd = [token for token in there if (token[:1].isdigit() and not is_number(token, True)) or _DRESSED.match(token)]
-    if there and all(token.lower() in _YES and not token.isdigit() for token in there) and len(body) > 1:
+    if there and all(token.lower() in YES and not token.isdigit() for token in there) and len(body) > 1:
         odd = there  # the column only says whether an edge exists
     if 2 * len(odd) > len(there):
         raise InvalidRequest(
@@ -398,28 +391,6 @@ def _kind(names: list[str] | None, body: list[list[str]]) -> int | None:
         if any(row[i].lower() in known if known is KINDS else not is_missing(row[i]) for row in body if known):
             return i
     return None
-
-
-def kinds_of(name: str) -> Mapping[str, bool]:
-    """Return the values of a column of this name, and whether each means directed; empty for columns that give no
-    direction.
-    """
-    short = plain(name)
-    return KINDS if short in ("type", "edgetype") else _YES if short in ("directed", "isdirected") else {}
-
-
-def direction_of(name: str, values: Iterable[str]) -> bool:
-    """Return the direction that the column ``name`` gives for all edges; raise InvalidGraph if it gives both or
-    none.
-    """
-    known, found = kinds_of(name), set()
-    for value in set(values):
-        if value.lower() not in known:
-            raise InvalidGraph(f"{name} {shown(value)} says no direction; say --directed or --undirected", field=name)
-        found.add(known[value.lower()])
-    if len(found) > 1:
-        raise InvalidGraph("edges both directed and undirected; say which with --directed or --undirected", field=name)
-    return found != {False}
 
 
 def listed(kind: str, names: list[str]) -> str:

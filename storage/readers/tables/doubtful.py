@@ -8,7 +8,8 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray
 from storage.readers import fields
 from storage.readers.source import Block
-from storage.readers.tables.table import Layout, is_comment
+from storage.readers.tables.table import Layout
+from storage.readers.tables.text_rows import is_comment
 
 _LINE = re.compile(rb"(?m)^[ \t]*+[#%].*+$")
 _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")

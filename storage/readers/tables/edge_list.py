@@ -20,13 +20,14 @@ from storage.readers.limits import check_plausible
 from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
-from storage.readers.tables.choose import kinds_of
+from storage.readers.tables.directions import kinds_of
 from storage.readers.tables.doubtful import CommentedRows, DecimalMarks
 from storage.readers.tables.header import no_banner
 from storage.readers.tables.no_lengths import refuse_last_row
 from storage.readers.tables.remarks import Remarks
 from storage.readers.tables.sniff import COMMENTS, Sniffed, sniff
-from storage.readers.tables.table import ArcTable, is_comment
+from storage.readers.tables.table import ArcTable
+from storage.readers.tables.text_rows import is_comment
 
 #: SNAP writes the counts into a comment.
 _SNAP = re.compile(r"#\s*+Nodes:\s*+([0-9]{1,18})\s++Edges:\s*+([0-9]{1,18})", re.IGNORECASE)

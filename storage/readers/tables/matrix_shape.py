@@ -16,7 +16,7 @@ from storage.readers.source import Block, Source
 from storage.readers.tables.ends import is_series
 from storage.readers.tables.remarks import names_in_comment
 from storage.readers.tables.sniff import COMMENTS, names_ends
-from storage.readers.tables.table import is_comment
+from storage.readers.tables.text_rows import is_comment
 
 #: Words by which programs write that there is no arc.
 _WORDS: Final = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "inf", "+inf", "infinity", "-", "?", ".", "∞", "")

@@ -14,7 +14,8 @@ from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
-from storage.readers.tables.choose import choose_by_name, direction_of
+from storage.readers.tables.choose import choose_by_name
+from storage.readers.tables.directions import direction_of
 from storage.readers.tables.matrix_shape import names_columns
 from storage.readers.tables.sniff import names_ends
 

@@ -12,7 +12,7 @@ from storage.readers import fields
 from storage.readers.fields import BLANKS, is_number, shown
 from storage.readers.parsed import ReadOptions
 from storage.readers.tables.ends import names_ends
-from storage.readers.tables.table import is_comment
+from storage.readers.tables.text_rows import is_comment
 
 __all__ = ["Remarks", "names_in_comment", "read_remarks", "stated_direction"]
 

@@ -16,7 +16,8 @@ from storage.readers.tables.choose import Columns, choose, listed
 from storage.readers.tables.ends import names_ends
 from storage.readers.tables.header import find_header, refuse_first_row, refuse_marks, refuse_types
 from storage.readers.tables.remarks import Remarks, read_remarks
-from storage.readers.tables.table import Layout, is_comment
+from storage.readers.tables.table import Layout
+from storage.readers.tables.text_rows import is_comment
 
 __all__ = ["COMMENTS", "Sniffed", "listed", "names_ends", "sniff"]
 

@@ -22,6 +22,7 @@ from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import ReadLimits
 from storage.readers.source import BLOCK, Block
+from storage.readers.tables.text_rows import blanks_in_quotes, is_comment, normalise, strip_comments, tabs_in_fields
 
 if TYPE_CHECKING:
     import polars as pl
@@ -339,73 +340,3 @@ def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
     if not frame.select(pl.all_horizontal(spelled).all()).item():
         return None
     return frame.with_columns(*(end.cast(pl.Int64(), strict=False) for end in ends))
-
-
-def is_comment(text: str, marks: str) -> bool:
-    """Return whether a stripped line is a comment; the letter ``c`` begins one only as a separate word."""
-    if not text or text[0] not in marks:
-        return False
-    return text[0] != "c" or len(text) == 1 or text[1].isspace()
-
-
-def strip_comments(data: bytes, marks: str) -> bytes:
-    """Drop comment lines.  ``marks`` as in ``Layout``."""
-    for mark in marks:
-        sign = mark.encode()
-        if sign not in data:
-            continue
-        if mark != "c":
-            data = re.sub(rb"(?m)^[ \t]*+%s.*+\n" % re.escape(sign), b"", data)
-        elif re.search(rb"(?m)^[ \t]*+c", data):
-            data = re.sub(rb"(?m)^[ \t]*+c(?:[ \t].*+)?\n", b"", data)
-    return data
-
-
-def blanks_in_quotes(data: bytes, separator: str) -> bool:
-    """Return whether ``normalise`` would change a quoted field, or keep a blank at its edge."""
-    inside = b'"%s"' % b'"'.join(data.split(b'"')[1::2])
-    sign = separator.encode()
-    return any(pattern in inside for pattern in (b"\t", b" " + sign, sign + b" ", b'" ', b' "'))
-
-
-def tabs_in_fields(data: bytes, separator: str) -> bool:
-    """Return whether a field contains a tab, which ``normalise`` would turn into a blank."""
-    sign = separator.encode()
-    return b"\t" in data and re.search(rb"[^ \t\n%s] *+\t[ \t]*+[^ \t\n%s]" % (sign, sign), data) is not None
-
-
-def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
-    """Reduce blanks: one between fields, none around separators or at the ends of lines; remove empty lines."""
-    for blank in blanks:
-        data = data.replace(blank.encode(), b" ")
-    if separator != "\t" and b"\t" in data:
-        data = data.replace(b"\t", b" ")
-    data = data.lstrip(b" \n")
-    # Most files need no change; one pass over the bytes shows this faster than searches for each of the pairs below.
-    low = np.frombuffer(data, np.uint8) <= 32
-    if not (low[1:] & low[:-1]).any() and (separator is None or b" " not in data):
-        return data
-    if separator is None:
-        while b"  " in data:
-            data = data.replace(b"  ", b" ")
-    elif b" " in data:
-        sign = separator.encode()
-        data = _without(_without(data, b" %s", sign), b"%s ", sign)
-    data = _without(_without(data, b" %s", b"\n"), b"%s ", b"\n")
-    while b"\n\n" in data:
-        data = data.replace(b"\n\n", b"\n")
-    return data
-
-
-def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
-    """Remove the blanks next to each mark.  ``pair`` is ``b" %s"`` for those before it, ``b"%s "`` for those after it.
-
-    Short runs of blanks are removed one blank per pass; longer runs, which may be megabytes in a hostile file, in a
-    single pass.
-    """
-    for _ in range(4):
-        if pair % mark not in data:
-            return data
-        data = data.replace(pair % mark, mark)
-    sign = re.escape(mark)
-    return re.sub(rb"(?<! ) ++(?=%s)" % sign if pair.startswith(b" ") else rb"(?<=%s) ++" % sign, b"", data)

@@ -30,7 +30,7 @@ from storage.readers.tables.no_lengths import (
 )
 from storage.readers.tables.remarks import Remarks, stated_direction
 from storage.readers.tables.sniff import COMMENTS
-from storage.readers.tables.table import is_comment
+from storage.readers.tables.text_rows import is_comment
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:

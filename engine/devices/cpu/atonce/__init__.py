@@ -1,4 +1,6 @@
-"""Searches of a short solve in one compiled call: threads that Python does not see, and what they run."""
+"""Searches of a short solve in one compiled call, on threads that Python does not know, and the kernels that they
+run.
+"""
 
 import sys
 from typing import Final

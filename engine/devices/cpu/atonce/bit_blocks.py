@@ -71,17 +71,7 @@ class BitBlocks:
         return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
 
     def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
-        """Search blocks in several threads that Python does not see; None where that cannot be done.
-
-        Args:
-            blocks: the rows of each block.
-            threads: the number of threads, the calling one included.
-            seconds: for how long blocks are begun.
-            facts: whether to gather the facts of the rows.
-
-        Raises:
-            MemoryError: a thread found no memory for its work.
-        """
+        """Search blocks in several threads, as ``BlockGroup`` describes it."""
         if not AVAILABLE or not self._everywhere:
             return None
         from engine.devices.cpu.atonce.bits import search_all_bits

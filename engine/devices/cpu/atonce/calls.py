@@ -1,4 +1,4 @@
-"""One compiled call that searches many blocks: what it is given, and what became of the blocks."""
+"""One compiled call that searches many blocks: its arguments, and the state of each block afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Indices = npt.NDArray[np.int64]
 
-#: The forms of kernels that this process has found not to be compiled; it does not look for them again.
+#: Forms of kernels that were not compiled when this process looked; it does not look again.
 _NOT_COMPILED: Final = set[tuple[Any, ...]]()
 
 
@@ -35,7 +35,7 @@ class BlocksAtOnce:
         blocks: the rows of each block.
         threads: the number of threads.
         shared: the numbers that threads share, see :mod:`engine.devices.cpu.atonce.lanes`.
-        states: uint8, shape (blocks,): what became of each block.
+        states: uint8, shape (blocks,): the state of each block.
         batch: the sources, the rows of all blocks, where each block begins among them, the states, and the rows' array.
         gathered: the facts of the rows.
     """
@@ -88,7 +88,7 @@ class BlocksAtOnce:
 
     @property
     def tally(self) -> list[int]:
-        """How many blocks were finished and given up, earlier ones included."""
+        """The number of blocks that were finished, and of those given up, earlier calls included."""
         found: list[int] = self.shared[[GOOD, BAD]].tolist()
         return found
 
@@ -102,7 +102,7 @@ class BlocksAtOnce:
         """Return the result.
 
         Args:
-            left: what has to be done instead of blocks that were given up.
+            left: the pieces that replace blocks that were given up.
             group: searches the blocks that no thread has taken.
         """
         if (self.states == FINISHED).all():

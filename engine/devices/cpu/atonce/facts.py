@@ -28,8 +28,9 @@ class Gathered:
         width: float64, shape (threads,): the width of a bin of each thread's histogram; 0 where it has none.
         below: int64, shape (threads,): distances below zero.
         counts: int64, shape (threads, ``BINS``).
-        nowhere: *unreachable*, and the lowest value of the type.
-        half: shape (1,): what is added to an entry before its bin is found, in the type in which that is computed.
+        nowhere: the value for *unreachable*, and the lowest value of the type.
+        half: shape (1,): the number that is added to an entry before its bin is computed; its type is that of the
+            computation.
     """
 
     reached: Indices
@@ -61,7 +62,7 @@ class Gathered:
         )
 
     def arrays(self) -> tuple[Any, ...]:
-        """Return what :func:`gather_rows` takes."""
+        """Return the arguments of :func:`gather_rows`."""
         rows, bins = (self.reached, self.sums, self.largest, self.farthest), (self.width, self.below, self.counts)
         return rows, bins, self.nowhere, self.half
 

@@ -65,7 +65,7 @@ class LaneBlocks:
 
     @cached_property
     def _wider(self) -> LaneBlocks:
-        """What searches the blocks in which some label did not fit."""
+        """The group that searches blocks again in which a label did not fit."""
         return replace(self, kind=self.batch.kind or self.kind, heaviest=0)
 
     @property
@@ -92,17 +92,7 @@ class LaneBlocks:
         return Done(rows, found=partial(self._facts_of, rows, few) if whole and len(few) else None)
 
     def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
-        """Search blocks in several threads that Python does not see; None where that cannot be done.
-
-        Args:
-            blocks: the rows of each block.
-            threads: the number of threads, the calling one included.
-            seconds: for how long blocks are begun.
-            facts: whether to gather the facts of the rows.
-
-        Raises:
-            MemoryError: a thread found no memory for its work.
-        """
+        """Search blocks in several threads, as ``BlockGroup`` describes it."""
         batch = self.batch
         if not AVAILABLE or len(batch.goal.near) != len(batch.ready.rank) or batch.goal.left:
             return None

@@ -10,10 +10,9 @@ from engine.devices.cpu.lanes import ROW_BYTES, search_lanes
 from engine.devices.cpu.team import fetch_add
 from engine.graph.kernels import njit
 
-#: What became of a block: no thread has taken it, it is finished, it was given up.
+#: States of a block: no thread has taken it, it is finished, it was given up.
 UNTAKEN, FINISHED, GIVEN_UP = 0, 1, 2
-#: Places of the numbers that threads share: the next block, the next thread, and the tally of blocks finished and given
-#: up.
+#: Indices of the numbers that threads share: the next block, the next thread, the blocks finished, the blocks given up.
 NEXT, THREAD, GOOD, BAD = range(4)
 
 

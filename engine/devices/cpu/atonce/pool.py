@@ -1,4 +1,4 @@
-"""The threads that Python does not see, kept from one short solve to the next."""
+"""Keeps threads that Python does not know, from one short solve to the next."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Pool = npt.NDArray[np.int64]
 
 
 class KeptThreads:
-    """A pool of threads of this process; one caller at a time uses it, others get a pool that ends after its use.
+    """The pool of threads of this process. One caller at a time uses it; other callers meanwhile get a pool that ends
+    after its use.
 
-    Threads end when they were not needed for some seconds, and before the process forks.
+    Threads end after some idle seconds, and before the process forks.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class KeptThreads:
 
     @contextlib.contextmanager
     def borrow(self, threads: int) -> Iterator[Pool]:
-        """Context manager: a pool with so many threads, or fewer if the system refuses some.
+        """Context manager: a pool with ``threads`` threads, or fewer if the system refuses some.
 
         Args:
             threads: the number of threads.
@@ -50,7 +51,7 @@ class KeptThreads:
             self._lock.release()
 
     def end(self) -> None:
-        """End the threads, unless somebody uses them."""
+        """End the threads, unless they are in use."""
         if self._pool is not None and self._lock.acquire(blocking=False):
             try:
                 end_pool(self._pool)
@@ -58,7 +59,7 @@ class KeptThreads:
                 self._lock.release()
 
     def forget(self) -> None:
-        """Forget the threads: in a child that was forked there are none."""
+        """Forget the threads, which a forked child does not have."""
         self._lock, self._pool = threading.Lock(), None
 
 

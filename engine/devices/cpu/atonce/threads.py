@@ -1,11 +1,11 @@
 """Threads of the operating system that run a kernel together, begun and ended by compiled code.
 
-Starting a thread of Python takes about 0.1 ms, in which no other one runs Python, and each kernel that it calls takes
-Python's lock twice.  These threads know nothing of Python, so a solve of 1,000 rows takes the lock twice in all.  They
-sleep on a semaphore until they are needed, and end when none has been needed for ``IDLE`` seconds (decision 167).
+Python takes about 0.1 ms to start a thread, and no other thread runs Python code meanwhile; each kernel that the thread
+calls takes Python's lock twice. The threads here never enter Python, so a solve of 1,000 rows takes the lock twice in
+all. They sleep on a semaphore until they are needed, and end after ``IDLE`` seconds without work (decision 167).
 
-All of a pool lies in one array of int64: the number of its threads, whether they are to end, the function that they run
-and its argument, two semaphores (work, and work done) and a lock.
+A pool is one array of int64. It holds the number of threads, whether they are to end, the function that they run and
+its argument, two semaphores (work, and work done) and a lock.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from numba.extending import intrinsic
 from engine.devices.cpu.team import fetch_add
 from engine.graph.kernels import njit
 
-#: Places of a pool, in bytes, and its size in words.
+#: Offsets of the fields of a pool, in bytes, and the size of a pool in words.
 ALIVE, ENDING, FUNCTION, GIVEN, WORK, DONE, LOCK = 0, 8, 16, 24, 64, 128, 192
 WORDS: Final = 32
-#: Seconds after which a thread that was not needed ends.
+#: Seconds without work after which a thread ends.
 IDLE: Final = 5
 #: Bytes of the stack of each thread; kernels keep arrays elsewhere.
 STACK: Final = 2**20

@@ -1,1 +1,1 @@
-"""Brandes' accumulation on processors: counts of shortest paths, and what passes through vertices and arcs."""
+"""Brandes' accumulation on processors: counts of shortest paths, and of paths through vertices and over arcs."""

@@ -1,9 +1,9 @@
-"""Passes on a GPU: two or three panels are on the device, and the stripes that relax them pass through slots.
+"""Passes on a GPU: the device holds two or three panels, and the stripes that relax them pass through slots.
 
-One panel is relaxed, the panel before it is copied to the host and relaxes it last, and the next panel is loaded, in a
-third place or when that panel is done with.  The products of a panel run one after the other on one of two streams,
-those of the next panel on the other one, so that they fill the device while a panel is closed on a stream of high
-priority.  Loads have a stream, and so have stores.
+While one panel is relaxed, the panel before it is copied to the host and is the last to relax it; the next panel is
+loaded into a third buffer, or once the earlier panel is no longer needed. Two streams take the products of alternate
+panels, so the products of the next panel fill the device while a panel is closed on a stream of high priority. Loads
+and stores have a stream each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.devices.cuda.stripes.memory import Slot, StripeMemory
 from engine.model.backend import Array
 from engine.model.tiling import FINISHED
 
-#: Seconds between two checks whether the device is done with a slot.
+#: Seconds between two checks whether the device has finished with a slot.
 _LOOK: Final = 0.0002
 
 
@@ -29,8 +29,8 @@ class CudaPanels(StripeMemory):
     def _clear(self) -> None:
         super()._clear()
         self._count = -1  # panels are counted in the order in which they are begun; this is the present one
-        self._ended: dict[int, Any] = {}  # by count: the event after which a panel is relaxed and closed
-        self._stored: dict[int, Any] = {}  # by count: the event after which a panel has been copied to the host
+        self._ended: dict[int, Any] = {}  # by count: the event that marks a panel as relaxed and closed
+        self._stored: dict[int, Any] = {}  # by count: the event that marks a panel as copied to the host
         self._reading: deque[tuple[Any, int, Array]] = deque()
         self._lowering: deque[tuple[Any, int]] = deque()
         self._to_store: deque[tuple[int, int, int, Any, bool]] = deque()
@@ -39,7 +39,7 @@ class CudaPanels(StripeMemory):
     # ---- a panel ----------------------------------------------------------------------------------------------------
 
     def begin(self, k: int, take: Callable[[int], Array]) -> None:
-        """Queue the loading of panel ``k`` in the place of the panel that was begun two or three panels ago.
+        """Queue the loading of panel ``k`` into the buffer of the panel that was begun two or three panels earlier.
 
         Args:
             k: the panel.
@@ -169,7 +169,9 @@ class CudaPanels(StripeMemory):
         return self._low[self._count % 2]
 
     def _bring_in(self, target: Any, k: int, stripe: int, rows: Array, lane: int) -> None:
-        """Queue the loading of a stripe; of a tier with few buffers, hold at most two that are still being read."""
+        """Queue the loading of a stripe; if the tier has few buffers, hold at most two stripes that are still being
+        read.
+        """
         mark = self._begin("load", self._load, k, stripe, lane)
         self._copy(target, rows, 0, self._load)
         self._end(mark, self._load)

@@ -26,7 +26,7 @@ _LOOK: Final = 0.0005
 
 
 def found_devices() -> int:
-    """Return how many GPUs share a streamed solve: those that ``alike`` counts from the first one."""
+    """Return how many GPUs share a streamed solve: as many as ``alike`` counts, from the first one on."""
     found = modules()
     return alike(found.cupy.cuda.runtime, found.device)
 

@@ -1,8 +1,8 @@
-"""What a GPU takes to answer from the tables of a prepared graph: indices, and how many bytes; plain arithmetic.
+"""The indices and bytes that a GPU needs to answer from the tables of a prepared graph; plain arithmetic.
 
-The lines of two vertices have their last entries in common: those of the parts above both (see
-``engine.algorithms.prepared.lines``).  How many these are is the least width among the parents of the parts between the
-two, because parts are numbered children first.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse table;
+The last entries of the lines of two vertices concern the same parts, those above both (see
+``engine.algorithms.prepared.lines``).  Their number is the least width among the parents of the parts between the two,
+because parts are numbered children first.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse table;
 Bender and Farach-Colton, "The LCA problem revisited", 2000) answers that with two reads, however deep the tree is.
 """
 
@@ -23,9 +23,9 @@ from storage.errors import DoesNotFit
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: A line as the kernels take it: its end, the part of its vertex, and its place in a block.
+#: A line as the kernels take it: its end, the part of its vertex, and its index in a block.
 LINE: Final = np.dtype([("end", "i8"), ("part", "i4"), ("place", "i4")], align=True)
-#: Most rows that are swept at a time, and the multiple of which X has rows.
+#: Most rows that are swept at a time; the rows of X are a multiple of the second number.
 BATCH: Final = 4096
 ROW_STEP: Final = 32
 #: Columns of a part that a thread holds (COLUMNS of tables.cu), of 64-bit entries and of others.
@@ -45,7 +45,7 @@ class HostTables:
         rows: int64, the position of each source, shape (n,).
         columns: int64, the position of each target, shape (n,).
         kind: the working type.
-        limit: the largest distance; what is above is unreachable.
+        limit: the largest distance; longer ones are unreachable.
         nonnegative: whether no arc is negative.
     """
 
@@ -126,7 +126,7 @@ class TableLayout:
         return items, [0, *np.cumsum(counts).tolist()]
 
     def bytes(self, n: int, tables: int) -> int:
-        """Return the bytes of device memory that tables and indices take, without any question.
+        """Return the bytes of device memory that tables and indices take, before any question.
 
         Args:
             n: vertices of the graph.

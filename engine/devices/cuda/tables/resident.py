@@ -21,13 +21,13 @@ from engine.devices.cuda.tables.layout import LINE, ROW_STEP, Array, HostTables,
 _POINTERS: Final = ("meets", "widths", "lows", "sizes", "starts", "ends", "borders", "begins")
 _TREE: Final = np.dtype([*((f, "u8") for f in _POINTERS), ("parts", "i4")], align=True)
 _THREADS: Final = 256
-#: Threads that merge a pair, the side of a tile of a block, and of the squares that ``present`` copies.
+#: Threads that merge a pair; the side of a tile of a block; the side of the squares that ``present`` copies.
 _PAIR: Final = 16
 _SIDE: Final = 64
 _SQUARE: Final = 32
 #: Pairs that are sent to the device at a time.
 _PAIRS: Final = 1 << 24
-#: Bytes of a band of rows of a block that is made at a time, and most rows of it: tiles that a grid is high.
+#: A block is made in bands of rows: the most bytes of a band, and its most rows, which the height of a grid limits.
 _BAND_BYTES: Final = 1 << 30
 _BAND_ROWS: Final = 65_535 * _SIDE
 
@@ -110,11 +110,11 @@ class DeviceTables:
         self._launch("merge", (-(-count * _PAIR // _THREADS),), *given)
 
     def rows(self, vertices: Indices, *, forward: bool = True, others: Indices | None = None) -> Array:
-        """Return whole rows, or some entries of them; of floats only where sums are exact.
+        """Return whole rows, or some entries of them; float types only where sums are exact.
 
         Args:
             vertices: int64: rows of the matrix, or columns.
-            forward: whether rows are wanted, else columns as rows.
+            forward: True for rows, False for columns, which are returned as rows.
             others: int64: the entries wanted of each; None for all.
 
         Returns:

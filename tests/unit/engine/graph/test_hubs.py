@@ -8,7 +8,7 @@ import pytest
 from benchmarks import graphs
 from engine.graph import _walks, hubs, transpose
 from engine.graph.hubs import NARROWEST, hub_bound
-from engine.graph.transpose import reverse
+from engine.graph.transpose import reverse, transposed
 from engine.model.backend import Arcs
 from storage.graph.graph import Graph, build_graph
 
@@ -61,9 +61,8 @@ def test_reversed_arcs_are_those_of_the_general_way(graph: Graph, kept: int, mon
 def test_arcs_both_ways_are_the_arcs_and_the_reversed_ones() -> None:
     graph = digraph(50)
     indptr, heads = _walks.both_ways(graph.indptr, graph.heads)
-    reversed_arcs = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
-    back = reversed_arcs.indptr, reversed_arcs.heads
+    into, tails, _ = transposed(graph.indptr, graph.heads)
     for u in range(graph.n):
         there = graph.heads[graph.indptr[u] : graph.indptr[u + 1]]
-        here = back[1][back[0][u] : back[0][u + 1]]
+        here = tails[into[u] : into[u + 1]]
         assert sorted(heads[indptr[u] : indptr[u + 1]]) == sorted([*there, *here])

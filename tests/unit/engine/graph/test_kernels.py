@@ -328,7 +328,7 @@ def _walks_of(seed: int) -> dict[str, list[object]]:
         "strong_components": [graph.indptr, graph.heads],
         "search_from_hubs": [*form, one, np.array([0, n - 1]), limit, np.empty(n, np.int64)],
         "walk_from_hubs": [*form, one, np.array([0, n - 1]), limit, np.empty(n, np.int64)],
-        "_transposed": [graph.indptr, graph.heads],
+        "transpose_arcs": [graph.indptr, graph.heads],
         "both_ways": [graph.indptr, graph.heads],
         "longest_chain": [*form, component, order, through, limit],
         "block_cubes": [graph.indptr, graph.heads.astype(np.int64)],
@@ -343,7 +343,7 @@ LABELS = {"grow_tree": 5, "grow_back": 5, "search_from_hubs": 6, "walk_from_hubs
 @pytest.mark.parametrize("seed", range(20))
 def test_python_finds_what_the_kernels_find(seed: int) -> None:
     for name, inputs in _walks_of(seed).items():
-        kernel = getattr({"block_cubes": _elimination, "_transposed": transpose}.get(name, _walks), name)
+        kernel = getattr({"block_cubes": _elimination, "transpose_arcs": transpose}.get(name, _walks), name)
         twice = [x.copy() if i == LABELS.get(name) else x for i, x in enumerate(inputs)]  # type: ignore[attr-defined]
         answers = kernels.as_written(kernel)(*twice), kernel(*inputs)
         for one, other in zip(*(a if isinstance(a, tuple) else (a,) for a in answers), strict=True):

@@ -6,9 +6,9 @@ from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.lines import text_lines
 from storage.readers.named import NO_DIRECTION, NamedGraph
+from storage.readers.networks.literal import parse_dict
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
-from storage.readers.tables.literal import parse_dict
 
 _SEPARATORS = ("\t", ",", ";", "|", ":")
 

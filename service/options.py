@@ -140,7 +140,9 @@ class TableOptions(TypedDict, total=False):
     direction: Annotated[
         Literal["out", "in"] | None,
         Option("Of --result measures: a row for each source, or for each target.",
-               in_api="Of result measures: out has a row for each source, in for each target; out if left out."),
+               in_api="Of result measures: out has a row for each source, in for each target; out if left out.",
+               label="A row for", in_form="In from every vertex, or out to every vertex.",
+               titles={"": "each source", "in": "each target"}),
     ]  # fmt: skip
     within: Annotated[
         Numbers,
@@ -173,7 +175,9 @@ class TableOptions(TypedDict, total=False):
         Opportunities,
         Option("Of --result measures, CSV or Parquet: vertex, then numbers that are summed within the distances.",
                metavar="FILE",
-               in_api="Of result measures: the id of an uploaded table, or vertices and columns of numbers."),
+               in_api="Of result measures: the id of an uploaded table, or vertices and columns of numbers.",
+               label="Opportunities", in_form="A table (CSV, Parquet): vertex, then numbers, which are summed within "
+                                              "the distances.", hint="id of a table"),
     ]  # fmt: skip
     columns: Annotated[
         Words,
@@ -183,20 +187,25 @@ class TableOptions(TypedDict, total=False):
     decay: Annotated[
         Literal["step", "exponential", "linear", "logistic"] | None,
         Option("Of --result measures: how an opportunity fades with distance.",
-               in_api="How an opportunity fades with distance; step if left out."),
+               in_api="How an opportunity fades with distance; step if left out.",
+               label="Opportunities fade", in_form="Within each distance.",
+               titles={"": "as a step, at the distance", "exponential": "exponentially", "linear": "linearly",
+                       "logistic": "logistically"}),
     ]  # fmt: skip
     decay_value: Annotated[
         float | None,
         Option("Width of a linear decay, standard deviation of a logistic one.", metavar="DISTANCE",
-               in_api="Width of a linear decay, standard deviation of a logistic one."),
+               in_api="Width of a linear decay, standard deviation of a logistic one.",
+               label="Width of fading", in_form="Of a linear decay; of a logistic one its standard deviation."),
     ]  # fmt: skip
     of: Annotated[
         Literal["vertices", "arcs"] | None,
         Option("Of --result betweenness and flows: a row for each vertex, or for each arc.",
                in_api="Of results betweenness and flows: a row for each vertex, or for each arc; betweenness is of "
                       "vertices if left out, and flows are of arcs.",
-               label="Rows of betweenness", in_form="How many shortest paths pass through vertices, or over arcs.",
-               titles={"": "vertices", "arcs": "arcs"}),
+               label="A row for each", in_form="Betweenness is of vertices, and flows are of arcs, unless you say "
+                                               "otherwise.",
+               titles={"": "as usual", "vertices": "vertex", "arcs": "arc"}),
     ]  # fmt: skip
     raw: Annotated[
         bool | None,
@@ -213,13 +222,15 @@ class TableOptions(TypedDict, total=False):
     demands: Annotated[
         Opportunities,
         Option("Of --result flows, CSV or Parquet: origin, destination, flow.", metavar="FILE",
-               in_api="Of result flows: the id of a table uploaded as demands, or origins, destinations and flows."),
+               in_api="Of result flows: the id of a table uploaded as demands, or origins, destinations and flows.",
+               label="Demands", in_form="A table (CSV, Parquet): origin, destination, flow.", hint="id of a table"),
     ]  # fmt: skip
     flow: Annotated[
         str | None,
         Option("Column of --demands that says how much; else the third.", metavar="COLUMN", longest=200,
                in_api="Column of an uploaded table of demands that says how much; the first of its numbers if left "
-                      "out."),
+                      "out.",
+               label="Column of the flow", in_form="Of the demands.", hint="the first of numbers"),
     ]  # fmt: skip
 
 
@@ -334,36 +345,6 @@ class MeasureOptions(TypedDict, total=False):
     decay_value: Annotated[
         float | None, Option("Width of a linear decay, standard deviation of a logistic one.", metavar="DISTANCE")
     ]
-
-
-class PassageOptions(TypedDict, total=False):
-    """How much of the machine ``apsp betweenness`` and ``apsp assign`` use, and whether they replace a file."""
-
-    overwrite: Annotated[bool, Option("Replace FILE once the new one is done.", flags=("--overwrite",), default=False)]
-    memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
-    threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
-
-
-class BetweennessOptions(TypedDict, total=False):
-    """The options of ``apsp betweenness`` that say what is counted."""
-
-    of: Annotated[Literal["vertices", "arcs"], Option("A row for each vertex, or for each arc.", default="vertices")]
-    raw: Annotated[bool, Option("Numbers of pairs, not shares of all pairs.", flags=("--raw",), default=False)]
-    endpoints: Annotated[bool, Option("A path passes through its ends, too.", flags=("--endpoints",), default=False)]
-    sources: Annotated[
-        Vertices,
-        Option("Only paths from these: names with commas, @FILE or FILE of one name a line, -.",
-               metavar="LIST|FILE|-"),
-    ]  # fmt: skip
-    targets: Annotated[Vertices, Option("Only paths to these, named likewise.", metavar="LIST|FILE|-")]
-
-
-class AssignOptions(TypedDict, total=False):
-    """The options of ``apsp assign`` that say what is assigned, and what is written."""
-
-    flow: Annotated[str | None, Option("Column of --demands that says how much; else the third.", metavar="COLUMN")]
-    of: Annotated[Literal["arcs", "vertices"], Option("A row for each arc, or for each vertex.", default="arcs")]
-    unreachable: Annotated[Path | None, Option("Write the demands without a path: .parquet or .csv.", metavar="FILE")]
 
 
 class NearOptions(TypedDict, total=False):

@@ -63,6 +63,18 @@ class Arcs:
             found = better(found, _EXTENDS[name](found[:, k : k + 1], found[k : k + 1, :]))
         return found
 
+    def values_past(self, name: str, terminals: int) -> Floats:
+        """The same where no path passes through the first ``terminals`` vertices: each has a copy for paths that end
+        at it.
+        """
+        both = (np.concatenate([self.tails, self.heads]), np.concatenate([self.heads, self.tails]))
+        tails, heads = (self.tails, self.heads) if self.directed else both
+        weights = self.weights if self.directed else np.tile(self.weights, 2)
+        at = np.arange(self.n) + self.n * (np.arange(self.n) < terminals)
+        found = Arcs(self.n + terminals, tails, at[heads], weights, directed=True).values(name)[: self.n, at]
+        np.fill_diagonal(found, SEMIRINGS[name].itself)
+        return found
+
 
 def assert_values(found: npt.NDArray[Any], expected: Floats, semiring: str) -> None:
     """Assert that all values are right: products to within rounding, all others exactly."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.graph.graph import Graph
+from storage.matrix import format as formats
 from storage.matrix.reader import MatrixSpec, create_matrix
 
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
@@ -63,3 +65,14 @@ def make_store(
         writer.write(0, 0, entries)
         writer.seal({"seed": seed, "mean": np.float64(2.5), "radius": float("inf")})
     return entries
+
+
+def forget_contents(path: Path) -> None:
+    """Make the seal of a result one of an earlier version, which does not tell files that end with their own CRC-32C
+    from each other.
+    """
+    document = json.loads((path / "zarr.json").read_bytes())
+    seal = document["attributes"]["seal"]
+    del seal["contents"], seal["digest"]
+    seal["digest"] = formats._digest(document)
+    (path / "zarr.json").write_text(json.dumps(document))

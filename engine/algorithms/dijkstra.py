@@ -148,7 +148,8 @@ def run(backend: Backend, search: RowSearch) -> None:
     else:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
-    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known)
+    levels = bool(getattr(sink, "levels_suffice", False))
+    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known, levels)
 
     def begin(rows: range, block: Array) -> RowSearches:
         return backend.begin_search(search.arcs, sources[rows.start : rows.stop], block, asked)

@@ -11,8 +11,10 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +26,9 @@ from engine.devices.cpu.team import Team
 from engine.graph.kernels import njit
 from engine.graph.selection import Rectangle
 from engine.model.backend import Arcs
+from engine.model.decimals import limit_on_paper
 from engine.model.progress import Monitor
+from storage.pairs.spilling import PairSpill
 
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
@@ -34,6 +38,8 @@ Found = tuple[Indices, npt.NDArray[np.int32], Array]
 PIECE: Final = 64
 #: Pieces from which the size of the result is predicted.
 SAMPLED: Final = 16
+#: Seconds after which a thread looks again whether others have come as far as it has.
+WAIT: Final = 0.002
 #: Least entries of a thread's buffer.
 BUFFER: Final = 1 << 16
 #: Bytes of an entry in the buffers (a vertex and a length); the finished arrays take the same again.
@@ -152,7 +158,8 @@ class NearSearches:
         ready, rectangle = self._ready, wanted.rectangle
         size = len(ready.rank)
         self._kind = np.dtype(np.float64 if ready.weights.dtype.kind == "f" else np.int64)
-        self._far = np.array([_first_beyond(wanted.cutoff, self._kind)], self._kind)[0]
+        cutoff = None if wanted.cutoff is None else limit_on_paper(wanted.cutoff, arcs.weights, n)
+        self._far = np.array([_first_beyond(cutoff, self._kind)], self._kind)[0]
         columns = ready.rank[rectangle.columns]
         mask, vertices = np.zeros(size, np.bool_), np.zeros(size, np.int32)
         mask[columns], vertices[columns] = True, wanted.vertices
@@ -164,12 +171,64 @@ class NearSearches:
         self.pieces = range(0, len(self._names), PIECE)
         self.found: dict[int, list[Found]] = {}
         self.entries = self.rows = 0
+        self._counts, self._spilled = np.zeros(len(wanted.names), np.int64), 0
+        self._spill: PairSpill | None = None
+        self._most_held = self._searching = 0
         self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
         """The number of sources."""
         return len(self._names)
+
+    @property
+    def held(self) -> int:
+        """The number of entries in memory."""
+        return self.entries - (0 if self._spill is None else self._spill.entries)
+
+    @property
+    def spills(self) -> bool:
+        """Whether entries are written to files as soon as all pieces before theirs are."""
+        return self._spill is not None
+
+    def begin_spilling(self, folder: Path, likely: int, most: int) -> None:
+        """Write entries to files from now on, those that were found first; several threads may call this.
+
+        Args:
+            folder: on whose disk the files are.
+            likely: the number of entries that is predicted.
+            most: the number of entries in memory from which threads wait for pieces before theirs.
+
+        Raises:
+            DoesNotFit, StorageFailed: as :class:`storage.pairs.spilling.PairSpill`.
+        """
+        with self._lock:
+            if self._spill is None:
+                self._spill, self._most_held = PairSpill(folder, self._kind, likely), most
+                self._drain()
+
+    def close(self) -> None:
+        """Close the files; the result goes on reading them."""
+        if self._spill is not None:
+            self._spill.discard()
+
+    def _too_far(self) -> bool:
+        """Return whether a thread is to wait, because entries in memory wait for a piece that another thread searches.
+
+        Pieces are taken in order, so if no thread searches, the piece that is waited for is the next one.
+        """
+        with self._lock:
+            return self._spill is not None and self.held > self._most_held and self._searching > 0
+
+    def _drain(self) -> None:
+        """Write the pieces that are next in order; the lock is held."""
+        while self._spill is not None and self._spilled in self.found:
+            first = self._spilled
+            for counts, index, lengths in self.found.pop(self._spilled):
+                self._counts[first : first + len(counts)] = counts
+                first += len(counts)
+                self._spill.append(index, lengths)
+            self._spilled += PIECE
 
     def predicted(self) -> float:
         """Predict the number of entries of the result from the sampled pieces, low rather than high.
@@ -207,8 +266,12 @@ class NearSearches:
             space = self._space()
             try:
                 while not stopped.is_set():
+                    if self._too_far():
+                        time.sleep(WAIT)
+                        continue
                     with self._lock:
                         piece = next(waiting, None)
+                        self._searching += piece is not None
                     if piece is None:
                         break
                     found = self._search(piece, space)
@@ -216,6 +279,8 @@ class NearSearches:
                         self.found[piece] = found
                         self.rows += sum(len(counts) for counts, _, _ in found)
                         self.entries += sum(len(index) for _, index, _ in found)
+                        self._searching -= 1
+                        self._drain()
                     check(self.entries)
                     if worker == 0:  # only the calling thread calls the monitor
                         told, since = self.rows, told
@@ -232,6 +297,9 @@ class NearSearches:
         parts = [part for piece in sorted(self.found) for part in self.found[piece]]
         self.found.clear()
         indptr = np.zeros(len(self._names) + 1, np.int64)
+        if self._spill is not None:
+            np.cumsum(self._counts, out=indptr[1:])
+            return indptr, *self._spill.result()
         np.cumsum(np.concatenate([np.empty(0, np.int64), *(part[0] for part in parts)]), out=indptr[1:])
         index = np.concatenate([np.empty(0, np.int32), *(part[1] for part in parts)])
         longest = max((part[2].max(initial=0) for part in parts), default=0)

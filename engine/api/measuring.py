@@ -17,6 +17,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
+from engine.model.decimals import limit_on_paper
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options, refuse_also, refuse_semiring
@@ -147,7 +148,9 @@ class Measurement:
         """
         options, plan = self._options, self.plan
         rectangle = Rectangle.of(options, self._profile.graph.n)
-        sink = MeasureSink(rectangle, WORK_TYPES[plan.dtype], self.asked)
+        sink = MeasureSink(
+            rectangle, WORK_TYPES[plan.dtype], self.asked, bounds_on_paper(self.asked, self._profile.graph, plan.dtype)
+        )
         outcome = solve(self._profile, plan, options, sink, monitor, facts=False)
         return MeasureTable(
             self._labels, rectangle.rows, sink.columns(), self.asked.vertex_columns, plan, outcome.seconds
@@ -189,6 +192,18 @@ def measure(
     measurement = Measurement(graph, options, **request)
     measurement.make_plan(monitor)
     return measurement.run(monitor)
+
+
+def bounds_on_paper(asked: AskedMeasures, graph: Graph, dtype: str) -> list[float]:
+    """Return what distances are compared with, so that those within each distance are those on paper.
+
+    Args:
+        asked: the measures.
+        graph: the graph; the direction of its arcs does not matter.
+        dtype: the type of the distances.
+    """
+    floats = np.float32 if dtype == "float32" else np.float64
+    return [limit_on_paper(limit, graph.weights, graph.n, floats) for limit in asked.within]
 
 
 def _check(options: Options) -> None:

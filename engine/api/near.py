@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,7 +37,9 @@ FAVOURABLE: Final = 0.05
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 #: The reason that plans give for float64 where weights are fractions.
-_FRACTIONS: Final = "sums of fractions are float64, and compared with a cutoff as they are: 0.1 + 0.2 exceeds 0.3"
+_FRACTIONS: Final = (
+    "sums of fractions are float64; those of decimals are within a cutoff if they are on paper: 0.1 + 0.2 within 0.3"
+)
 #: Time and size are predicted from a first number of sources, and from more sources if the first took at most so many
 #: seconds.
 _SAMPLES: Final = (8, 256)
@@ -52,6 +55,7 @@ def near_pairs(
     nearest: int | None = None,
     monitor: Monitor | None = None,
     beside: int = 0,
+    spill: Path | None = None,
 ) -> NearPairs:
     """Find the targets near each source, and their distances.
 
@@ -69,14 +73,17 @@ def near_pairs(
         nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
         monitor: receives progress, and is asked whether to stop.
         beside: bytes of memory that the caller will need for each pair.
+        spill: a folder.  Pairs that memory does not hold are written to files without names on its disk, and the arrays
+            of the result read them; None to refuse such a result.
 
     Returns:
         The pairs.  A source is no target of itself.  Distances are integers where all weights are, else float64.
 
     Raises:
         InvalidRequest: neither a cutoff nor nearest is given, one is out of range, or a weight is negative.
-        DoesNotFit: the result would need more memory than may be used.
+        DoesNotFit: the result would need more memory than may be used, or more of the disk than is free.
         Cancelled: the monitor asked to stop.
+        StorageFailed: pairs could not be written to the disk.
     """
     if isinstance(graph, PreparedMatrix):
         from engine.api.from_tables.near import PreparedNear
@@ -93,15 +100,14 @@ def near_pairs(
     clock.begin("search", len(asked.rows), "rows")
     team = Team(machine.threads)
     try:
-        with told_of_compiling(clock):
-            searches = NearSearches(
-                inner.arcs, NearWanted(rectangle, asked.columns, asked.rows, asked.cutoff, nearest), graph.n
-            )
-            _run(searches, team, clock, budget, each)
+        wanted = NearWanted(rectangle, asked.columns, asked.rows, asked.cutoff, nearest)
+        with told_of_compiling(clock), closing(NearSearches(inner.arcs, wanted, graph.n)) as searches:
+            _run(searches, team, clock, (budget, each), spill)
+            found = searches.result()
     finally:
         team.close()
     clock.stop()
-    return NearPairs(*searches.result(), asked.rows, graph.labels, asked.cutoff, nearest)
+    return NearPairs(*found, asked.rows, graph.labels, asked.cutoff, nearest)
 
 
 def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
@@ -188,12 +194,23 @@ def too_many(count: int, found: str, rows: int, budget: int, each: int) -> DoesN
     )
 
 
-def _run(searches: NearSearches, team: Team, clock: PhaseClock, budget: int, each: int) -> None:
-    """Search a sample of the sources, check that the result will fit, and search the rest."""
-    rows = searches.size
+def _run(searches: NearSearches, team: Team, clock: PhaseClock, limits: tuple[int, int], spill: Path | None) -> None:
+    """Search a sample of the sources, check that the result will fit, and search the rest.
+
+    Args:
+        searches: the searches.
+        team: the threads.
+        clock: receives the progress.
+        limits: the number of pairs that fit in memory, and the bytes of each.
+        spill: the folder on whose disk others are written; None to refuse them.
+    """
+    (budget, each), rows = limits, searches.size
 
     def within(entries: int, predicted: float | None = None) -> None:
-        if max(entries, predicted or 0) <= budget:
+        if max(entries, predicted or 0) <= budget or (searches.spills and searches.held <= budget):
+            return
+        if spill is not None and not searches.spills:
+            searches.begin_spilling(spill, int(predicted or entries), budget // 2)
             return
         count = int(predicted or entries)
         found = f"about {count:,} pairs are predicted from" if predicted else f"already {count:,} pairs were found from"

@@ -269,7 +269,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
     if options.device not in ("auto", "cuda"):
         return machine, None
     if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
-        without = changed(machine, no_cuda="the CPU takes less time than starting a GPU")
+        without = changed(machine, no_cuda="it finishes before a GPU could start")
         with contextlib.suppress(DoesNotFit):
             plan = choose(problem, without, options, store=store)
             if plan.seconds < DEVICE_START:

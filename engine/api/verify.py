@@ -22,6 +22,7 @@ from engine.graph.terminals import arrivals, opened
 from engine.model.progress import Monitor
 from engine.rows.sums import exactness
 from storage.errors import StorageFailed
+from storage.graph.graph import graph_digest
 from storage.matrix.sealed import SealedResult
 from storage.semirings import EVERY, MIN_PLUS
 
@@ -52,7 +53,8 @@ class Verified:
 def verify_store(
     path: str | Path, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
 ) -> Verified:
-    """Read every tile, or every table of a prepared graph, then search ``sample`` sources and compare their rows.
+    """Read every file, compare the arcs and labels with the digest of the graph, then search ``sample`` sources and
+    compare their rows.
 
     Args:
         path: a folder, or an address in an object store.
@@ -71,7 +73,25 @@ def verify_store(
     """
     with open_result(path, semiring=EVERY) as matrix:
         matrix.check()
+        check_graph(matrix)
         return verify_rows(matrix, sample, monitor=monitor)
+
+
+def check_graph(matrix: SealedResult) -> None:
+    """Compare the stored graph with the digest of the one that was solved, which the seal holds.
+
+    Seals of earlier versions do not tell files of arcs and labels from those of another store.
+
+    Raises:
+        StorageFailed: it is another graph.
+    """
+    named = (matrix.source_labels, matrix.sources), (matrix.target_labels, matrix.targets)
+    same = all(np.array_equal(labels, matrix.labels[vertices]) for labels, vertices in named)
+    if not same or graph_digest(matrix.graph()) != matrix.attributes["graph"]:
+        raise StorageFailed(
+            f"{matrix.path} is damaged: its arcs, labels or coordinates are not those of the graph that was solved; "
+            "solve it again"
+        )
 
 
 def verify_rows(

@@ -41,13 +41,13 @@ def distance_bound(graph: Graph, max_hops: int | None, arcs: Arcs | None = None)
         heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
     with np.errstate(over="ignore"):  # callers refuse an infinite bound
         bound = _whole_sum(heaviest, largest) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
-    proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
+    proof = f"the {most:,} heaviest arcs out of different vertices sum to {bound:,g}"
     if not graph.integral or max_hops is not None or low < 0:
         return bound, proof
     limit = max((last for last in _LASTS if last < bound), default=0)
     hub = hub_bound(graph, limit, arcs) if limit else None
     if hub is not None:
-        return hub, f"ways through one hub of each strongly connected component are at most {hub:g} long"
+        return hub, f"ways through one hub of each strongly connected component are at most {hub:,g} long"
     return bound, proof
 
 

@@ -102,6 +102,7 @@ class RowsWanted:
         dtype: working type of the distances; None for the type of the receiving array.  That array may also be float64
             for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
+        levels: that rows need not be written where their facts, and how many targets are at each distance, are found.
     """
 
     unit: bool = False
@@ -109,6 +110,7 @@ class RowsWanted:
     cutoff: float | None = None
     dtype: npt.DTypeLike | None = None
     known: KnownRows | None = None
+    levels: bool = False
 
 
 #: No promises, and all distances, in the type of the array that receives them.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -51,13 +53,45 @@ def in_units(
         heaviest = np.maximum.reduceat(weights, indptr[:-1][np.diff(indptr) > 0])
     with np.errstate(over="ignore"):  # the sum may overflow to inf; no unit then suits
         powers = POWERS[float(heaviest.sum(dtype=np.float64)) * POWERS <= WORK_TYPES["int32"].largest]
-    for power in powers[_whole(weights[:FEWEST, None], powers).all(axis=0)].tolist():
-        if all(_whole(some, power).all() for some in (weights[:FEW], weights)):
+    for power in powers[_wholes(weights[:FEWEST, None], powers).all(axis=0)].tolist():
+        if all(_whole(some, power) for some in (weights[:FEW], weights)):
             return np.rint(weights * power).astype(np.int32), 1 / float(power)
     return None
 
 
-def _whole(weights: npt.NDArray[Any], power: npt.NDArray[np.floating] | float) -> npt.NDArray[np.bool_]:
-    """Return which weights are the floats nearest to a whole multiple of 1 / ``power``."""
+def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.DTypeLike = np.float64) -> float:
+    """Return a limit that tells sums of decimal weights apart as their exact values are, however they were rounded.
+
+    Sums of multiples of a unit lie on a grid.  In place of the limit, the middle between two points of the grid is
+    compared: 0.1 + 0.2 is a little more than 0.3 in binary, but less than 0.35.
+
+    Args:
+        limit: of at least 0; distances up to it are wanted.
+        weights: the weights of all arcs, shape (arcs,).
+        n: the number of vertices; no path has as many arcs.
+        dtype: the type in which weights are added.
+
+    Returns:
+        The middle between the last wanted sum and the next one; ``limit`` itself if weights are whole or negative, or
+        multiples of no decimal unit, or if rounding might exceed a quarter of the unit.
+    """
+    if len(weights) == 0 or weights.dtype.kind != "f" or weights.min() < 0 or not math.isfinite(limit):
+        return limit
+    for power in range(DECIMALS + 1):
+        per = 10.0**power
+        if n * (limit + 1 / per) * float(np.finfo(dtype).eps) > 1 / per / 4:
+            return limit
+        if all(_whole(some, per) for some in (weights[:FEW], weights)):
+            return float((math.floor(Fraction(repr(float(limit))) * 10**power) + Fraction(1, 2)) / 10**power)
+    return limit
+
+
+def _whole(weights: npt.NDArray[Any], power: float) -> bool:
+    """Return whether every weight is the float nearest to a whole multiple of 1 / ``power``."""
+    return bool(_wholes(weights, power).all())
+
+
+def _wholes(weights: npt.NDArray[Any], power: npt.NDArray[np.floating] | float) -> npt.NDArray[np.bool_]:
+    """Return which weights are that; for each of several powers if their shapes say so."""
     whole: npt.NDArray[np.bool_] = np.rint(weights * power) / power == weights
     return whole

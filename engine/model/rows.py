@@ -190,7 +190,10 @@ class FoundFacts:
     Attributes:
         facts: the facts.
         count: counts the distances of these rows in the bins of a histogram.
+        levels: shape (rows, longest + 1): how many targets, the source left out, are at each number of hops; the rows
+            themselves were not written then.  None if they were written.
     """
 
     facts: RowFacts
     count: Count
+    levels: npt.NDArray[np.int64] | None = None

@@ -184,20 +184,23 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
         asked: name of a type, or ``auto``.
 
     Raises:
-        InvalidRequest: the type cannot hold the distances, or no type can.
+        InvalidRequest: the type is unknown, or cannot hold the distances, or no type can.
     """
     if asked != "auto":
-        kind = WORK_TYPES[asked]
+        kind = WORK_TYPES.get(asked)
+        if kind is None:
+            known = ", ".join(("auto", *WORK_TYPES))
+            raise InvalidRequest(f"dtype {asked!r} is unknown; use {known}", field="dtype")
         wrong = _misfit(kind, problem)
         if wrong:
             raise InvalidRequest(f"dtype {asked} cannot be used: {wrong}", field="dtype")
-        return kind, f"asked for; distances are at most {problem.bound:g}"
+        return kind, f"asked for; distances are at most {problem.bound:,g}"
     order = ("uint16", "int32", "float64") if problem.integral else ("float32", "float64")
     wrong = None
     for name in order:
         wrong = _misfit(WORK_TYPES[name], problem, exact=problem.integral)
         if wrong is None:
-            return WORK_TYPES[name], f"distances are at most {problem.bound:g}: {problem.bound_proof}"
+            return WORK_TYPES[name], f"distances are at most {problem.bound:,g}: {problem.bound_proof}"
     # float64 is the widest type, so what rules it out rules out every type
     cure = "--dtype float64 rounds them" if problem.integral else "divide all weights by a power of ten"
     raise InvalidRequest(
@@ -272,12 +275,12 @@ def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
     if options.device == "cpu":
         return "the CPU was asked for"
     if machine.cuda is None:
-        return f"the CPU, for {machine.no_cuda}"
+        return f"the CPU: {machine.no_cuda}"
     return f"the CPU is predicted to be faster than {machine.cuda.name}, or the only one that can do it"
 
 
 def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
-    cost = f"about {seconds_text(best.seconds)} and {gib(best.memory)} of memory"
+    cost = f"about {seconds_text(best.seconds)} of solving and {gib(best.memory)} of memory"
     if best.device_memory:
         cost += f", {gib(best.device_memory)} of the GPU's"
     if best.from_targets:

@@ -249,7 +249,7 @@ def _relaxed(setting: Setting, options: Options, replan: Replan) -> list[str]:
 
 def _headline(resource: str, remedy: Remedy, available: int) -> str:
     needed, least = remedy.budgets[resource], remedy.candidate.algorithm
-    need, have = f"{needed} bytes ({gib(needed)})", f"{available} ({gib(available)})"
+    need, have = f"{needed:,} bytes ({gib(needed)})", f"{available:,} ({gib(available)})"
     if resource == DISK:
         return f"the matrix does not fit on the disk: {need} are needed, {have} are free"
     if resource == DEVICE_MEMORY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -15,8 +16,15 @@ CHUNK: Final = 64
 STRETCH: Final = 2048
 #: The numbers of the decays other than ``step``.
 EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
-#: Up to this many entries, insertion sort is faster than partitioning.
-_SMALL: Final = 16
+#: The coefficients of f, f^2, ... in the Taylor series of 2^f; the first one left out is below 2^-52 for |f| <= 1/2.
+_T: Final = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(1, 13))
+_T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = _T
+#: Added to a float64 of less than 2^51, it rounds it to a whole number, which the lowest bits of the sum then hold.
+_ROUND: Final = 1.5 * 2.0**52
+#: The exponents between which 2^y is a normal number.
+_LEAST, _MOST = -1022.0, 1023.0
+#: Shares up to this one are 0.
+_NOTHING: Final = 2.0**-1021
 
 
 @njit(nogil=True, cache=True)
@@ -78,11 +86,30 @@ def _picked(row, columns, space):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _weighed(row, limit, weights):  # type: ignore[no-untyped-def]
-    """Return the sum of the weights of the entries below ``limit``."""
-    total = 0.0
+    """Return the sum of the weights of the entries below ``limit``, in the type of the weights."""
+    kind = weights.dtype.type
+    nothing, total = kind(0), kind(0)
     for j in range(len(row)):  # no branches, so that LLVM vectorises this loop
-        total += weights[j] if row[j] < limit else 0.0
+        total = kind(total + (weights[j] if row[j] < limit else nothing))
     return total
+
+
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _weighed_four(row, limits, weights, sums):  # type: ignore[no-untyped-def]
+    """Add to four ``sums`` what :func:`_weighed` returns for four limits; each weight and each entry is loaded once."""
+    kind = weights.dtype.type
+    l0, l1, l2, l3 = limits[0], limits[1], limits[2], limits[3]
+    nothing, s0, s1, s2, s3 = kind(0), kind(0), kind(0), kind(0), kind(0)
+    for j in range(len(row)):
+        x, weight = row[j], weights[j]
+        s0 = kind(s0 + (weight if x < l0 else nothing))
+        s1 = kind(s1 + (weight if x < l1 else nothing))
+        s2 = kind(s2 + (weight if x < l2 else nothing))
+        s3 = kind(s3 + (weight if x < l3 else nothing))
+    sums[0] += s0
+    sums[1] += s1
+    sums[2] += s2
+    sums[3] += s3
 
 
 @njit(nogil=True, cache=True)
@@ -94,10 +121,11 @@ def sum_within(block, rows, columns, limits, weights, out):  # type: ignore[no-u
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         columns: int32, ascending: the columns that have weights.
         limits: of the same type as ``block``, at most *unreachable*.
-        weights: float64, shape (kinds, columns).
+        weights: float64, or int32 where that holds the sum of the magnitudes, shape (kinds, columns).
         out: float64, shape (rows, kinds, limits), receives the sums.
     """
     space = np.empty(len(columns), block.dtype)
+    fours = len(limits) - len(limits) % 4
     for i in range(len(rows)):
         row = _picked(block[rows[i]], columns, space)
         out[i] = 0
@@ -105,7 +133,9 @@ def sum_within(block, rows, columns, limits, weights, out):  # type: ignore[no-u
             some = row[first : first + STRETCH]
             for kind in range(len(weights)):
                 held = weights[kind, first : first + STRETCH]
-                for k in range(len(limits)):
+                for k in range(0, fours, 4):
+                    _weighed_four(some, limits[k : k + 4], held, out[i, kind, k : k + 4])
+                for k in range(fours, len(limits)):
                     out[i, kind, k] += _weighed(some, limits[k], held)
 
 
@@ -117,23 +147,95 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
     return total
 
 
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _powers(exponents, whole, bits):  # type: ignore[no-untyped-def]
+    """Replace each exponent, from ``_LEAST`` to ``_MOST``, by 2 to that power, to about two units of the last digit.
+
+    Args:
+        exponents: float64, shape (m,), changed in place.
+        whole: float64, shape (m,): work space.
+        bits: the same memory as int64.
+    """
+    for j in range(len(exponents)):  # three loops without branches: LLVM vectorises each of them
+        y = exponents[j]
+        rounded = y + _ROUND
+        f = y - (rounded - _ROUND)
+        p = _T8 + f * (_T9 + f * (_T10 + f * (_T11 + f * _T12)))
+        p = _T2 + f * (_T3 + f * (_T4 + f * (_T5 + f * (_T6 + f * (_T7 + f * p)))))
+        whole[j] = rounded
+        exponents[j] = 1.0 + f * (_T1 + f * p)
+    for j in range(len(exponents)):
+        bits[j] = (bits[j] << np.int64(52)) + np.int64(0x3FF0000000000000)
+    for j in range(len(exponents)):
+        exponents[j] *= whole[j]
+
+
 @njit(nogil=True, cache=True)
-def _fade(row, unreachable, decay, middle, value, shares):  # type: ignore[no-untyped-def]
-    """Fill ``shares`` with the factor by which an opportunity at each distance counts; 0 where there is no path."""
-    if decay == EXPONENTIAL:
-        rate = -np.log(2.0) / middle
-        for j in range(len(row)):
-            shares[j] = 0.0 if row[j] == unreachable else np.exp(rate * row[j])
-    elif decay == LINEAR:
+def _fade(row, unreachable, decay, middle, value, shares, whole):  # type: ignore[no-untyped-def]
+    """Fill ``shares`` with the factor by which an opportunity at each distance counts; 0 where there is no path.
+
+    Args:
+        row: distances, shape (m,).
+        unreachable: the value for *no path*.
+        decay: ``EXPONENTIAL``, ``LINEAR`` or ``LOGISTIC``.
+        middle: half-life, middle of the slope, or inflection point.
+        value: the second parameter of the decay.
+        shares: float64, shape (m,), receives the factors.
+        whole: float64, shape (m,): work space.
+    """
+    if decay == LINEAR:
         end = middle + value / 2
         for j in range(len(row)):
             share = min(1.0, max(0.0, (end - row[j]) / value))
             shares[j] = 0.0 if row[j] == unreachable else share
-    else:
-        rate = np.pi / (value * np.sqrt(3.0))
-        top = 1 + np.exp(-middle * rate)
-        for j in range(len(row)):
-            shares[j] = 0.0 if row[j] == unreachable else top / (1 + np.exp((row[j] - middle) * rate))
+        return
+    rate = -1 / middle if decay == EXPONENTIAL else np.pi / (value * np.sqrt(3.0) * np.log(2.0))
+    shift, nowhere = (0.0, _LEAST) if decay == EXPONENTIAL else (middle, _MOST)
+    for j in range(len(row)):
+        y = nowhere if row[j] == unreachable else (row[j] - shift) * rate
+        shares[j] = min(_MOST, max(_LEAST, y))
+    _powers(shares, whole, whole.view(np.int64))
+    top = 1 + np.exp(-middle * rate * np.log(2.0))
+    for j in range(len(row)):
+        share = shares[j] if decay == EXPONENTIAL else top / (1 + shares[j])
+        shares[j] = share if share > _NOTHING else 0.0
+
+
+@njit(nogil=True, cache=True)
+def fade_all(distances, unreachable, decay, tables):  # type: ignore[no-untyped-def]
+    """Fill tables with the factors of all distances of a narrow type.
+
+    Args:
+        distances: of a working type, shape (m,).
+        unreachable, decay: as in :func:`sum_faded`.
+        tables: float64, shape (middles, m).
+    """
+    number, value, middles = decay
+    for k in range(len(middles)):
+        _fade(distances, unreachable, number, middles[k], value, tables[k], np.empty(len(distances)))
+
+
+@njit(nogil=True, cache=True)
+def sum_looked_up(block, rows, columns, tables, weights, out):  # type: ignore[no-untyped-def]
+    """Do what :func:`sum_faded` does, with factors from tables.
+
+    Args:
+        block: uint16, shape (block's rows, block's columns).
+        rows, columns, weights, out: as in :func:`sum_faded`.
+        tables: float64, shape (middles, 2^16): the factor of each distance.
+    """
+    space, shares = np.empty(len(columns), block.dtype), np.empty(STRETCH)
+    for i in range(len(rows)):
+        row = _picked(block[rows[i]], columns, space)
+        out[i] = 0
+        for first in range(0, len(row), STRETCH):
+            some = row[first : first + STRETCH]
+            here = shares[: len(some)]
+            for k in range(len(tables)):
+                for j in range(len(some)):
+                    here[j] = tables[k, some[j]]
+                for kind in range(len(weights)):
+                    out[i, kind, k] += _dot(here, weights[kind, first : first + STRETCH])
 
 
 @njit(nogil=True, cache=True)
@@ -151,73 +253,17 @@ def sum_faded(block, rows, columns, unreachable, decay, weights, out):  # type: 
         out: float64, shape (rows, kinds, middles), receives the sums.
     """
     number, value, middles = decay
-    space, shares = np.empty(len(columns), block.dtype), np.empty(len(columns))
+    space, shares, whole = np.empty(len(columns), block.dtype), np.empty(STRETCH), np.empty(STRETCH)
     for i in range(len(rows)):
         row = _picked(block[rows[i]], columns, space)
-        for k in range(len(middles)):
-            _fade(row, unreachable, number, middles[k], value, shares)
-            for kind in range(len(weights)):
-                out[i, kind, k] = _dot(shares, weights[kind])
-
-
-@njit(nogil=True, cache=True)
-def _select(values, first, last, k):  # type: ignore[no-untyped-def]
-    """Bring the entry of rank ``k`` to its place in ``values[first:last]``; none before it is larger then."""
-    while last - first > _SMALL:
-        middle = (first + last) // 2
-        a, b, c = values[first], values[middle], values[last - 1]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = first, last - 1
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if k <= j:
-            last = j + 1
-        elif k >= i:
-            first = i
-        else:
-            return
-    for i in range(first + 1, last):
-        x, j = values[i], i
-        while j > first and values[j - 1] > x:
-            values[j] = values[j - 1]
-            j -= 1
-        values[j] = x
-
-
-@njit(nogil=True, cache=True)
-def find_quantiles(block, rows, own, unreachable, shares, out):  # type: ignore[no-untyped-def]
-    """Find quantiles: the smallest distance d of a row such that at least a share of its finite distances is <= d.
-
-    A row without finite distances gets NaN.
-
-    Args:
-        block: of a working type, shape (block's rows, columns).
-        rows: int64, shape (rows,): the rows of ``block`` to look at.
-        own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
-        unreachable: the value for *no path*, of the same type as ``block``.
-        shares: int64, shape (shares, 2): numerators and denominators, ascending as shares.
-        out: float64, shape (rows, shares), receives the distances.
-    """
-    values = np.empty(block.shape[1], block.dtype)
-    for i in range(len(rows)):
-        row, mine, count = block[rows[i]], own[i], 0
-        for j in range(len(row)):
-            values[count] = row[j]
-            count += (row[j] != unreachable) & (j != mine)
-        first = 0
-        for k in range(len(shares)):
-            out[i, k] = np.nan
-            if count > 0:
-                place = max(0, (shares[k, 0] * count + shares[k, 1] - 1) // shares[k, 1] - 1)
-                _select(values, first, count, place)
-                out[i, k] = values[place]
-                first = place
+        out[i] = 0
+        for first in range(0, len(row), STRETCH):
+            some = row[first : first + STRETCH]
+            here = shares[: len(some)]
+            for k in range(len(middles)):
+                _fade(some, unreachable, number, middles[k], value, here, whole[: len(some)])
+                for kind in range(len(weights)):
+                    out[i, kind, k] += _dot(here, weights[kind, first : first + STRETCH])
 
 
 @njit(nogil=True, cache=True)

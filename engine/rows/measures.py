@@ -6,6 +6,7 @@ rows in the columns of the table.  So threads share no data, and neither locks n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from storage.errors import SolveFailed
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 #: Measures that are computed from the facts of rows (``RowFacts``), without a kernel of their own.
 _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
@@ -29,6 +31,15 @@ _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "e
 _GROUP: Final = 1 << 19
 
 
+def _narrowed(weights: Floats, decay: str) -> Array:
+    """Return weights as int32 if they are whole and no sum of some of them leaves that type, as kernels add these
+    faster; a decay takes floats.
+    """
+    if decay != "step" or not (np.abs(weights).sum(1) < 2.0**31).all() or (weights != np.rint(weights)).any():
+        return weights
+    return weights.astype(np.int32)
+
+
 class MeasureSink:
     """Receives whole rows of a rectangle, which several threads may write, and keeps their measures.
 
@@ -36,9 +47,12 @@ class MeasureSink:
         rectangle: the rows and columns; its targets ascend.
         kind: the working type.
         asked: the measures.
+        bounds: what distances are compared with in place of ``asked.within`` (``limit_on_paper``); None for the same.
     """
 
-    def __init__(self, rectangle: Rectangle, kind: WorkType, asked: AskedMeasures) -> None:
+    def __init__(
+        self, rectangle: Rectangle, kind: WorkType, asked: AskedMeasures, bounds: Sequence[float] | None = None
+    ) -> None:
         rows, columns = rectangle.rows, rectangle.columns
         self.tile = (64, max(1, len(columns)))
         self._kind, self._asked, self._columns = kind, asked, columns
@@ -56,14 +70,19 @@ class MeasureSink:
         self._nearest = np.full((count, asked.nearest), -1, np.int64)
         self._near = np.zeros((count, asked.nearest))
         self._sum_of = np.zeros((count, len(asked.opportunities), len(asked.within)))
-        self._limits = np.array([first_beyond(limit, kind.dtype) for limit in asked.within], kind.dtype)
+        within = asked.within if bounds is None else bounds
+        self._limits = np.array([first_beyond(limit, kind.dtype) for limit in within], kind.dtype)
         self._shares = np.array([(q.numerator, q.denominator) for q in asked.quantiles], np.int64).reshape(-1, 2)
         given = np.array(list(asked.opportunities.values()))
         weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]
         held = np.flatnonzero((weights != 0).any(0))
         # with more columns, copying the selected entries takes longer than reading all of them
         held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
-        self._held, self._weights = held.astype(np.int32), np.ascontiguousarray(weights[:, held])
+        self._held, self._weights = (
+            held.astype(np.int32),
+            _narrowed(np.ascontiguousarray(weights[:, held]), asked.decay),
+        )
+        self._fading = None if asked.decay == "step" or not len(weights) else self._decay()
 
     @property
     def place(self) -> None:
@@ -109,10 +128,33 @@ class MeasureSink:
         rows = np.arange(len(block)) if some is None else some
         if found is not None and self._facts:
             self._take(rows + row, found.facts)
+        if found is not None and found.levels is not None:
+            self._take_levels(rows + row, found.levels)
+            return
         step = max(1, _GROUP // max(1, block.shape[1]))
         for first in range(0, len(rows), step):
             group = rows[first : first + step]
             self._reduce(group + row, block, group, known=found is not None)
+
+    @property
+    def levels_suffice(self) -> bool:
+        """Whether facts of rows, and how many targets are at each number of hops, tell all that is asked."""
+        return not (len(self._weights) or self._asked.nearest)
+
+    def _take_levels(self, numbers: Indices, levels: Counts) -> None:
+        """Compute measures of rows from their numbers of targets at each distance, shape (rows, distances)."""
+        lengths = np.arange(levels.shape[1])
+        if len(self._inverse):
+            self._inverse[numbers] = levels[:, 1:] @ (1 / lengths[1:])
+        within = np.cumsum(levels, axis=1)
+        if len(self._limits):
+            places = np.searchsorted(lengths.astype(self._kind.dtype), self._limits)
+            self._within[numbers] = np.where(places > 0, within[:, places - 1], 0)
+        count = within[:, -1]
+        for k, (above, below) in enumerate(self._shares):
+            place = np.maximum(0, -(-above * count // below) - 1)
+            found = (within <= place[:, None]).sum(axis=1)
+            self._quantiles[numbers, k] = np.where(count > 0, found, np.nan)
 
     def _take(self, numbers: Indices, facts: RowFacts) -> None:
         wrong = np.flatnonzero(~np.isfinite(facts.sums))
@@ -127,6 +169,7 @@ class MeasureSink:
         """Call the kernels of the measures that are wanted, each for all of ``rows``."""
         from engine.devices.cpu.row_facts import row_facts
         from engine.rows import _measures as kernels
+        from engine.rows._quantiles import find_quantiles
 
         own, far, count = self._own[numbers], self._kind.sentinel(), len(rows)
         if self._facts and not known:
@@ -141,7 +184,7 @@ class MeasureSink:
             self._within[numbers] = within
         if len(self._shares):
             quantiles = np.empty((count, len(self._shares)))
-            kernels.find_quantiles(block, rows, own, far, self._shares, quantiles)
+            find_quantiles(block, rows, own, far, self._shares, quantiles)
             self._quantiles[numbers] = quantiles
         if self._asked.nearest:
             nearest, near = np.empty((count, self._asked.nearest), np.int64), np.empty((count, self._asked.nearest))
@@ -150,17 +193,32 @@ class MeasureSink:
         if len(self._weights):
             self._sum_of[numbers] = self._opportunities(block, rows)
 
+    def _decay(self) -> tuple[tuple[int, float, Floats], Floats | None]:
+        """Return the decay as kernels take it, and its values for all distances if the type has few enough."""
+        from engine.rows import _measures as kernels
+
+        number = {"exponential": kernels.EXPONENTIAL, "linear": kernels.LINEAR, "logistic": kernels.LOGISTIC}
+        asked, kind = self._asked, self._kind
+        decay = number[asked.decay], asked.decay_value, np.array(asked.within)
+        if kind.itemsize > 2:
+            return decay, None
+        tables, distances = np.zeros((len(asked.within), 1 << 16)), np.arange(int(kind.sentinel())).astype(kind.dtype)
+        kernels.fade_all(distances, kind.sentinel(), decay, tables[:, : len(distances)])
+        return decay, tables
+
     def _opportunities(self, block: Array, rows: Indices) -> Floats:
         """Return the sums of opportunities of some rows, shape (rows, kinds, distances)."""
         from engine.rows import _measures as kernels
 
-        asked, out = self._asked, np.empty((len(rows), len(self._weights), len(self._limits)))
-        if asked.decay == "step":
+        out = np.empty((len(rows), len(self._weights), len(self._limits)))
+        if self._fading is None:
             kernels.sum_within(block, rows, self._held, self._limits, self._weights, out)
             return out
-        number = {"exponential": kernels.EXPONENTIAL, "linear": kernels.LINEAR, "logistic": kernels.LOGISTIC}
-        decay = (number[asked.decay], asked.decay_value, np.array(asked.within))
-        kernels.sum_faded(block, rows, self._held, self._kind.sentinel(), decay, self._weights, out)
+        decay, tables = self._fading
+        if tables is None:
+            kernels.sum_faded(block, rows, self._held, self._kind.sentinel(), decay, self._weights, out)
+        else:
+            kernels.sum_looked_up(block, rows, self._held, tables, self._weights, out)
         return out
 
     def columns(self) -> dict[str, Array]:

@@ -20,7 +20,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 #: code -> status and title; codes are the ``kind`` of the error classes and the service's own
 CODES: Final[dict[str, tuple[int, str]]] = {
     "invalid-graph": (422, "The graph cannot be understood"),
-    "invalid-request": (422, "The request makes no sense"),
+    "invalid-request": (422, "The request is invalid"),
     "limit-exceeded": (413, "A limit is exceeded"),
     "does-not-fit": (507, "The job does not fit"),
     "negative-cycle": (422, "The graph has a negative cycle"),

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Final, Literal, TypedDict, get_type_hints, is
 import typer
 
 from engine.model.algorithms import ALGORITHMS
+from service.cli.passage_options import AssignOptions, BetweennessOptions, PassageOptions
 from service.options import (
     AlsoOptions,
-    AssignOptions,
-    BetweennessOptions,
     BulkOptions,
     Compression,
     JobOptions,
@@ -22,7 +21,6 @@ from service.options import (
     MeasureOptions,
     Numbers,
     Opportunities,
-    PassageOptions,
     PrepareForm,
     PrepareOptions,
     Size,

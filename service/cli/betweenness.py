@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from service.cli.arguments import GraphFile, Json, must_open, with_options
-from service.options import AssignOptions, BetweennessOptions, PassageOptions
+from service.cli.passage_options import AssignOptions, BetweennessOptions, PassageOptions
 from storage.options import FileReadingOptions
 
 Table = Annotated[

@@ -192,13 +192,13 @@ class TableMethods(ResultView, Part):
 
     def _whole(self, columns: Sequence[str] | None) -> Flow[pl.DataFrame]:
         """Return the table from its file, which is compared with the seal."""
-        from storage.matrix.format import crc32c, read_seal
+        from storage.matrix.format import data_mark, read_seal, sealed_files
 
         address = job_path(self.job, "zarr")
         seal = (yield from ask(Request("GET", f"{address}/zarr.json"), self._patience)).content
         data = (yield from ask(Request("GET", f"{address}/{_FILE}", seconds=600.0), self._patience)).content
-        size, checksum = read_seal("the table", seal, _FILE)["attributes"]["seal"]["files"][_FILE]
-        if (len(data), crc32c(data)) != (size, checksum):
+        sealed = sealed_files(read_seal("the table", seal, _FILE)["attributes"]["seal"])[_FILE]
+        if not data_mark(data).agrees(sealed):
             raise StorageFailed(f"{_FILE} came damaged: it does not agree with the seal")
         found: pl.DataFrame = yield Work(lambda: _read(data, columns))
         return found

@@ -17,6 +17,7 @@ from service.jobs.submission import refuse_if_draining
 from service.pool.tasks import read_upload
 from service.state import ReadPermit
 from storage.jobs.store import ACCEPTED, GraphRecord, JobFilter
+from storage.semirings import EVERY
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -125,6 +126,6 @@ def get_names(
     """
     from service.views.naming import like_names
 
-    matrix: Any = visitor.service.result(job_id, visitor.caller).matrix
+    matrix: Any = visitor.service.result(job_id, visitor.caller, semiring=EVERY).matrix
     labels = matrix.source_labels if side == "source" else matrix.target_labels
     return JSONResponse(like_names(labels, like, _NAMES), headers={"Cache-Control": "no-store"})

@@ -12,6 +12,7 @@ from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Fault, fault_of
 from service.api.schemas.jobs import JobRequest
 from service.options import ClientOptions, Numbers, Size, Vertices, Words, split_names
+from service.pool.tabled import TAKES
 from service.units import parse_size
 from storage.errors import InvalidRequest
 from storage.options import declared
@@ -19,22 +20,35 @@ from storage.options import declared
 
 @dataclass(frozen=True)
 class Field:
-    """One field of the form: the option's name in the API, its label, its help, and its choices if there are any."""
+    """One field of the form.
+
+    Attributes:
+        name: the option's name in the API.
+        label, help, hint: what is shown beside it, below it, and in it while it is empty.
+        choices: values and their names, if it has any.
+        results: the results that take it; empty if all do.
+        holds: what a file holds that may be chosen for it; empty if none may.
+    """
 
     name: str
     label: str
     help: str
     choices: tuple[tuple[str, str], ...] = ()
     hint: str = ""
+    results: tuple[str, ...] = ()
+    holds: str = ""
 
 
 #: the options on the form, in the order in which people fill them in
 _SHOWN: Final = (
-    "result", "sources", "targets", "cutoff", "also", "measures", "within", "quantiles", "nearest", "prepared",
-    "of", "raw", "semiring", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
+    "result", "sources", "targets", "cutoff", "also", "semiring", "measures", "direction", "within", "quantiles",
+    "nearest", "opportunities", "decay", "decay_value", "prepared", "demands", "flow", "of", "raw",
+    "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
 )  # fmt: skip
-#: results that need a table of demands, which a form cannot give
-_NOT_SHOWN: Final = frozenset({"flows"})
+#: options that name an uploaded table
+_TABLES: Final = frozenset({"opportunities", "demands"})
+#: options of the matrix alone
+_OF_MATRIX: Final = frozenset({"also", "semiring"})
 _OPTIONS: Final = declared(ClientOptions)
 
 
@@ -42,8 +56,9 @@ def _field(name: str) -> Field:
     kind, option = _OPTIONS[name]
     titles = {algorithm.name: algorithm.title for algorithm in ALGORITHMS.values()} if name == "algorithm" else {}
     choices = {choice: choice for choice in get_args(kind) if isinstance(choice, str)} | {**option.titles} | titles
-    shown = tuple(choice for choice in choices.items() if choice[0] not in _NOT_SHOWN)
-    return Field(name, option.label, option.in_form, shown, option.hint)
+    results = ("matrix",) if name in _OF_MATRIX else tuple(one for one, names in TAKES.items() if name in names)
+    holds = name if name in _TABLES else ""
+    return Field(name, option.label, option.in_form, tuple(choices.items()), option.hint, results, holds)
 
 
 FIELDS: Final = tuple(map(_field, _SHOWN))

@@ -30,6 +30,7 @@ from storage.jobs.store import (
     JobRecord,
     RunnerRecord,
 )
+from storage.semirings import SEMIRINGS
 
 View = dict[str, Any]
 
@@ -40,10 +41,6 @@ _MOST_OPEN: Final = 50
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: a path of more stops is folded, and shows this many at its beginning and at its end
-_MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
-#: the most stops that are shown once it is unfolded
-_MOST_BETWEEN: Final = 1000
 #: entries of a prepared result up to which its page counts all pairs without being asked: a tenth of a second
 _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
@@ -59,6 +56,12 @@ _NO_RECEIPT: Final = {
     "format": "?", "compression": None, "entries": 0, "self_loops": 0, "parallel_arcs": 0, "infinite_arcs": 0,
     "notes": (),
 }  # fmt: skip
+#: what jobs make, in a word, and the names of algorithms that say no more than that
+_KINDS: Final = {
+    "prepared": "prepared graph", "measures": "measures", "near": "near pairs", "betweenness": "betweenness",
+    "flows": "flows",
+}  # fmt: skip
+_OWN: Final = {"prepared": "prepared", "near": "near", "betweenness": "betweenness", "assignment": "flows"}
 STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
@@ -134,10 +137,7 @@ def graph(visitor: Visitor, graph_id: str) -> View:
 def job(visitor: Visitor, job_id: str) -> View:
     """Return one job: state, phases, plan, error, and the summary of its result."""
     record = visitor.job(job_id)
-    try:
-        found: GraphRecord | None = visitor.graph(record.graph)
-    except (NotFound, Gone):
-        found = None
+    found = _graph_of(visitor, record)
     names = {} if found is None or found.name is None else {found.id: found.name}
     position = visitor.service.jobs.queue_position(record) if record.state == ACCEPTED else None
     return {
@@ -145,46 +145,32 @@ def job(visitor: Visitor, job_id: str) -> View:
         "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
         "log": _log(visitor.service, record), "result": _result(visitor, record),
-        "example": _example(record, found), "opening": _opening(record, found),
+        "example": _example(record, found), "opening": _opening(record, found), "measured": measured(found),
         "notes": () if found is None else found.receipt.get("notes", ()),
-        "options": {k: v for k, v in record.options.items() if v not in (None, "auto", "matrix") and k != "points"},
+        "options": _said_options(record),
         "points": receipt_of(record.options.get("points")) or {},
     }  # fmt: skip
 
 
-def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
-    """Return the distance and the route from one vertex to another, or why there is no answer.
+def _said_options(record: JobRecord) -> View:
+    """Return the options that are not as usual, by the names of their fields."""
+    usual = (None, "auto", "matrix", "local")
+    said = {name: value for name, value in record.options.items() if value not in usual and name != "points"}
+    if "algorithm" in said:
+        said["algorithm"] = algorithm(said["algorithm"])
+    return said
 
-    Args:
-        visitor: the person who asks.
-        job_id: id of the job.
-        source, target: vertices as the file names them.
-    """
+
+def _graph_of(visitor: Visitor, record: JobRecord) -> GraphRecord | None:
+    """Return the graph of a job; None if it was deleted."""
     try:
-        result = visitor.service.result(job_id, visitor.caller)
-        found = result.also(source, target) if result.matrix.also else result.distance(source, target)
-        if not found["reachable"]:
-            return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
-        route = {**_route(result.path(source, target)), "lines": result.lines}
-    except ApspError as error:
-        instead = _instead(visitor, job_id, source, target) if isinstance(error, NotFound) else []
-        return {"source": source, "target": target, "refused": str(error), "instead": instead}
-    return {"also": None, **found, "source": source, "target": target, "route": route, "refused": None}
+        return visitor.graph(record.graph)
+    except (NotFound, Gone):
+        return None
 
 
-def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
-    """Return pairs of existing vertices whose names are like those of a pair in which one vertex does not exist."""
-    from service.views.naming import like_names, similar_names
-
-    try:
-        matrix = visitor.service.result(job_id, visitor.caller).matrix
-    except ApspError:
-        return []
-    most = 3
-    sides = ((source, matrix.source_labels), (target, matrix.target_labels))
-    found = [[name] if name.strip() in like_names(labels, name, most) else similar_names(labels, name, most)
-             for name, labels in sides]  # fmt: skip
-    return [(a, b) for a in found[0] for b in found[1]][:most]
+def _measured(visitor: Visitor, job_id: str) -> str:
+    return measured(_graph_of(visitor, visitor.job(job_id)))
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
@@ -198,6 +184,7 @@ def eccentricities(visitor: Visitor, job_id: str) -> View:
     central = [(name, value) for name, value, near in known if near]
     return {
         "of": found["of"], "complete": found["complete"], "looked": len(found["sources"]),
+        "measured": _measured(visitor, job_id),
         "alone": len(found["sources"]) - len(known),
         "chart": histogram(*counted(values, min(48, len(set(values))))) if values else None,
         "central": central[:5], "compared": len(central), "remote": [(n, e) for n, e, _ in known[::-1]][:5],
@@ -226,7 +213,8 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
         "fraction": progress.fraction, "rate": progress.rate, "unit": progress.unit, "eta": progress.eta,
         "position": position, "error": error, "created": record.created, "started": record.started,
         "finished": record.finished, "took": took, "bytes": record.bytes, "removed": record.removed,
-        "algorithm": algorithm(shown.get("algorithm", "")), "shape": shown.get("shape"), "dtype": shown.get("dtype"),
+        "algorithm": "" if shown.get("algorithm") in _OWN else algorithm(shown.get("algorithm", "")),
+        "kind": kind(record), "shape": shown.get("shape"), "dtype": shown.get("dtype"),
         "device": shown.get("device"), "attempt": record.attempt,
     }  # fmt: skip
 
@@ -245,7 +233,33 @@ def plan(shown: dict[str, Any]) -> View:
 
 def algorithm(name: str) -> str:
     """Return the display name of an algorithm."""
-    return ALGORITHMS[name].title if name in ALGORITHMS else name
+    return ALGORITHMS[name].title if name in ALGORITHMS else name.replace("-", " ").capitalize()
+
+
+def kind(record: JobRecord) -> str:
+    """Return in a word what a job makes; nothing for a matrix of distances, which is usual.
+
+    Records in lists have no options: their plan says it, or the columns of a finished table.
+    """
+    semiring = SEMIRINGS.get(record.options.get("semiring", ""))
+    if semiring is not None:
+        return semiring.title
+    usual = "measures" if (record.summary or {}).get("columns") else ""
+    planned = _OWN.get((record.plan or {}).get("algorithm", ""), usual)
+    return _KINDS.get(record.options.get("result", planned), "")
+
+
+def measured(graph: GraphRecord | None) -> str:
+    """Return what distances in a graph measure: its unit, else the name of the column of the weights.
+
+    Empty if neither is known; a column without a header has a number for a name, which says nothing.
+    """
+    facts = {} if graph is None else graph.facts
+    weights = {**_NO_WEIGHTS, **facts.get("weights", {})}
+    if not weights["weighted"]:
+        return "arcs"
+    column = (weights["column"] or "") if weights["length_of"] is None else ""
+    return facts.get("unit") or ("" if column.isdigit() else column)
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:
@@ -302,7 +316,7 @@ def all_pairs(visitor: Visitor, job_id: str) -> View:
         summary = visitor.service.result(job_id, visitor.caller).counted()
     except (LimitExceeded, TooMuchComputing, Refused) as error:
         return {"refused": str(error), "result": None}
-    return {"refused": None, "result": _summary_facts(summary)}
+    return {"refused": None, "result": _summary_facts(summary), "measured": _measured(visitor, job_id)}
 
 
 def _result(visitor: Visitor, record: JobRecord) -> View | None:
@@ -375,26 +389,3 @@ def _opening(record: JobRecord, graph: GraphRecord | None) -> View | None:
             "why": "Shown first: the ends of the list of names.",
         }
     return None
-
-
-def _route(found: dict[str, Any]) -> View:
-    """Return a path as stops, each with the sum of weights up to it: the first ones, those between, the last ones.
-
-    Of a very long path the middle is left out.
-    """
-    so_far: int | float = 0
-    stops: list[View] = []
-    for k, vertex in enumerate(found["vertices"]):
-        weight = found["weights"][k - 1] if k else None
-        so_far = so_far if weight is None else so_far + weight
-        stops.append({"vertex": vertex, "weight": weight, "so_far": so_far})
-    first, last = (_FIRST_STOPS, _LAST_STOPS) if len(stops) > _MOST_STOPS else (len(stops), 0)
-    between = stops[first : len(stops) - last]
-    left_out = max(0, len(between) - _MOST_BETWEEN)
-    if left_out:
-        half = _MOST_BETWEEN // 2
-        between = [*between[:half], *between[-half:]]
-    return {
-        "first": stops[:first], "between": between, "last": stops[len(stops) - last :], "stops": len(stops),
-        "arcs": len(found["weights"]), "left_out": left_out, "gap": _MOST_BETWEEN // 2 if left_out else None,
-    }  # fmt: skip

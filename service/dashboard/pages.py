@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from service.api.fault import Fault, fault_of
 from service.api.problems import CODES, HTTPProblem
-from service.dashboard import page_data
+from service.dashboard import page_data, path_answers
 from service.dashboard.options import FIELDS, FormOptions, read_options
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute
@@ -68,7 +68,7 @@ async def get_job(
     found = await anyio.to_thread.run_sync(page_data.job, visitor, job_id)
     answer = None
     if source and target and found["result"] is not None:
-        answer = await anyio.to_thread.run_sync(page_data.answer, visitor, job_id, source, target)
+        answer = await anyio.to_thread.run_sync(path_answers.answer, visitor, job_id, source, target)
     base = str(request.base_url).rstrip("/")
     return page(
         request, "job.html", visitor=visitor, **found, answer=answer, source=source or "", target=target or "",

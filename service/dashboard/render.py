@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
+from engine.model.algorithms import ALGORITHMS
+from service.options import JobOptions
 from service.units import format_bytes, format_count, format_seconds
 from service.version import software_version
+from storage.options import declared
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +44,12 @@ _FIELDS: Final = {
     "--also": "Further columns to sum along paths",
     "--labels": "Attribute that names vertices",
 }  # fmt: skip
-_OPTION: Final = re.compile(r"(?<![\w-])--(?:undirected|directed|weight|unweighted|length-of|also|labels)(?![\w-])")
+#: those of the form of a job are declared with its options
+_SPOKEN: Final = {
+    **{f"--{name.replace('_', '-')}": one.label for name, (_, one) in declared(JobOptions).items() if one.label},
+    **_FIELDS,
+}  # fmt: skip
+_OPTION: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(_SPOKEN, reverse=True))})(?![\w-])")
 #: what to install or to type, which is nothing that a reader of the page can do
 _INSTALLING: Final = re.compile(r": install apsp\[cuda\].*?--device cpu")
 
@@ -93,9 +101,16 @@ def environment() -> Environment:
 
 
 def _spoken(text: str) -> str:
-    """Return a text that names options of the command line as the page's fields are called."""
-    said = _OPTION.sub(lambda found: f"“{_FIELDS[found[0]]}”", text)
-    return _INSTALLING.sub("", said)
+    """Return a text that names options of the command line as the page's fields are called, and algorithms by title."""
+    said = _OPTION.sub(lambda found: f"“{_SPOKEN[found[0]]}”", _INSTALLING.sub("", text))
+    return _algorithms().sub(lambda found: ALGORITHMS[found[0]].title, said)
+
+
+@functools.cache
+def _algorithms() -> re.Pattern[str]:
+    """Return what finds the names of algorithms; *partitioned* is left alone, as a word of sentences."""
+    names = sorted(ALGORITHMS.keys() - {"partitioned"}, key=len, reverse=True)
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(names)})(?![\w-])")
 
 
 def _number(value: float | None) -> str:

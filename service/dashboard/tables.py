@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,6 +23,10 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 _ROWS: Final = 20
 _COLUMNS: Final = 16
 _BINS: Final = 48
+#: columns that name vertices, beside the first one: their whole numbers are no quantities
+_VERTICES: Final = re.compile(r"target|farthest|nearest_\d+")
+#: the column that a table is asked for, whose histogram is shown first
+_MAIN: Final = ("flow",)
 
 
 class TableView(BaseModel):
@@ -71,10 +76,8 @@ def table_part(visitor: Visitor, job_id: str, asked: TableView) -> dict[str, Any
     shown = list(table.columns)[:_COLUMNS]
     first = min(asked.first, max(0, (table.rows - 1) // _ROWS * _ROWS))
     rows = table.page(shown, first, _ROWS, sort or None).rows()
-    numeric = [
-        name for name in shown if table.columns[name] != "text" and name not in (table.key, "target", "farthest")
-    ]
-    column = asked.column or (numeric[0] if numeric else "")
+    numeric = [name for name in shown if table.columns[name] != "text" and not _names_vertices(table, name)]
+    column = asked.column or next((name for name in (*_MAIN, *numeric) if name in numeric), "")
     return {
         "job_id": job_id, "columns": [_column(table, name, sort) for name in shown], "rows": rows, "first": first,
         "last": first + len(rows), "total": table.rows, "step": _ROWS, "sort": sort, "sortable": sortable,
@@ -88,10 +91,14 @@ def _column(table: SealedTable, name: str, sort: str) -> dict[str, Any]:
     down = here and sort.startswith("-")
     first = name if table.columns[name] == "text" else f"-{name}"
     return {
-        "name": name, "number": table.columns[name] != "text",
+        "name": name, "number": table.columns[name] != "text", "vertex": _names_vertices(table, name),
         "order": ("descending" if down else "ascending") if here else None,
         "next": (name if down else f"-{name}") if here else first,
     }  # fmt: skip
+
+
+def _names_vertices(table: SealedTable, name: str) -> bool:
+    return name == table.key or _VERTICES.fullmatch(name) is not None
 
 
 def _chart(table: SealedTable, column: str) -> dict[str, Any] | None:

@@ -68,9 +68,11 @@ def result_bytes(settings: Settings, job_id: str) -> int:
 
 
 def check_store(settings: Settings) -> None:
-    """Check that the object store answers.  Raises StorageFailed or InvalidRequest if it does not."""
+    """Check that the object store answers, and takes conditions.  Raises StorageFailed or InvalidRequest if not."""
     if settings.store_url is not None:
-        next(Objects(settings.store_url).names("graphs/"), None)
+        objects = Objects(settings.store_url)
+        next(objects.names("graphs/"), None)
+        objects.check_conditions()
 
 
 def trash(settings: Settings) -> Path:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from storage.remote.generation import Generation
 
 #: the options of tables, by the kind of result that takes them
-_TAKES: Final = {
+TAKES: Final = {
     "measures": frozenset(
         {
             "measures", "direction", "within", "quantiles", "nearest", "opportunities", "columns", "decay",
@@ -58,7 +58,7 @@ _CELL: Final = 16
 
 def wants_table(request: Mapping[str, Any]) -> bool:
     """Return whether a job request, as stored with the job, asks for a table: of measures, near pairs or others."""
-    return request.get("result") in _TAKES
+    return request.get("result") in TAKES
 
 
 def check_request(request: Mapping[str, Any], settings: Settings) -> None:
@@ -72,10 +72,10 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
         InvalidRequest: it names the option, and the result that takes it.
     """
     result = request.get("result", "matrix")
-    takes = _TAKES.get(result, frozenset())
+    takes = TAKES.get(result, frozenset())
     for name in declared(TableOptions):
         if request.get(name) is not None and name not in takes:
-            kinds = " or ".join(kind for kind, names in _TAKES.items() if name in names)
+            kinds = " or ".join(kind for kind, names in TAKES.items() if name in names)
             raise InvalidRequest(f"{name} belongs to result {kinds}, and result {result} was asked for", field=name)
     if request.get("also") is not None and result != "matrix":
         raise InvalidRequest(f"also belongs to result matrix, and result {result} was asked for", field="also")
@@ -181,8 +181,12 @@ class TableTask:
             InvalidRequest, NegativeCycle: as planning does.
             Gone, StorageFailed: the prepared result was removed, or is damaged.
         """
+        from engine.model.plan import Phase
+        from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS
+
         with self._watched():
-            return self._plan(out, monitor)
+            made, write = self._plan(out, monitor), CREATE_SECONDS + SEAL_SECONDS
+        return replace(made, seconds=made.seconds + write, phases=(*made.phases, Phase("write", write)))
 
     def _watched(self) -> AbstractContextManager[None]:
         return nullcontext() if self._matrix is None else watched(self._request["prepared"], self._matrix)
@@ -302,7 +306,7 @@ class TableTask:
             "asked": {
                 name: asked.get(name)
                 for name in declared(TableOptions)
-                if name in _TAKES[asked["result"]] and name not in ("opportunities", "demands")
+                if name in TAKES[asked["result"]] and name not in ("opportunities", "demands")
             },
         }  # fmt: skip
 

@@ -43,7 +43,7 @@ Format = Annotated[
     Literal["json", "csv", "npy", "parquet", "arrow"] | None, Field(description="Takes precedence over Accept.")
 ]
 Also = Annotated[
-    str | None, Field(max_length=200, description="Of npy: the sums of this quantity in place of distances.")
+    str | None, Field(max_length=200, description="Of npy and JSON: the sums of this quantity in place of distances.")
 ]
 Accept = Annotated[str | None, Header()]
 _PARTS: Final[dict[int | str, dict[str, Any]]] = {
@@ -184,9 +184,9 @@ class _Rectangle:
         self._told: dict[str, Any] = {}
         if also is None:
             return
-        if kind != "npy":
-            has = "has distances only" if kind == "json" else "has every quantity anyway"
-            raise InvalidRequest(f"also: {kind} {has}; npy has the sums of one in place of distances", field="also")
+        if kind not in ("npy", "json"):
+            message = f"also: {kind} has every quantity anyway; json and npy have the sums of one in place of distances"
+            raise InvalidRequest(message, field="also")
         if also not in opened.matrix.also:
             there = ", ".join(opened.matrix.also) or "none"
             raise InvalidRequest(f"also: the result has no sums of {also!r}; it has {there}", field="also")

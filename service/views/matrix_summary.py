@@ -47,15 +47,15 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what was assigned of the demands of a table of flows, and what was not."""
     rows = [
-        ("assigned", f"{summary['assigned']:.7g}, of {summary['demands']:,} demands"),
-        ("flow times length", f"{summary['cost']:.7g}"),
+        ("assigned", f"{summary['assigned']:,.7g}, of {summary['demands']:,} demands"),
+        ("flow times length", f"{summary['cost']:,.7g}"),
     ]
     if summary["inside"]:
-        rows.append(("from vertices to themselves", f"{summary['inside']:.7g}, which is on no arc"))
+        rows.append(("from vertices to themselves", f"{summary['inside']:,.7g}, which is on no arc"))
     if summary["unreachable"]:
         first = ", ".join(f"{source} to {target}" for source, target, _ in summary["unreachable_first"][:5])
         more = f" and {summary['unreachable'] - 5:,} more" if summary["unreachable"] > 5 else ""
-        rows.append(("without a path", f"{summary['lost']:.7g}: {first}{more}"))
+        rows.append(("without a path", f"{summary['lost']:,.7g}: {first}{more}"))
     return rows
 
 
@@ -69,7 +69,7 @@ def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
     semiring = SEMIRINGS.get(options.get("semiring", ""))
     if semiring is None:
         return {"semiring": None}
-    about = {"semiring": semiring.name, "title": semiring.title, "values": semiring.value}
+    about = {"semiring": semiring.name, "title": semiring.title, "what": semiring.value}
     return {**about, "least": summary.get("least"), "greatest": summary.get("greatest")}
 
 

@@ -71,6 +71,11 @@ class PointForm:
             every = np.arange(graph.n)
             check_features(self._ends("sources", every), self._ends("targets", every), self._kind)
 
+    @property
+    def spill(self) -> Path | None:
+        """The folder of the result, on whose disk pairs may wait for being saved; None where all must be in memory."""
+        return self._out.absolute().parent if self._features is None and not any(self._points.values()) else None
+
     def save(self, pairs: NearPairs, targets: Sequence[int] | None, *, overwrite: bool) -> tuple[int, int]:
         """Write the pairs; return how many there are, and of how many sources.
 

@@ -1,8 +1,8 @@
 """Encodes rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
 
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry, with a further column for
-each quantity that is summed along the paths; JSON and npy have distances only.  *Unreachable* is null in
-JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.  Of another semiring than
+each quantity that is summed along the paths; JSON and npy have distances, or the sums of one
+quantity.  *Unreachable* is null in JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.  Of another semiring than
 min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the values as they are stored.
 """
 
@@ -37,8 +37,8 @@ FLOAT_VIEW: Final = {"uint8": "|u1", "uint16": "<f4", "int32": "<f8", "float32":
 @dataclass(frozen=True)
 class Selection:
     """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
-    that were solved.  ``told`` are further members of an answer in JSON; ``also`` is the quantity whose sums npy has in
-    place of distances."""
+    that were solved.  ``told`` are further members of an answer in JSON; ``also`` is the quantity whose sums JSON and
+    npy have in place of distances."""
 
     result: ResultReader
     sources: Indices
@@ -113,13 +113,24 @@ def column_name(quantity: str) -> str:
 
 
 def as_json(rows: Selection) -> Iterator[bytes]:
-    """Yield ``{"sources": [...], "targets": [...], "distances": [[...], ...]}``."""
+    """Yield ``{"sources": [...], "targets": [...], "distances": [[...], ...]}``.
+
+    With a quantity, ``also`` is its name, and ``sums`` stands in place of ``distances``.
+    """
+    matrix, also = rows.result.matrix, rows.also
+    array = matrix if also is None else matrix.also[also]
+    member = '"distances"' if also is None else f'"also":{json.dumps(also)},"sums"'
     sources, targets = rows.source_names(rows.sources).to_list(), rows.target_names().to_list()
     told = "".join(f"{json.dumps(name)}:{json.dumps(value)}," for name, value in rows.told.items())
-    yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},{told}"distances":['.encode()
+    yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},{told}{member}:['.encode()
     comma = ""
-    for _, entries in rows.batches():
-        values = rows.values(entries)
+    for some in rows.bands():
+        entries = rows.read(array, some)
+        if also is None:
+            values = rows.values(entries)
+        else:
+            flat = entries.reshape(-1)
+            values = pl.Series(flat).set(pl.Series(flat == array.unreachable), None)
         if rows.result.said and entries.dtype.kind == "f":  # of a vertex to itself
             values = values.set(values.is_infinite(), None)
         texts = values.cast(pl.String).fill_null("null").to_list()

@@ -24,11 +24,14 @@ from storage.matrix.format import (
     ALSO,
     DISTANCES,
     ROOT_DOCUMENT,
+    FileMark,
     crc32c,
-    file_checksum,
+    data_mark,
+    file_mark,
     is_prepared,
     is_table,
     read_seal,
+    sealed_files,
 )
 from storage.matrix.frame import check_target
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
@@ -48,24 +51,26 @@ _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the store: its name below the root, its size in bytes, and the CRC-32C of the file, or of a tile
-    without its trailer.
-    """
+    """A file of the store: its name below the root and its mark; of a tile this has the CRC-32C of its entries."""
 
     name: str
-    size: int
-    checksum: int
+    mark: FileMark
     tile: bool = False
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return self.mark.size
 
     def holds(self, path: Path) -> bool:
         """Return whether the file at ``path`` is complete and has this checksum.  Raises OSError."""
         if path.stat().st_size != self.size:
             return False
         if not self.tile:
-            return file_checksum(path) == (self.size, self.checksum)
+            return file_mark(path).agrees(self.mark)
         data = path.read_bytes()
         stored = int.from_bytes(data[-CHECKSUM_BYTES:], "little")
-        return crc32c(data[:-CHECKSUM_BYTES]) == stored == self.checksum
+        return crc32c(data[:-CHECKSUM_BYTES]) == stored == self.mark.checksum
 
 
 class Download:
@@ -131,7 +136,9 @@ class Download:
         self.total = sum(piece.size for piece in self._sides) + sum(int(sizes.sum()) for _, sizes in manifests.values())
         down, across = self._grid.counts
         return self._checked(
-            Piece(f"{array}/c/{i}/{j}", int(sizes[i, j]), int(checksums[i, j]), tile=True)
+            Piece(
+                f"{array}/c/{i}/{j}", FileMark(int(sizes[i, j]), int(checksums[i, j]), int(checksums[i, j])), tile=True
+            )
             for array, (checksums, sizes) in manifests.items()
             for i in range(down)
             for j in range(across)
@@ -228,7 +235,7 @@ def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[i
     buffer = default_buffer_prototype().buffer
     for piece in _side_pieces(read_seal(where, document, None), where):
         data = files.get(piece.name)
-        if data is not None and (len(data), crc32c(data)) != (piece.size, piece.checksum):
+        if data is not None and not data_mark(data).agrees(piece.mark):
             raise StorageFailed(f"{piece.name} arrived damaged: it does not agree with the seal")
     try:
         store = MemoryStore({name: buffer.from_bytes(data) for name, data in files.items()})
@@ -241,8 +248,8 @@ def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[i
 
 def _side_pieces(sealed: Mapping[str, Any], where: Path) -> list[Piece]:
     try:
-        files = sealed["attributes"]["seal"]["files"]
-        pieces = [Piece(str(name), int(size), int(checksum)) for name, (size, checksum) in files.items()]
+        files = sealed_files(sealed["attributes"]["seal"])
+        pieces = [Piece(name, mark) for name, mark in files.items()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageFailed(f"{where}: the seal is not understood ({error!r})") from None
     for piece in pieces:

@@ -2,7 +2,8 @@
 
 The store is a Zarr v3 group.  Its root ``zarr.json`` is written last: it holds the attributes, the summary, the
 consolidated metadata, size and checksum of every file but the tiles (those are in ``manifest``), and a digest of
-itself.  Neither this program nor any Zarr client opens a store without that document: it is the seal.
+itself.  Files that end with their own CRC-32C all have the same CRC-32C, so the seal also has that of what is before.
+Neither this program nor any Zarr client opens a store without that document: it is the seal.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import math
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest, StorageFailed
-from storage.matrix.grid import TileGrid
+from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 from storage.semirings import MIN_PLUS, SEMIRINGS, semiring_of
 
@@ -51,6 +52,8 @@ COMPRESSIONS: Final = ("none", "zstd")
 #: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
 ZSTD_LEVEL: Final = 3
 _CHECK_BYTES: Final = 1 << 22
+#: The CRC-32C of every file that ends with its own CRC-32C, whatever is before: the residue of the code.
+_RESIDUE: Final = 0x48674BC7
 
 Array = npt.NDArray[np.generic]
 IntArray = npt.NDArray[np.int64]
@@ -61,14 +64,63 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
     return int(google_crc32c.extend(before, data))
 
 
-def file_checksum(path: Path) -> tuple[int, int]:
-    """Return the bytes and CRC-32C of a whole file.  Raises OSError."""
-    size = checksum = 0
+class FileMark(NamedTuple):
+    """What a seal says of a file.
+
+    Attributes:
+        size: bytes.
+        checksum: CRC-32C of all of them.
+        content: CRC-32C of what is before the file's own CRC-32C; of a file that does not end with one, ``checksum``.
+    """
+
+    size: int
+    checksum: int
+    content: int
+
+    @classmethod
+    def of(cls, size: int, checksum: int, last: bytes) -> FileMark:
+        """Return the mark of a file whose last four bytes are ``last``."""
+        return cls(size, checksum, int.from_bytes(last, "little") if checksum == _RESIDUE else checksum)
+
+    def agrees(self, sealed: FileMark) -> bool:
+        """Return whether this is the file that a seal names.  Seals of earlier versions do not tell from each
+        other files that end with their own CRC-32C.
+        """
+        return self[:2] == sealed[:2] and (self.content == sealed.content or not sealed.told)
+
+    @property
+    def told(self) -> bool:
+        """Whether it tells the file from others of its size."""
+        return self.content != _RESIDUE
+
+
+def data_mark(data: bytes | Array) -> FileMark:
+    """Return the mark of a file with these bytes."""
+    return FileMark.of(len(data), crc32c(data), bytes(data[-CHECKSUM_BYTES:]))
+
+
+def file_mark(path: Path) -> FileMark:
+    """Return the mark of a file.  Raises OSError."""
+    size, checksum, last = 0, 0, b""
     with path.open("rb") as file:
         while data := file.read(_CHECK_BYTES):
             size += len(data)
             checksum = crc32c(data, checksum)
-    return size, checksum
+            last = (last + data[-CHECKSUM_BYTES:])[-CHECKSUM_BYTES:]
+    return FileMark.of(size, checksum, last)
+
+
+def sealed_files(seal: Mapping[str, Any]) -> dict[str, FileMark]:
+    """Return the mark of each file that a seal names.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: the seal is not understood.
+    """
+    contents, files = seal.get("contents") or {}, seal["files"]
+    return {
+        str(name): FileMark(int(size), int(checksum), int(contents.get(name, checksum)))
+        for name, (size, checksum) in files.items()
+    }
 
 
 def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
@@ -187,30 +239,31 @@ def group_document(attributes: Mapping[str, object], metadata: Mapping[str, obje
     return document
 
 
-def seal_document(
-    folder: Path, attributes: Mapping[str, object], known: Mapping[str, tuple[int, int]] | None = None
-) -> bytes:
+def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping[str, FileMark] | None = None) -> bytes:
     """Return the bytes of the root document that seals the store in ``folder``, whose other files are all written.
 
     Args:
         folder: where the files are.
         attributes: those of the root.
-        known: size in bytes and CRC-32C, by name in the folder, of files that need not be read again.
+        known: marks, by name in the folder, of files that need not be read again.
     """
     known, further = known or {}, list(plain(attributes.get(ALSO) or {}))
     tiles = {folder / DISTANCES / "c", *(folder / ALSO / name / "c" for name in further)}
-    files = {}
+    files, contents = {}, {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and tiles.isdisjoint(path.parents):
             name = path.relative_to(folder).as_posix()
-            files[name] = list(known[name] if name in known else file_checksum(path))
+            mark = known[name] if name in known else file_mark(path)
+            files[name] = mark[:2]
+            if mark.content != mark.checksum:
+                contents[name] = mark.content
     document = group_document(attributes, consolidated(folder))
     version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
     version = _ALSO_VERSION if further else version
     version = version if semiring_of(attributes) == MIN_PLUS else _SEMIRING_VERSION
     version = _PREPARED_VERSION if (folder / TABLES).is_dir() else _TABLE_VERSION if TABLE in files else version
     version = _COMPACT_VERSION if (folder / CLOSED_PARTS).is_dir() else version
-    document["attributes"]["seal"] = {"version": version, "files": files}
+    document["attributes"]["seal"] = {"version": version, "files": files, "contents": contents}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()
 

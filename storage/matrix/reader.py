@@ -202,7 +202,7 @@ class Matrix(SealedResult):
     def bytes(self) -> int:
         """Bytes of all files except the root document."""
         further = sum(quantity.bytes for quantity in self.also.values())
-        return self._tiles.total_bytes + further + sum(size for size, _ in self._files.values())
+        return self._tiles.total_bytes + further + sum(mark.size for mark in self._files.values())
 
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
         """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""

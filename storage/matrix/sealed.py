@@ -19,7 +19,16 @@ import numpy as np
 from storage.errors import NotFound, StorageFailed
 from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
+from storage.matrix.format import (
+    DISTANCES,
+    ROOT_DOCUMENT,
+    Array,
+    FileMark,
+    IntArray,
+    data_mark,
+    read_seal,
+    sealed_files,
+)
 from storage.matrix.frame import said_unit
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
@@ -53,12 +62,12 @@ class SealedFolder:
         try:
             self.attributes: dict[str, Any] = document["attributes"]
             seal = self.attributes.pop("seal")
-            self._files: Mapping[str, list[int]] = seal["files"]
+            self._files: Mapping[str, FileMark] = sealed_files(seal)
             self.digest: str = seal["digest"]
             self.summary: dict[str, Any] = self.attributes.pop("summary")
             self._arrays: Mapping[str, Any] = document["consolidated_metadata"]["metadata"]
             self._read_metadata()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageFailed(f"{self.path} is damaged: its metadata cannot be understood ({error!r})") from error
 
     def _read_metadata(self) -> None:
@@ -100,7 +109,7 @@ class SealedFolder:
     def _sealed_size(self, key: str) -> int:
         """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
         if key in self._files:
-            return self._files[key][0]
+            return self._files[key].size
         if key == ROOT_DOCUMENT:
             return -1
         raise NotFound(f"the store has no file {key[:200]!r}")
@@ -139,9 +148,9 @@ class SealedFolder:
         """Return a file other than a tile, after comparing it with the seal.  Raises KeyError if the store has no such
         file.
         """
-        size, checksum = self._files[name]
+        sealed = self._files[name]
         data = self._folder.read(name)
-        if (len(data), crc32c(data)) != (size, checksum):
+        if not data_mark(data).agrees(sealed):
             raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
         return data
 

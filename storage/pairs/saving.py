@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Most bytes of the labels in a NumPy file, in which each label takes as much as the longest one.
 MOST_NAMES: Final = 1 << 30
+#: Most rows of a table that are made at a time.
+MOST_ROWS: Final = 1 << 22
 #: The attribute of a Zarr group by which it is recognised as near pairs.
 KIND: Final = "near-pairs"
 #: File formats by the ending of the name, each with a description.
@@ -179,16 +181,42 @@ def _write_npz(pairs: NearPairs, out: io.BufferedWriter) -> None:
 
 def frame_of_pairs(pairs: NearPairs) -> pl.DataFrame:
     """Return near pairs as a table of source, target (labels) and distance, in the order of the rows."""
+    return next(_frames(pairs, max(1, pairs.entries)))
+
+
+def _frames(pairs: NearPairs, most: int) -> Iterator[pl.DataFrame]:
+    """Yield the table of :func:`frame_of_pairs` in pieces of up to ``most`` rows; one piece if there are none."""
     import polars as pl
 
     names = pl.Series(pairs.labels if pairs.labels.dtype.kind == "i" else pairs.labels.tolist())
-    ends = np.repeat(pairs.sources, np.diff(pairs.indptr))
-    return pl.DataFrame({"source": names[ends], "target": names[pairs.indices], "distance": pairs.lengths})
+    for first in range(0, max(1, pairs.entries), most):
+        last = min(first + most, pairs.entries)
+        low, high = np.searchsorted(pairs.indptr, first, "right") - 1, np.searchsorted(pairs.indptr, last)
+        bounds = np.clip(pairs.indptr[low : high + 1], first, last)
+        ends = np.repeat(pairs.sources[low:high], np.diff(bounds))
+        here = slice(first, last)
+        yield pl.DataFrame({
+            "source": names[ends], "target": names[np.asarray(pairs.indices[here])],
+            "distance": np.asarray(pairs.lengths[here]),
+        })  # fmt: skip
 
 
 def _write_parquet(pairs: NearPairs, out: io.BufferedWriter) -> None:
-    frame_of_pairs(pairs).write_parquet(out, compression="zstd")
+    if pairs.entries <= MOST_ROWS:
+        frame_of_pairs(pairs).write_parquet(out, compression="zstd")
+        return
+    from polars.io.plugins import register_io_source
+
+    frames = _frames(pairs, MOST_ROWS)
+    first = next(frames)
+
+    def source(columns: object, predicate: object, rows: object, size: object) -> Iterator[pl.DataFrame]:  # noqa: ARG001
+        yield first
+        yield from frames
+
+    register_io_source(source, schema=first.schema).sink_parquet(out, compression="zstd", maintain_order=True)
 
 
 def _write_csv(pairs: NearPairs, out: io.BufferedWriter) -> None:
-    frame_of_pairs(pairs).write_csv(out)
+    for k, frame in enumerate(_frames(pairs, MOST_ROWS)):
+        frame.write_csv(out, include_header=k == 0)

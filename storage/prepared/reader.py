@@ -12,7 +12,7 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import CLOSED_PARTS, TABLES, Array, IntArray, crc32c
+from storage.matrix.format import CLOSED_PARTS, ROOT_DOCUMENT, TABLES, Array, FileMark, IntArray, crc32c, data_mark
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
@@ -112,7 +112,7 @@ class PreparedStore(SealedResult):
         """Return the number of entries in a chunk of a table."""
         return int(self._arrays[f"tables/{name}"]["chunk_grid"]["configuration"]["chunk_shape"][0])
 
-    def share(self, name: str, folder: Path) -> tuple[int, int]:
+    def share(self, name: str, folder: Path) -> FileMark:
         """Put a file into another folder as well, as a hard link if the file system supports it, else as a copy.
 
         Sealed files are never written to again, so both may be the same file.
@@ -122,36 +122,37 @@ class PreparedStore(SealedResult):
             folder: the other folder; it already has the subfolders in the name.
 
         Returns:
-            Bytes and CRC-32C from this seal, not computed again, so that the other seal also reveals damage to the
-            file.
+            What this seal says of the file, not computed again, so that the other seal also reveals damage to it.
+            Seals of earlier versions may not tell it from others; then it is read and copied, as metadata always is.
 
         Raises:
             OSError: the file system refused.
             StorageFailed: the file is missing or damaged.
         """
-        size, checksum = self._files[name]
-        if not isinstance(self._folder, RemoteFolder):
+        linked = self._files[name].told and not name.endswith(ROOT_DOCUMENT)  # metadata is read again at once
+        if linked and not isinstance(self._folder, RemoteFolder):
             with contextlib.suppress(OSError):
                 os.link(name, folder / name, src_dir_fd=self._folder.handle, follow_symlinks=False)
-                return size, checksum
-        atomic.write_file(folder / name, [self._checked(name)], flush=True)
-        return size, checksum
+                return self._files[name]
+        data = self._checked(name)
+        atomic.write_file(folder / name, [data], flush=True)
+        return data_mark(data)
 
     def _read_chunk(self, name: str, piece: Array) -> None:
         """Read a chunk into ``piece``; if the chunk is longer, the rest is padding."""
-        size, checksum = self._files[name]
+        sealed = self._files[name]
         if isinstance(self._folder, RemoteFolder):
             data: Any = np.frombuffer(self._folder.read(name), np.uint8)
-            done, found = len(data), crc32c(data)
-            piece.view(np.uint8)[:] = data[: piece.nbytes] if done >= piece.nbytes else 0
+            mark = data_mark(data)
+            piece.view(np.uint8)[:] = data[: piece.nbytes] if mark.size >= piece.nbytes else 0
         else:
-            done, found = self._read_file(self._folder, name, piece)
-        if done != size or found != checksum or size < piece.nbytes + CHECKSUM_BYTES:
+            mark = self._read_file(self._folder, name, piece)
+        if not mark.agrees(sealed) or mark.size < piece.nbytes + CHECKSUM_BYTES:
             raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
 
-    def _read_file(self, folder: StoreFolder, name: str, piece: Array) -> tuple[int, int]:
-        """Read a file into ``piece``, if its size is the sealed one; return how much was read, and its checksum."""
-        size = self._files[name][0]
+    def _read_file(self, folder: StoreFolder, name: str, piece: Array) -> FileMark:
+        """Read a file into ``piece``, if its size is the sealed one; return the mark of what was read."""
+        size = self._files[name].size
         rest = np.empty(max(0, size - piece.nbytes), np.uint8)
         buffers: list[Any] = [piece.view(np.uint8), rest]
         try:
@@ -167,7 +168,7 @@ class PreparedStore(SealedResult):
                 os.close(handle)
         except OSError as error:
             raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
-        return done, crc32c(rest, crc32c(piece))
+        return FileMark.of(done, crc32c(rest, crc32c(piece)), bytes(rest[-CHECKSUM_BYTES:]))
 
     def file(self, name: str) -> bytes:
         """Return a file other than a table, after comparing it with the seal.  Raises StorageFailed; KeyError if there
@@ -190,7 +191,7 @@ class PreparedStore(SealedResult):
     @property
     def bytes(self) -> int:
         """Bytes of all files except the root document."""
-        return sum(size for size, _ in self._files.values())
+        return sum(mark.size for mark in self._files.values())
 
 
 def _left(buffers: list[Any], done: int) -> list[Any]:

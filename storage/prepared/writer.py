@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from storage.files import atomic
 from storage.graph.graph import Graph
-from storage.matrix.format import ROOT_DOCUMENT, Array, IntArray, crc32c, fill_value, plain, seal_document
+from storage.matrix.format import ROOT_DOCUMENT, Array, FileMark, IntArray, crc32c, fill_value, plain, seal_document
 from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
@@ -65,7 +65,7 @@ class PreparedWriter:
         frame = frame_of(path, graph, spec, overwrite=overwrite)
         self._attributes, self._overwrite = dict(frame.common), overwrite
         self._fill = plain(fill_value(np.dtype(spec.dtype), spec.unreachable))
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, FileMark] = {}
         self._staging = atomic.Staging(frame.target, "prepare")
         folder = self._staging.folder
         self._base, self._remote = base, remote
@@ -158,15 +158,15 @@ class PreparedWriter:
                 pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
                 names = [f"{where}/c/{k}" for k in range(len(pieces))]
                 shared = [k in same for k in range(len(pieces))]
-                facts = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
-                for name, (size, checksum) in zip(names, facts, strict=True):
-                    self._known[name] = size, checksum
-                    report(size)
+                marks = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
+                for name, mark in zip(names, marks, strict=True):
+                    self._known[name] = mark
+                    report(mark.size)
         except OSError as error:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
-    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> tuple[int, int]:
-        """Write a chunk, or share the one of ``base``; return its size in bytes and its checksum."""
+    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> FileMark:
+        """Write a chunk, or share the one of ``base``."""
         if shared:
             assert self._base is not None
             return self._base.share(name, self._staging.folder)
@@ -177,7 +177,7 @@ class PreparedWriter:
         checksum = crc32c(body)
         trailer = checksum.to_bytes(CHECKSUM_BYTES, "little")
         atomic.write_file(path, [body, trailer], flush=True)
-        return body.nbytes + len(trailer), crc32c(trailer, checksum)
+        return FileMark.of(body.nbytes + len(trailer), crc32c(trailer, checksum), trailer)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, and put the folder at its path; or send it to the object store.

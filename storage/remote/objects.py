@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -126,6 +127,33 @@ class Objects:
             StorageFailed: the store cannot be reached or refuses.
         """
         self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode={"e_tag": tag}))
+
+    def check_conditions(self) -> None:
+        """Put an object under conditions that do not hold, and remove it again.
+
+        A store that ignores conditions would let two writers win, and one would replace the seal of the other.
+
+        Raises:
+            StorageFailed: it ignores them, or cannot be reached, or refuses.
+        """
+        name = f"conditions-{secrets.token_hex(8)}"
+        tries: dict[str, Callable[[], None]] = {
+            "If-None-Match": partial(self.create, name, b"second"),
+            "If-Match": partial(self.replace, name, b"third", '"another"'),
+        }
+        self.create(name, b"first")
+        try:
+            for header, put in tries.items():
+                try:
+                    put()
+                except Conflict:
+                    continue
+                raise StorageFailed(
+                    f"the object store of {self.address} ignores {header} of a put, and a seal needs it: of two that "
+                    "finish, one has to fail; docs/object-storage.md says which servers take it"
+                )
+        finally:
+            self.remove([name])
 
     def names(self, prefix: str = "") -> Iterator[str]:
         """Return the names of objects below ``prefix``, which is empty or ends with a slash.  Raises StorageFailed."""

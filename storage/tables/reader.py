@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidRequest, NotFound, StorageFailed
-from storage.matrix.format import TABLE, IntArray, file_checksum
+from storage.matrix.format import TABLE, IntArray, file_mark
 from storage.matrix.reader import open_sealed
 from storage.matrix.sealed import SealedFolder
 from storage.matrix.tiles import StoreFolder
@@ -62,7 +62,7 @@ class SealedTable(SealedFolder):
     @property
     def bytes(self) -> int:
         """Bytes of all files except the root document."""
-        return sum(size for size, _ in self._files.values())
+        return sum(mark.size for mark in self._files.values())
 
     def holds(self, key: str) -> bool:  # noqa: ARG002 - as ``Matrix.holds``
         """Return False: it has no tiles."""
@@ -176,7 +176,7 @@ class SealedTable(SealedFolder):
                 self._fetched = data
             return io.BytesIO(data)
         path = Path(self._folder.root) / TABLE
-        if not self._sound and list(file_checksum(path)) != list(self._files[TABLE]):
+        if not self._sound and not file_mark(path).agrees(self._files[TABLE]):
             raise StorageFailed(f"{self.path} is damaged: {TABLE} does not agree with the seal")
         self._sound = True
         return path

@@ -7,7 +7,6 @@ photographed there in both widths and both colour schemes, for somebody to look 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import FLAGS, Site, chromium
-from tests.docs.pages import blocks_of
+from tests.browser.kinds import ARRIVES, fail, fill
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "images"
@@ -37,47 +36,16 @@ HIGHEST: Final = 1690
 COLOURS: Final = 256
 
 
-def fill(site: Site) -> dict[str, str]:
-    """Solve the example graphs; returns the address of each page."""
-    graphs = {}
-    for name, file in (
-        ("Adenylate kinase", "adenylate_kinase.csv"), ("Minnesota", "minnesota_km.mtx"),
-        ("Helsinki", "helsinki_drive.csv"),
-    ):  # fmt: skip
-        content = (ROOT / "examples" / file).read_bytes()
-        graphs[name] = site.upload(content, name=name, filename=file)["id"]
-        job = site.wait(site.submit(graphs[name], fresh=True)["id"])
-        assert job["state"] == "successful", job
-    helsinki = graphs["Helsinki"]
-    placed = site.wait(site.submit(site.upload(town(), name="The town", filename="town.graphml")["id"])["id"])
-    assert placed["state"] == "successful", placed
-    return {
-        "home": "/", "jobs": "/jobs?q=hel", "graphs": "/graphs", "graph": f"/graphs/{helsinki}?plan=1",
-        "job": f"/jobs/{job['id']}", "api": "/docs", "nothing": "/nothing", "login": "/login",
-        "map": f"/jobs/{placed['id']}",
-    }  # fmt: skip
-
-
-def town() -> bytes:
-    """Return the town of docs/how-to/map.md, as its code makes it."""
-    [made] = [block.body for block in blocks_of(ROOT / "docs" / "how-to" / "map.md") if "random.seed" in block.body]
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        exec(made, {})
-        return Path("town.graphml").read_bytes()
-
-
 def photograph(page: Page, address: str, name: str, file: Path) -> None:
     """Wait until a page is whole, and write a picture of it."""
     page.goto(address)
-    page.wait_for_load_state("networkidle") if name in ("job", "map") else None
-    if name == "job":
-        page.locator(".route").first.wait_for()
-        page.locator("#heat-what", has_text="every entry").wait_for()
+    page.wait_for_load_state("networkidle") if name in ARRIVES else None
+    for part in ARRIVES.get(name, ()):
+        page.locator(part).first.wait_for()
     if name == "api":
         page.get_by_text("Try GET /v1/jobs/{job_id}/distance", exact=True).click()
         page.locator("#get_distance").evaluate("part => part.scrollIntoView()")
     if name == "map":
-        page.locator("#map-read", has_text="arcs").wait_for()
         page.wait_for_timeout(1000)
     shown = page.locator(".beside", has=page.locator("#map")) if name == "map" else None
     picture = Image.open(io.BytesIO(shown.screenshot() if shown else page.screenshot(full_page=name != "api")))
@@ -106,9 +74,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="PAGE", help="photograph these pages and no others")
     asked = parser.parse_args()
     folder, only = asked.all, asked.only
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, Site(Path(data) / "data") as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        pages = fill(site)
+        pages = fill(site) | (fail(site) if folder else {})
         wanted = SHOWN if folder is None else [(n, w, s) for n in pages for w in WIDTHS for s in ("light", "dark")]
         for name, width, scheme in wanted:
             if only and name not in only:

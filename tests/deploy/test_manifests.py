@@ -4,6 +4,7 @@ import copy
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +28,11 @@ KUBERNETES = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ("gpu", "postgres", "s3")
 KUBERNETES_VERSION = "1.33"
 BIN = Path(sys.executable).parent
+#: what overlays ask for
+NEEDED = {
+    "APSP_DB_PASSWORD": "x", "APSP_S3_URL": "s3://b/p", "APSP_S3_ENDPOINT": "https://s3.example",
+    "APSP_S3_KEY": "k", "APSP_S3_SECRET": "x" * 16,
+}  # fmt: skip
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="these tools come for Linux")
 
@@ -46,7 +52,7 @@ def composed(*overlays: str, **environment: str) -> dict[str, Any]:
     """The files merged and checked by Compose itself."""
     files = [word for name in ("compose", *overlays) for word in ("-f", COMPOSE / f"{name}.yaml")]
     words = [compose_program(), *files, "config", "--format", "json"]
-    done = run(*words, APSP_DB_PASSWORD="x", APSP_S3_SECRET="x" * 16, **environment)
+    done = run(*words, **NEEDED, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -67,7 +73,7 @@ def test_compose_merges_every_overlay():
         assert {mount["target"] for mount in service["volumes"]} == {"/data", "/cache"}
     assert all(port["host_ip"] == "127.0.0.1" for port in services["api"]["ports"]), "open to others by a decision only"
     all_of_it = composed(*OVERLAYS)["services"]
-    assert set(all_of_it) == {"api", "runner", "database", "store", "bucket"}
+    assert set(all_of_it) == {"api", "runner", "database"}, "no object store is started"
     device = all_of_it["runner"]["deploy"]["resources"]["reservations"]["devices"][0]
     assert device == {"capabilities": ["gpu"], "driver": "nvidia", "count": -1}
     assert all_of_it["runner"]["build"]["target"] == "cuda"
@@ -75,15 +81,18 @@ def test_compose_merges_every_overlay():
     for name in ("api", "runner"):
         environment = all_of_it[name]["environment"]
         assert environment["APSP_DATABASE_URL"].startswith("postgresql://")
-        assert environment["APSP_STORE_URL"].startswith("s3://")
+        assert environment["APSP_STORE_URL"] == NEEDED["APSP_S3_URL"]
+        assert environment["AWS_ENDPOINT_URL"] == NEEDED["APSP_S3_ENDPOINT"]
 
 
 @linux
 def test_compose_asks_for_the_passwords():
-    files = [word for name in ("compose", "postgres") for word in ("-f", COMPOSE / f"{name}.yaml")]
-    done = run(compose_program(), *files, "config")
-    assert done.returncode != 0
-    assert "APSP_DB_PASSWORD" in done.stderr
+    for missing in NEEDED:
+        files = [word for name in ("compose", "postgres", "s3") for word in ("-f", COMPOSE / f"{name}.yaml")]
+        given = {name: value for name, value in NEEDED.items() if name != missing}
+        done = run(compose_program(), *files, "config", **given)
+        assert done.returncode != 0
+        assert missing in done.stderr
 
 
 def test_what_is_set_is_a_setting():
@@ -173,6 +182,21 @@ def test_manifests_follow_the_schemas_of_kubernetes(overlay):
         kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+@pytest.mark.parametrize("overlay", ["shared", "s3", "cpu"])
+def test_kustomize_renders_what_is_tested_here(overlay):
+    done = run(shutil.which("kubectl"), "kustomize", KUBERNETES / overlay)
+    assert done.returncode == 0, done.stderr
+    theirs, ours = list(yaml.safe_load_all(done.stdout)), rendered(KUBERNETES / overlay)
+    for document in (*theirs, *ours):
+        document["metadata"].get("labels", {}).pop("app.kubernetes.io/part-of", None)
+
+    def key(document: dict[str, Any]) -> tuple[str, str]:
+        return document["kind"], document["metadata"]["name"]
+
+    assert sorted(theirs, key=key) == sorted(ours, key=key)
+
+
 def test_a_planted_error_is_found():
     document = by_kind(rendered(KUBERNETES / "shared"), "Deployment")[0]
     document["spec"]["replica"] = 2
@@ -214,7 +238,12 @@ def test_manifests_agree_with_each_other(overlay):
         assert runner["resources"]["limits"]["nvidia.com/gpu"] == "1", "a pod, a runner, a GPU"
         assert (runner["image"][-5:], environment["APSP_RUNNERS"]) == ("-cuda", "cuda0")
     claims = [d["metadata"]["name"] for d in by_kind(found, "PersistentVolumeClaim")]
-    assert claims == ([] if overlay == "s3" else ["apsp-data"])
+    assert claims == (["apsp-api-cache"] if overlay == "s3" else ["apsp-api-cache", "apsp-data"])
+    for name in ("apsp-api", "apsp-runner"):  # what was compiled survives a pod that is replaced
+        volumes = {volume["name"]: volume for volume in pods[name]["spec"]["volumes"]}
+        templates = [t["metadata"]["name"] for d in by_kind(found, "StatefulSet") if d["metadata"]["name"] == name
+                     for t in d["spec"]["volumeClaimTemplates"]]  # fmt: skip
+        assert "cache" in templates or volumes["cache"]["persistentVolumeClaim"]["claimName"] in claims
     urls = [v for c in containers(found) for v in c["env"] if v["name"] == "APSP_STORE_URL"]
     assert len(urls) == (2 if overlay == "s3" else 0)
 

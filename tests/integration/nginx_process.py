@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -58,6 +59,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _spelling_of_http2() -> dict[str, str]:
+    """How the directive http2 is written for an nginx before 1.25.1, which knows only the word of listen."""
+    said = subprocess.run([str(program()), "-v"], capture_output=True, text=True, check=True).stderr
+    version = tuple(map(int, re.findall(r"nginx/(\d+)\.(\d+)\.(\d+)", said)[0]))
+    return {} if version >= (1, 25, 1) else {"    http2 on;\n": "", " ssl;": " ssl http2;"}
+
+
 class Nginx:
     """Started on entering, stopped on leaving; ``plain``, ``tls`` and ``redirect`` are its addresses.
 
@@ -76,7 +84,7 @@ class Nginx:
         self._fill("apsp.conf", {
             "listen 443 ": f"listen 127.0.0.1:{ports['tls']} ", "listen 80;": f"listen 127.0.0.1:{ports['redirect']};",
             "127.0.0.1:8000": service, "/etc/ssl/certs/apsp.pem": f"{folder}/cert.pem",
-            "/etc/ssl/private/apsp.key": f"{folder}/cert.key",
+            "/etc/ssl/private/apsp.key": f"{folder}/cert.key", **_spelling_of_http2(),
         })  # fmt: skip
         self._fill("apsp-locations.conf", {"/var/lib/apsp/": f"{data}/"})
         subject = ["-subj", "/CN=127.0.0.1", "-keyout", str(folder / "cert.key"), "-out", str(folder / "cert.pem")]

@@ -127,7 +127,7 @@ def test_a_matrix_beyond_the_devices_memory_stays_on_the_host_or_is_refused_with
 
 def test_without_a_device_the_plan_says_why() -> None:
     bare = replace(BOX, cuda=None, no_cuda="there is no CUDA device 0: 0 found")
-    assert choose(DENSE, bare, Options()).device_reason == "the CPU, for there is no CUDA device 0: 0 found"
+    assert choose(DENSE, bare, Options()).device_reason == "the CPU: there is no CUDA device 0: 0 found"
     with pytest.raises(InvalidRequest, match="asked for, but there is no CUDA device 0"):
         choose(DENSE, bare, Options(device="cuda"))
 

@@ -10,16 +10,21 @@ import numpy as np
 import pytest
 
 from engine.api.measuring import measure
+from engine.api.near import near_pairs
+from engine.api.prepared import prepare
+from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.model.problem import Options
 from storage.graph.graph import build_graph
+from storage.readers import read_graph
+from tests.reference_options import read_arguments
 
 ALGORITHMS = ("dijkstra", "recursive-floyd-warshall", "partitioned", "auto", "bfs")
 GRAPHS = 300
 
 
-def random_graph(rng):
-    """A NetworkX graph with the vertices 0 to n - 1, often in several pieces."""
-    n, directed = int(rng.integers(1, 24)), bool(rng.integers(2))
+def random_graph(rng, most=24):
+    """A NetworkX graph with the vertices 0 to n - 1, n below ``most``, often in several pieces."""
+    n, directed = int(rng.integers(1, most)), bool(rng.integers(2))
     graph = nx.DiGraph() if directed else nx.Graph()
     graph.add_nodes_from(range(n))
     kind = int(rng.integers(4))  # hops; whole with zeros; fractions; large whole numbers
@@ -138,26 +143,79 @@ def test_random_graphs_have_the_measures_of_their_definitions(part):
     assert ties > 20, "or no vertex is compared"
 
 
-@pytest.mark.parametrize("kind", [0, 1, 2])
-def test_columns_are_those_of_networkx(kind):
-    """Centralities and eccentricities by NetworkX's own functions, directed and not, connected and not."""
-    connected = 0
-    for seed in range(24):
-        graph, made = random_graph(np.random.default_rng(1000 * kind + seed))
-        if made != kind:
-            continue
-        weight = None if kind == 0 else "weight"
-        table = measure(built(graph, kind), direction="in")  # NetworkX looks at distances to a vertex
-        for column, right in [
-            ("closeness", nx.closeness_centrality(graph, distance=weight)),
-            ("closeness_plain", nx.closeness_centrality(graph, distance=weight, wf_improved=False)),
-            ("harmonic", nx.harmonic_centrality(graph, distance=weight)),
-        ]:
-            np.testing.assert_allclose(table[column], [right[v] for v in range(len(graph))], rtol=1e-12)
-        both = nx.is_strongly_connected if graph.is_directed() else nx.is_connected
-        if both(graph) and len(graph) > 1:
-            connected += 1
-            right = nx.eccentricity(graph, weight=weight)
-            found = measure(built(graph, kind), measures=["eccentricity"])
-            np.testing.assert_allclose(found["eccentricity"], [right[v] for v in range(len(graph))], rtol=1e-12)
-    assert connected or kind, "or eccentricities are compared nowhere"
+def by_networkx(graph, weight):
+    """Columns by NetworkX's own functions, which look at distances to a vertex, but for the eccentricity."""
+    found = {
+        "closeness": nx.closeness_centrality(graph, distance=weight),
+        "closeness_plain": nx.closeness_centrality(graph, distance=weight, wf_improved=False),
+        "harmonic": nx.harmonic_centrality(graph, distance=weight),
+    }
+    both = nx.is_strongly_connected if graph.is_directed() else nx.is_connected
+    if len(graph) > 1 and both(graph):
+        found["eccentricity"] = nx.eccentricity(graph, weight=weight)
+    return found
+
+
+def agrees_with_networkx(graph, built_graph, weight):
+    """Compare all columns, and return their names."""
+    inward, outward = measure(built_graph, direction="in"), measure(built_graph, measures=["eccentricity"])
+    right = by_networkx(graph, weight)
+    for column, numbers in right.items():
+        found = (outward if column == "eccentricity" else inward)[column]
+        np.testing.assert_allclose(found, [numbers[v] for v in graph], rtol=1e-11, err_msg=column)
+    return set(right)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_columns_are_those_of_networkx(part):
+    """Of 300 graphs, directed and not, connected and not, small and large enough for searches by bits."""
+    seen = []
+    for seed in range(part, GRAPHS, 4):
+        rng = np.random.default_rng(5000 + seed)
+        graph, kind = random_graph(rng, most=24 if seed % 5 else 80)
+        if seed // 4 % 2:  # a cycle through all vertices, so that all are reached
+            nx.add_cycle(graph, graph, weight=1 if kind == 0 else 3)
+            graph.remove_edges_from(nx.selfloop_edges(graph))
+        seen.append(agrees_with_networkx(graph, built(graph, kind), None if kind == 0 else "weight"))
+    assert sum("eccentricity" in columns for columns in seen) > 20
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["lesmis.graph", "netscience.mtx", "celegans_metabolic.graph", "Ragusa16.mtx",
+                                  "email-Eu-core.txt", "SiouxFalls_net.tntp"])  # fmt: skip
+def test_real_graphs_have_the_columns_of_networkx(data_dir, name):
+    graph, _ = read_graph(data_dir / name, **read_arguments(name))
+    other = nx.DiGraph() if graph.directed else nx.Graph()
+    other.add_nodes_from(range(graph.n))
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    other.add_weighted_edges_from(zip(tails.tolist(), graph.heads.tolist(), graph.weights.tolist(), strict=True))
+    agrees_with_networkx(other, graph, "weight" if graph.weighted else None)
+
+
+@pytest.mark.parametrize("places", [1, 2, 3])
+def test_what_is_within_a_distance_is_within_it_on_paper(places, tmp_path):
+    """Near pairs and measures of decimals agree with exact sums, in every type and by every algorithm."""
+    edges = 0
+    for seed in range(8):
+        rng, per = np.random.default_rng(seed), 10**places
+        n, m = 40, 90
+        tails, heads, units = rng.integers(0, n, m), rng.integers(0, n, m), rng.integers(1, 4, m)
+        graph, _ = build_graph(tails, heads, units / per, n=n, directed=True)
+        whole, _ = build_graph(tails, heads, units, n=n, directed=True)
+        limits = [k / per for k in (3, 6, 7)]
+        right = measure(whole, within=[3, 6, 7], measures=["reached"])
+        for algorithm in ("dijkstra", "partitioned", "recursive-floyd-warshall"):
+            for dtype in ("auto", "float32"):
+                table = measure(graph, Options(algorithm=algorithm, dtype=dtype), within=limits, measures=["reached"])
+                for one, other in zip(list(table.columns)[1:], list(right.columns)[1:], strict=True):
+                    np.testing.assert_array_equal(table[one], right[other], err_msg=f"{algorithm} {dtype}")
+        prepare(graph, tmp_path / f"{seed}.prepared")
+        with open_result(tmp_path / f"{seed}.prepared") as tables:
+            assert isinstance(tables, PreparedMatrix)
+            table = measure(tables, within=limits, measures=["reached"])
+            for limit, name in zip(limits, list(right.columns)[1:], strict=True):
+                pairs, again = (near_pairs(one, Options(cutoff=limit)) for one in (graph, tables))
+                np.testing.assert_array_equal(np.diff(pairs.indptr), right[name])
+                np.testing.assert_array_equal(np.diff(again.indptr), right[name])
+                edges += int((pairs.lengths > limit).sum())  # a little more in binary, and not on paper
+    assert edges > 20 or places > 1, "or no sum is rounded up"

@@ -42,6 +42,16 @@ def test_values_of_random_graphs(semiring: str):
 
 
 @pytest.mark.parametrize("semiring", OTHERS)
+def test_values_of_random_graphs_with_terminals(semiring: str):
+    rng = np.random.default_rng(19)
+    for _ in range(60):
+        arcs = Arcs.random(rng, semiring)
+        terminals = int(rng.integers(1, arcs.n + 1))
+        values, _ = solve(replace(arcs.graph(semiring), terminals=terminals), Options(semiring=semiring, threads=1))
+        assert_values(values, arcs.values_past(semiring, terminals), semiring)
+
+
+@pytest.mark.parametrize("semiring", OTHERS)
 @pytest.mark.parametrize("degree", [0.7, 2, 6, 150])
 def test_values_of_larger_directed_graphs(semiring: str, degree: float):
     rng = np.random.default_rng(17)

@@ -70,6 +70,22 @@ def test_graphml_of_osmnx_is_what_networkx_reads(kind: Any, tmp_path: Path) -> N
     assert any("travel_time" in note for note in receipt.notes), "what was left out is said"
 
 
+def test_osmnx_says_what_its_lengths_measure(tmp_path: Path) -> None:
+    path = tmp_path / "osmnx.graphml"
+    nx.write_graphml(network(), path, encoding="utf-8")
+    assert read_graph(path)[0].unit == "m"
+    assert read_graph(path, weight="travel_time")[0].unit == "s"
+    assert read_graph(path, weight="speed_kph")[0].unit is None
+    assert read_graph(path, length_of="length / 80")[0].unit is None
+    assert read_graph(path, unweighted=True)[0].unit is None
+    assert read_graph(path, unit="yd")[0].unit == "yd"
+    other = tmp_path / "other.graphml"
+    other.write_text(path.read_text().replace("OSMnx 2.1.1", "another program"))
+    graph, receipt = read_graph(other)
+    assert graph.unit is None
+    assert any("created_with" in note for note in receipt.notes)
+
+
 @pytest.mark.parametrize("header", [HEADER, "," + HEADER], ids=["index", "reset index"])
 def test_tables_of_edges_of_osmnx(header: str, tmp_path: Path) -> None:
     rows = [header]

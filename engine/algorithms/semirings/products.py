@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -59,6 +60,17 @@ class ProductSearch:
             )
 
 
+def without_null(graph: Graph) -> Graph:
+    """Return a graph without its arcs of weight 0: those from terminals to their own arrivals, which are lengths
+    (``engine.graph.terminals``) and lead nowhere else.
+    """
+    kept = graph.weights > 0
+    if kept.all():
+        return graph
+    indptr = np.concatenate([[0], np.cumsum(kept)])[graph.indptr]
+    return replace(graph, indptr=indptr, heads=graph.heads[kept], weights=graph.weights[kept])
+
+
 def lanes_bytes(n: int) -> int:
     """Return the bytes that the products of a block take."""
     return 0 if n > _MOST_VERTICES else n * (8 * product_lanes.LANES + 2)
@@ -68,12 +80,13 @@ class ProductRows:
     """Finds rows by searches, of one source or of a block of sources; both find the same numbers, to the last bit.
 
     Args:
-        graph: the graph; weights lie in (0, 1].
+        graph: the graph; weights lie in (0, 1], apart from the arcs of terminals to their own arrivals.
         targets: vertex index of each column.
         threads: number of threads that may write rows.
     """
 
     def __init__(self, graph: Graph, targets: Indices, threads: int) -> None:
+        graph = without_null(graph)
         self._graph, self._targets, self._spaces = graph, targets, Spaces(threads)
         self._blocks = Spaces(threads)
         self._finished = self._given_up = 0

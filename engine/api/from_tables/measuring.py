@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, Unpack
 
 from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
-from engine.api.measuring import MeasureTable
+from engine.api.measuring import MeasureTable, bounds_on_paper
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
 from engine.graph.selection import Rectangle, check_cutoff
@@ -114,7 +114,9 @@ class PreparedMeasurement:
             StorageFailed: a table is damaged.
         """
         matrix, rectangle, plan = self._matrix, self._rectangle, self.make_plan()
-        sink = MeasureSink(rectangle, work_type(matrix.dtype), self.asked)
+        kind, asked = work_type(matrix.dtype), self.asked
+        bounds = bounds_on_paper(asked, matrix.graph(), kind.name) if asked.within and not kind.integer else None
+        sink = MeasureSink(rectangle, kind, asked, bounds)
         clock = PhaseClock(monitor or Monitor())
         clock.begin("measure", self.rows, "rows")
         with matrix.using(self._threads):

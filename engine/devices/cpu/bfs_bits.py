@@ -29,6 +29,7 @@ from engine.devices.cpu.bit_facts import (
     PLANES,
     SQUARES,
     begin_facts,
+    count_levels,
     renumber_farthest,
     tell_squares,
 )
@@ -253,6 +254,43 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
 
 
 @njit(nogil=True, cache=True)
+def search_levels(arcs, space, near, starts, limits, levels):  # type: ignore[no-untyped-def]
+    """Search breadth first as :func:`search_bits`, and count the vertices at each distance in place of writing rows.
+
+    Args:
+        arcs, space, limits: as for :func:`search_bits`; ``facts`` of ``space`` receives the same facts.
+        near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
+        starts: int64, at most ``BITS``: the numbers of the sources.
+        levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives for each distance the number of vertices.
+
+    Returns:
+        Whether the block is finished, and the largest distance.
+    """
+    limit, whole = limits
+    onward = _begin(arcs[0], starts, space[0], space[1], space[5])
+    used, done, steps = _steps(arcs, space, limit, onward)
+    squares, facts, apart = space[4], space[9], SQUARES * 64
+    work, terms = np.empty(128, np.uint64), np.empty((2, 1 << (PLANES // 2), 64), np.uint64)
+    if not (done or whole):
+        return False, 0
+    begin_facts(space[8], steps, facts)
+    levels[:, : steps + 1] = 0
+    for first in range(0, len(near), apart):
+        some = near[first : first + apart]
+        for w in range((len(starts) + 63) // 64):
+            if not _gather(space, used, some, w):
+                continue
+            for p in range(1, used + 1):
+                for start in range(0, len(some), 64):
+                    transpose_bits(squares, p * apart + start)
+            for start in range(0, len(some), 64):
+                kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
+                tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
+                count_levels(squares, apart + start, used, steps, kept, levels[w], terms)
+    return True, steps
+
+
+@njit(nogil=True, cache=True)
 def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
     """Return the columns that one of the first ``sources`` bits has reached; empty unless they are few (``SPARSE``)."""
     kept = np.zeros(WORDS, np.uint64)
@@ -320,4 +358,4 @@ class BreadthFirst(CpuBackend):
         left, copies = batch.without(wanted.known)
         from engine.devices.cpu.atonce.bit_blocks import bit_blocks
 
-        return Searches(copies + bit_blocks(batch, left, self.threads, self._spaces))
+        return Searches(copies + bit_blocks(batch, left, self.threads, self._spaces, levels=wanted.levels))

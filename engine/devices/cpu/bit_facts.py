@@ -85,6 +85,37 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 
 
 @njit(nogil=True, cache=True)
+def count_levels(squares, start, used, steps, kept, levels, terms):  # type: ignore[no-untyped-def]
+    """Count how many of 64 columns are at each distance from 64 sources.
+
+    A distance is a number of ``used`` binary digits.  Which columns have its lower digits is found once for all
+    distances with the same ones, and so is which have its upper digits.
+
+    Args:
+        squares, start, used, kept: as in :func:`tell_squares`.
+        steps: the largest distance.
+        levels: int64, shape (``steps`` + 1 or more, 64), changed in place: a count for each distance and source.
+        terms: uint64, shape (2, 2^(``PLANES`` / 2), 64): work space.
+    """
+    low = min(used, PLANES // 2)
+    terms[0, 0] = kept
+    terms[1, 0] = ~np.uint64(0)
+    for p in range(used):
+        half, digit = (0, p) if p < low else (1, p - low)
+        at = start + p * SQUARES * 64
+        for term in range(1 << digit):
+            without, with_ = terms[half, term], terms[half, term + (1 << digit)]
+            for j in range(64):
+                word = squares[at + j]
+                with_[j] = without[j] & word
+                without[j] &= ~word
+    for level in range(1, steps + 1):
+        lower, upper, counts = terms[0, level & ((1 << low) - 1)], terms[1, level >> low], levels[level]
+        for j in range(64):  # without branches, so that LLVM vectorises the loop
+            counts[j] += count_word(lower[j] & upper[j])
+
+
+@njit(nogil=True, cache=True)
 def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
     """Replace the farthest columns, which are indices of ``columns``, by the numbers of these columns.
 
@@ -98,7 +129,9 @@ def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
                 facts[w, FARTHEST, j] = columns[facts[w, FARTHEST, j]]
 
 
-def facts_found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices) -> FoundFacts:
+def facts_found(
+    rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices, levels: Indices | None = None
+) -> FoundFacts:
     """Return the facts of a block in the form that callers of ``gather`` pass on.
 
     Args:
@@ -106,6 +139,8 @@ def facts_found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: 
         dtype: the type of their distances.
         counts: int64: how many of their distances are 0, 1, ...; the count for 0 is always 0.
         facts: as in :func:`begin_facts`.
+        levels: shape (``WORDS``, distances, 64): how many targets are at each distance from each source; None if the
+            rows were written.
     """
     reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()
     lengths = np.flatnonzero(counts)
@@ -116,4 +151,5 @@ def facts_found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: 
         return 0
 
     sums = sums if work_type(dtype).integer else sums.astype(np.float64)
-    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count)
+    by_row = None if levels is None else levels.transpose(0, 2, 1).reshape(BITS, -1)[:rows].copy()
+    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count, by_row)

@@ -79,7 +79,8 @@ def _near(
         INTERRUPTS.left_behind = f"{out} is as it was"
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
             began = time.perf_counter()
-            pairs = near_pairs(graph if matrix is None else matrix, options, nearest=nearest, monitor=monitor)
+            given = graph if matrix is None else matrix
+            pairs = near_pairs(given, options, nearest=nearest, monitor=monitor, spill=form.spill)
             searched = time.perf_counter()
             entries, rows = form.save(pairs, sides.get("targets"), overwrite=overwrite)
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}

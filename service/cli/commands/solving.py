@@ -246,10 +246,10 @@ def _statistics_text(graph: Statistics) -> str:
     """Return the statistics of the graph from planning, in one line."""
     degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
     spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
-    across = "" if graph.hops_across is None else f", {graph.hops_across:,} arcs across or more"
+    across = "" if graph.hops_across is None else f", at least {graph.hops_across:,} hops across"
     shape = f"{graph.vertices:,} vertices, {degrees} ({spread}){across}"
     if graph.parts is None:
-        return f"{shape}; not cut: {graph.no_parts}" if graph.no_parts else shape
+        return f"{shape}; not partitioned: {graph.no_parts}" if graph.no_parts else shape
     parts = graph.parts
     return f"{shape}; cut into {parts.count:,} parts of {parts.largest:,} at most, borders of {parts.border:,} at most"
 

@@ -3,7 +3,7 @@
 
 import { follow } from "./watch.js";
 import { heat } from "./heat.js";
-import { receive } from "./upload.js";
+import { choose, receive } from "./upload.js";
 import { table } from "./table.js";
 
 /** Tell those who listen rather than look. */
@@ -64,7 +64,7 @@ function poll(part) {
   setTimeout(again, wait);
 }
 
-/** A form that asks for a plan: at once, and whenever an option has changed. */
+/** A form that asks for a plan: at once, and whenever an option has changed.  Fields of other results are away. */
 function plan(form) {
   let running = null;
   let due = 0;
@@ -90,6 +90,13 @@ function plan(form) {
     event.preventDefault();
     ask();
   });
+  const result = form.elements.result;
+  const sort = () => form.querySelectorAll("[data-of]").forEach((field) => {
+    field.hidden = !field.dataset.of.split(" ").includes(result.value || "matrix");
+    field.querySelectorAll("input, select").forEach((item) => { item.disabled = field.hidden; });
+  });
+  result.addEventListener("input", sort);
+  sort();
   if (document.getElementById("estimate").hasAttribute("data-wanted")) ask();
 }
 
@@ -185,6 +192,7 @@ export function enhance(part) {
   all("time[data-ago]").forEach(tellAge);
   all("form[data-drop]").forEach(receive);
   all("form[data-plan]").forEach(plan);
+  all("[data-choose]").forEach(choose);
   all("form[data-into]").forEach(ask);
   all("[data-copy]").forEach(copy);
   all("[data-copy-path]").forEach(copyPath);

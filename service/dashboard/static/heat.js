@@ -48,6 +48,7 @@ class Heat {
   constructor(part) {
     this.part = part;
     this.job = part.dataset.heat;
+    this.measured = part.dataset.measured ? ` ${part.dataset.measured}` : "";
     this.canvas = part.querySelector("#heat");
     this.context = this.canvas.getContext("2d");
     this.readout = part.querySelector("#heat-read");
@@ -182,7 +183,7 @@ class Heat {
   tellColours(parts = false) {
     const [least, most] = this.shown;
     this.part.querySelector("[data-least]").textContent = about.format(least);
-    this.part.querySelector("[data-most]").textContent = about.format(most);
+    this.part.querySelector("[data-most]").textContent = `${about.format(most)}${this.measured}`;
     this.part.querySelector("[data-colours]").textContent = !parts ? "" : `of ${about.format(this.least)} to ${about.format(this.most)} in the whole matrix`;
   }
 
@@ -271,7 +272,7 @@ class Heat {
         const found = await ask(this.job, { row: i, rows: 1, column: j, columns: 1 }, this.named.signal);
         const distance = found.distances[0][0];
         this.cursor = { i, j, source: found.sources[0], target: found.targets[0] };
-        this.readout.textContent = `${found.sources[0]} → ${found.targets[0]}: ${distance === null ? "no path" : digits.format(distance)}`;
+        this.readout.textContent = `${found.sources[0]} → ${found.targets[0]}: ${distance === null ? "no path" : `${digits.format(distance)}${this.measured}`}`;
       } catch (error) {
         if (error.name !== "AbortError") this.readout.textContent = "";
       }

@@ -94,3 +94,33 @@ export function receive(form) {
   }
   target = form;
 }
+
+/** A button that uploads a table, and puts its id into the field of the form. */
+export function choose(button) {
+  const field = document.getElementById(button.dataset.choose);
+  const words = document.getElementById(field.getAttribute("aria-describedby"));
+  const told = (text, wrong) => { words.textContent = text; words.classList.toggle("why", wrong); };
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const picker = Object.assign(document.createElement("input"), { type: "file" });
+    picker.addEventListener("change", async () => {
+      const [file] = picker.files;
+      if (!file) return;
+      told(`Sending ${file.name}`, false);
+      try {
+        const response = await fetch(`/v1/tables?holds=${button.dataset.holds}`, {
+          method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" },
+        });
+        if (response.status === 401) return location.reload();
+        const answer = await response.json();
+        if (!response.ok) return told(`${answer.title}. ${answer.detail ?? ""}`, true);
+        field.value = answer.id;
+        told(`${file.name}: ${answer.rows.toLocaleString("en")} rows, ${answer.columns.join(", ")}`, false);
+        return field.dispatchEvent(new Event("input", { bubbles: true }));
+      } catch {
+        return told("The service did not answer; the file was not sent to its end.", true);
+      }
+    });
+    picker.click();
+  });
+}

@@ -6,6 +6,7 @@ directed, else ``edgedefault`` does; if some edges are directed and some are not
 
 from __future__ import annotations
 
+from typing import Final
 from xml.sax import xmlreader
 
 import numpy as np
@@ -22,6 +23,10 @@ from storage.readers.networks.xml import XmlEvents, parse_xml
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
+#: Attributes of the graph that are read.
+_TOLD: Final = ("crs", "created_with")
+#: What OSMnx's attributes of edges measure, as its documentation says.
+_OSMNX_UNITS: Final = {"length": "m", "travel_time": "s"}
 #: Most pieces of text of one value that are kept; a longer value cannot be a weight.
 _VALUE = 4096
 _DEPTH = 100
@@ -54,7 +59,7 @@ class _Events(XmlEvents):
         self._weights = EdgeWeights(options)
         self._names = VertexNames(options)
         self._coordinates = VertexCoordinates(options.coordinates)
-        self._crs: str | None = None
+        self._told: dict[str, str] = {}
         self._node: tuple[str, int] | None = None
         self._attributes: dict[str, tuple[str, int]] | None = None
         self._name: str | None = None
@@ -94,7 +99,7 @@ class _Events(XmlEvents):
             key = self._need(attrs, "key", tag)
             self._of_graph = self._others.get(key) or self._keys.get(key, key)
             self._text = []
-            if self._of_graph != "crs":
+            if self._of_graph not in _TOLD:
                 self._left_out.add([self._of_graph])
         elif tag == "default":
             self._text = []
@@ -112,7 +117,7 @@ class _Events(XmlEvents):
 
     def characters(self, content: str) -> None:
         """Handle text (SAX)."""
-        if (self._name is not None or self._of_graph == "crs") and len(self._text) <= _VALUE:
+        if (self._name is not None or self._of_graph in _TOLD) and len(self._text) <= _VALUE:
             self._text.append(content if len(self._text) < _VALUE else " ...")
 
     def endElement(self, name: str) -> None:  # noqa: N802 - SAX's name
@@ -122,7 +127,8 @@ class _Events(XmlEvents):
         if "data" in self._open:
             return
         if tag == "data" and self._of_graph is not None:
-            self._crs = "".join(self._text).strip() if self._of_graph == "crs" else self._crs
+            if self._of_graph in _TOLD:
+                self._told[self._of_graph] = "".join(self._text).strip()
             self._of_graph = None
         elif tag in ("data", "default") and self._name is not None:
             store = self._defaults if tag == "default" else self._attributes
@@ -171,9 +177,10 @@ class _Events(XmlEvents):
         tails = place[np.array([self._codes[source] for source, _, _ in self._edges], np.int64)]
         heads = place[np.array([self._codes[target] for _, target, _ in self._edges], np.int64)]
         name, weights = self._weights.finish()
-        coordinates, about = self._coordinates.finish(labels, self._crs)
-        if coordinates is None and self._crs is not None:
-            self._left_out.add(["crs"])
+        coordinates, about = self._coordinates.finish(labels, self._told.get("crs"))
+        unit = self._unit(name)
+        used = {"crs": coordinates is not None, "created_with": unit is not None}
+        self._left_out.add([told for told in self._told if not used[told]])
         notes = self._weights.notes() + self._left_out.notes() + about
         one_way = np.array(self._one_way, np.bool_)
         arcs, directed, mixed = with_directions(ArcList(tails, heads, weights), one_way, self._directed, self._options)
@@ -183,6 +190,12 @@ class _Events(XmlEvents):
             weight_column=name,
             length_of=self._weights.formula,
             coordinates=coordinates,
+            unit=unit,
             notes=notes,
         )
         return self._names.rename(found)
+
+    def _unit(self, weight: str | None) -> str | None:
+        """Return the unit of a weight in files of OSMnx, which defines what its attributes measure."""
+        known = self._told.get("created_with", "").startswith("OSMnx") and self._weights.formula is None
+        return _OSMNX_UNITS.get(weight or "") if known else None

@@ -100,11 +100,13 @@ def test_the_form_shows_every_option_that_has_a_label() -> None:
         name: (option.label, option.in_form, option.hint) for name, option in labelled.items()
     }
     choices = {field.name: dict(field.choices) for field in FIELDS if field.choices}
-    assert choices.keys() == {"result", "of", "raw", "semiring", "dtype", "device", "algorithm"}
+    assert choices.keys() == {"result", "of", "raw", "direction", "decay", "semiring", "dtype", "device", "algorithm"}
     assert choices["algorithm"] == {"auto": "the fastest", **{name: one.title for name, one in ALGORITHMS.items()}}
     for name in ("result", "semiring", "dtype", "device"):
-        # a form gives no demands, so it does not offer their flows
-        assert list(choices[name]) == [one for one in get_args(declared(ClientOptions)[name][0]) if one != "flows"]
+        assert list(choices[name]) == list(get_args(declared(ClientOptions)[name][0]))
+    for name in ("of", "direction", "decay"):  # one of them is what is done if nothing is said
+        (named,) = (set(get_args(one)) for one in get_args(declared(ClientOptions)[name][0]) if get_args(one))
+        assert {""} < choices[name].keys() <= named | {""}
 
 
 def test_readers_get_what_is_declared() -> None:

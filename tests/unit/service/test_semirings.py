@@ -82,7 +82,7 @@ def test_other_questions_are_refused(client: TestClient, job: str, path: str):
 def test_pages_show_values_and_no_distances(client: TestClient, job: str):
     page = client.get(f"/jobs/{job}", headers={"Accept": "text/html"})
     assert page.status_code == 200
-    assert "Widest path of each pair, semiring max-min" in page.text
+    assert "The widest path of each pair (semiring max-min): widths" in page.text
     assert "Eccentricities" not in page.text
     assert 'id="heat"' not in page.text
     for more in ("eccentricities", "counted", "path?source=10&target=30"):

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.atonce import AVAILABLE
-from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits
+from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits, search_levels
 from engine.devices.cpu.bit_facts import BITS, PLANES, facts_found
+from engine.devices.cpu.bit_rows import WORDS
 from engine.devices.cpu.search import SearchBatch
 from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces, split_evenly
 from engine.graph.ordering import ascending
@@ -29,11 +30,13 @@ class BitBlocks:
         batch: the batch.
         threads: the number of threads of the backend.
         spaces: the work space of these threads.
+        levels: whether whole rows need not be written if their facts and levels are found.
     """
 
     batch: SearchBatch
     threads: int
     spaces: Spaces
+    levels: bool = False
 
     def __post_init__(self) -> None:
         _ = self._form  # made once, before several threads ask for it
@@ -65,10 +68,23 @@ class BitBlocks:
         batch, n = self.batch, len(self.batch.ready.rank)
         arcs, columns, limits = self._form
         space = self.spaces.of(worker, ("bits", n), lambda: bit_space(n))
+        if self.levels and self._everywhere:
+            return self._count(rows, space)
         if search_bits(arcs, space, columns, batch.sources, rows, batch.out, limits):
             found = partial(facts_found, len(rows), batch.out.dtype, *space[-3::2])
             return Done(rows, found=found if self._everywhere else None)
         return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
+
+    def _count(self, rows: Indices, space: Any) -> Done:
+        """Search one block without writing its rows."""
+        batch, (arcs, (rank, near, _), limits) = self.batch, self._form
+        levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # of which only as many as there are steps are touched
+        done, steps = search_levels(arcs, space, near, rank[batch.sources[rows]].astype(np.int64), limits, levels)
+        if not done:
+            return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
+        counts, facts = space[-3::2]
+        found = partial(facts_found, len(rows), batch.out.dtype, counts, facts, levels[:, : steps + 1])
+        return Done(rows, found=found)
 
     def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
         """Search blocks in several threads, as ``BlockGroup`` describes it."""
@@ -85,7 +101,9 @@ class BitBlocks:
         return call.done(left, self)
 
 
-def bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+def bit_blocks(
+    wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces, *, levels: bool = False
+) -> list[Piece]:
     """Return the searches of some rows of a batch as pieces of up to ``BITS`` sources.
 
     Args:
@@ -93,8 +111,9 @@ def bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces)
         left: the rows, int64.
         threads: the number of threads.
         spaces: the work space of these threads.
+        levels: whether whole rows need not be written if their facts and levels are found.
     """
-    count, group = len(left), BitBlocks(wanted, threads, spaces)
+    count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
     rank = wanted.ready.rank
     order = left[ascending(rank[wanted.sources[left]], len(rank))]  # neighbours share a block
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)

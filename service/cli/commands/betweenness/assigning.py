@@ -11,8 +11,8 @@ from service.cli.commands.betweenness.output import PassageArgs, show, tell_plan
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import number
 from service.cli.commands.solving import load, tell
+from service.cli.passage_options import AssignOptions
 from service.cli.progress import ProgressMonitor
-from service.options import AssignOptions
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.graph.demand_table import read_demands

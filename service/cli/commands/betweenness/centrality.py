@@ -10,9 +10,9 @@ from typing import cast
 from service.cli.commands.betweenness.output import PassageArgs, show, tell_plan
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.solving import load
+from service.cli.passage_options import BetweennessOptions
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
-from service.options import BetweennessOptions
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.solving import GraphArgs, tell
-from service.options import PassageOptions
+from service.cli.passage_options import PassageOptions
 from service.units import format_bytes, format_seconds, parse_size
 from storage.graph.graph import Graph, Receipt
 from storage.graph.vertex_table import check_table, write_table

@@ -107,3 +107,23 @@ def test_planning_asks_for_it(monkeypatch, tmp_path):
     monkeypatch.setattr(planning, "_plan", full)
     with pytest.raises(DoesNotFit, match=r"no place;.* near pairs: about"):
         make_plan(road(), Options(cutoff=50, device="cpu"), out=tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("weight", [10, 0.5])
+@pytest.mark.parametrize("nearest", [None, 30])
+def test_pairs_that_memory_does_not_hold_are_the_same_from_files(monkeypatch, tmp_path, threads, weight, nearest):
+    """Whether the prediction or the search finds that memory is too small: the budget is below either one."""
+    graph, options = road(weight=weight), Options(cutoff=200 * weight, threads=threads)
+    right = near_pairs(graph, options, nearest=nearest)
+    for budget in (right.entries // 2, right.entries - 1, right.entries // 3):
+        monkeypatch.setattr(near, "_budget", lambda machine, graph, each, budget=budget: budget)
+        found = near_pairs(graph, options, nearest=nearest, spill=tmp_path)
+        assert isinstance(found.indices, np.memmap)
+        for name in ("indptr", "indices", "lengths", "sources"):
+            one, other = getattr(right, name), getattr(found, name)
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+        with pytest.raises(DoesNotFit):
+            near_pairs(graph, options, nearest=nearest)
+        assert not list(tmp_path.iterdir())

@@ -85,7 +85,7 @@ def test_plans_have_the_threads_of_those_who_solve(options: Options) -> None:
 def test_a_solve_too_short_for_a_gpu_is_chosen_once(choices: list[tuple[Problem, Machine, int]]) -> None:
     """The choice that rules the GPU out is the plan; it is not made again."""
     plan = make_plan(graphs.grid(9), Options(threads=1))
-    assert plan.device_reason == "the CPU, for the CPU takes less time than starting a GPU"
+    assert plan.device_reason == "the CPU: it finishes before a GPU could start"
     assert len(choices) == 1
 
 

@@ -154,6 +154,26 @@ class Stop(Exception):
     pass
 
 
+def test_objects_of_other_places_or_versions_are_named(address, monkeypatch):
+    monkeypatch.setattr("storage.prepared.writer.TABLE_CHUNK", 300)
+    graph, other = grid_graph(9), address + "-other"
+    prepare(graph, address)
+    prepare(type(graph)(graph.indptr, graph.heads, graph.weights + 1, graph.labels, True, True), other)
+    here, there = (Objects(where).below(*generations(where)) for where in (address, other))
+    for name, place in (("tables/forward/c/0", "tables/forward/c/1"), ("parts/starts/c/0", "parts/starts/c/0"),
+                        ("tables/backward/c/2", "tables/backward/c/2"), ("graph/weights/c/0",) * 2):  # fmt: skip
+        whole, taken = here.read(name), (here if name != place else there).read(place)
+        if whole == taken:
+            continue
+        here.write(name, taken)
+        with open_result(address) as found, pytest.raises(StorageFailed, match=f"damaged: {name}"):
+            found.check()
+        with open_result(address) as found, pytest.raises(StorageFailed, match=f"damaged: {name}"):
+            found.entries(np.repeat(range(graph.n), graph.n), np.tile(range(graph.n), graph.n))
+        here.write(name, whole)
+    assert apsp.verify(address, "all").searched == graph.n
+
+
 def test_a_run_that_ends_anywhere_leaves_no_half(tmp_path, address, monkeypatch):
     """Stopped before each request that writes: what was there stays, and the next run leaves nothing else behind."""
     prepare(grid_graph(3), address)

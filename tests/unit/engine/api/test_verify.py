@@ -9,10 +9,13 @@ import pytest
 
 from engine.api import verify as module
 from engine.api.reference import Reference
+from engine.api.solve import solve_to_store
 from engine.api.verify import Verified, verify_rows, verify_store
+from engine.model.problem import Options
 from storage.errors import Cancelled, StorageFailed
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix, verify_matrix
+from tests.stores import forget_contents
 from tests.wrong import sealed
 
 KEEP: Callable[[Any], None] = lambda _: None  # noqa: E731
@@ -121,6 +124,22 @@ def test_sums_of_a_thousand_floats_are_not_doubted(tmp_path: Path) -> None:
 
     with sealed(tmp_path / "d.zarr", graph, change, dtype="float32", sources=(0,)) as matrix:
         assert verify_rows(matrix) == Verified(1, 1)
+
+
+@pytest.mark.parametrize("array", ["graph/heads", "graph/weights", "source", "target"])
+def test_arcs_and_labels_of_another_store_are_noticed(tmp_path: Path, array: str) -> None:
+    """Seals of earlier versions take them, so the digest of the graph has to tell."""
+    for name, step in (("a", 1), ("b", 2)):
+        tails = np.arange(20)
+        graph, _ = build_graph(tails, (tails + step) % 21, tails + step, n=21, directed=True)
+        labelled = Graph(graph.indptr, graph.heads, graph.weights, graph.labels + step, directed=True, weighted=True)
+        solve_to_store(labelled, Options(device="cpu", threads=1), tmp_path / name)
+        forget_contents(tmp_path / name)
+    verify_store(tmp_path / "a", "all")
+    chunk = tmp_path / "a" / array / "c" / "0"
+    chunk.write_bytes((tmp_path / "b" / array / "c" / "0").read_bytes())
+    with pytest.raises(StorageFailed, match="are not those of the graph that was solved"):
+        verify_store(tmp_path / "a", 0)
 
 
 def test_the_graph_s_own_arcs_decide(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.model.decimals import in_units
+from engine.model.decimals import in_units, limit_on_paper
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,29 @@ def test_a_path_takes_one_arc_out_of_each_vertex() -> None:
     assert in_units(np.arange(0, 1001, 100), weights) is not None
     assert in_units(np.arange(1001), weights) is None
     assert in_units(np.array([0, 0, 1000, 1000]), weights) is not None
+
+
+@pytest.mark.parametrize(
+    ("limit", "weights", "found"),
+    [
+        (0.3, [0.1, 0.2], 0.35),
+        (0.1 + 0.2, [0.1, 0.2], 0.35),
+        (0.29, [0.1, 0.2], 0.25),
+        (0.0, [0.1], 0.05),
+        (3.0, [0.001, 7.5], 3.0005),
+        (5.0, [1.0, 2.0], 5.5),
+        (0.3, [0.1, 1 / 3], 0.3),
+        (0.3, [0.1, -0.2], 0.3),
+        (1e15, [0.1], 1e15),
+        (float("inf"), [0.1], float("inf")),
+        (0.3, [], 0.3),
+    ],
+)
+def test_a_limit_lies_between_two_sums(limit: float, weights: list[float], found: float) -> None:
+    assert limit_on_paper(limit, np.array(weights), 10) == found
+
+
+def test_whole_weights_need_no_other_limit_and_narrow_types_have_less_room() -> None:
+    assert limit_on_paper(3.0, np.array([1, 2]), 10) == 3.0
+    assert limit_on_paper(1000.0, np.array([0.001]), 10**6) == 1000.0005
+    assert limit_on_paper(1000.0, np.array([0.001]), 10**6, np.float32) == 1000.0

@@ -28,6 +28,11 @@ def test_sparse_graphs_are_searched_and_dense_ones_multiplied() -> None:
     assert choose(replace(DENSE, max_hops=5), BOX, Options()).algorithm == "repeated-squaring"
 
 
+def test_an_unknown_type_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(InvalidRequest, match="dtype 'int64' is unknown; use auto, uint16, int32, float32, float64"):
+        choose_type(ROAD, "int64")
+
+
 def test_every_candidate_is_listed_with_numbers_and_a_reason() -> None:
     plan = choose(ROAD, BOX, Options())
     assert [c.algorithm for c in plan.candidates[:1]] == [plan.algorithm]
@@ -97,8 +102,8 @@ def test_a_matrix_larger_than_the_disk_is_refused_with_both_numbers() -> None:
     with pytest.raises(DoesNotFit) as caught:
         choose(ROAD, replace(BOX, disk=GIB), Options(), store=1_600_000_000)
     assert caught.value.resource == "disk"
-    assert str(1_600_000_000) in str(caught.value)
-    assert str(GIB) in str(caught.value)
+    assert "1,600,000,000" in str(caught.value)
+    assert f"{GIB:,}" in str(caught.value)
 
 
 def test_too_little_memory_falls_back_to_searches_and_then_refuses() -> None:

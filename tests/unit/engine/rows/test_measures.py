@@ -138,3 +138,83 @@ def test_it_is_a_sink_that_wants_whole_rows():
     assert found.place is None
     with pytest.raises(ValueError, match="whole rows"):
         found.write(0, 0, np.zeros((1, 3), np.uint16))
+
+
+@pytest.mark.parametrize("shape", ["whole", "decimal", "negative", "beyond int32"])
+@pytest.mark.parametrize("limits", [[3], [3, 9, 20], [1, 3, 9, 20], [0, 1, 3, 9, 20, 60]])
+def test_columns_of_any_numbers_within_any_number_of_limits(shape, limits):
+    """Whole numbers whose sums fit 31 bits are added as such, four limits at a time; the sums are exact."""
+    n, rng = 300, np.random.default_rng(3)
+    whole = rng.integers(0, 1000, (2, n)).astype(float)
+    given = {"whole": whole, "decimal": whole + 0.25, "negative": whole - 500, "beyond int32": whole * 2.0**25}[shape]
+    for kind in ("uint16", "int32", "float64"):
+        block = rows_of(kind, n, seed=2)
+        found = sink_of(kind, n, within=limits, opportunities={"a": given[0], "b": given[1]})
+        found.write(0, 0, block)
+        for limit in limits:
+            for name, numbers in zip("ab", given, strict=True):
+                right = np.where(block <= limit, numbers, 0.0).sum(axis=1)  # multiples of 1/4: exact in any order
+                np.testing.assert_array_equal(found.columns()[f"{name}_{limit}"], right)
+
+
+@pytest.mark.parametrize("decay", ["exponential", "linear", "logistic"])
+@pytest.mark.parametrize("kind", WORK_TYPES)
+def test_decays_are_close_to_those_of_numpy_at_any_distance(kind, decay):
+    n = 400
+    distances = np.unique(np.concatenate([np.arange(200), np.geomspace(200, 32_000, 200).astype(int)]))[:n]
+    block = np.full((1, n), WORK_TYPES[kind].sentinel(), WORK_TYPES[kind].dtype)
+    block[0, : len(distances)] = distances
+    for middle in (1, 45.5, 10_000):
+        for j in range(0, len(distances), 7):
+            one = np.zeros(n)
+            one[j] = 1.0
+            value = {"linear": 33.0, "logistic": 7.5}.get(decay)
+            found = sink_of(kind, n, sources=[n - 1], opportunities={"w": one}, within=[middle], decay=decay,
+                            decay_value=value, measures=["reached"])  # fmt: skip
+            found.write(0, 0, block)
+            d = float(distances[j])
+            with np.errstate(over="ignore"):
+                right = {
+                    "exponential": 0.5 ** (d / middle),
+                    "linear": min(1.0, max(0.0, (middle + 16.5 - d) / 33)),
+                    "logistic": (1 + np.exp(-middle * np.pi / (7.5 * 3**0.5)))
+                    / (1 + np.exp((d - middle) * np.pi / (7.5 * 3**0.5))),
+                }[decay]
+            got = found.columns()[f"w_{middle:g}" if middle != 10_000 else "w_10000"][0]
+            assert got == pytest.approx(right, rel=1e-11, abs=1e-300)
+
+
+@pytest.mark.parametrize("kind", WORK_TYPES)
+def test_quantiles_where_most_distances_share_a_bin(kind):
+    """One distance far beyond all others leaves these in the first bin, where they have to be told apart."""
+    n, work = 5000, WORK_TYPES[kind]
+    row = np.random.default_rng(4).integers(1, 40, n).astype(work.dtype)
+    row[17] = {"float64": 1e300, "float32": 1e38}.get(kind, work.largest)
+    row[3000:3100] = work.sentinel()
+    row[0] = 0
+    shares = [0, 0.1, 0.5, 0.9, 0.99, 1]
+    found = sink_of(kind, n, sources=[0], quantiles=shares, measures=["reached"])
+    found.write(0, 0, row[None])
+    others = row[1:][row[1:] != work.sentinel()].astype(np.float64)
+    for share in shares:
+        assert found.columns()[f"quantile_{share:g}"][0] == np.quantile(others, share, method="inverted_cdf")
+
+
+def test_levels_tell_the_same_as_rows():
+    n, rng = 70, np.random.default_rng(6)
+    block = rng.integers(1, 9, (n, n)).astype(np.uint16)
+    block[rng.random((n, n)) < 0.2] = WORK_TYPES["uint16"].sentinel()
+    block[5] = WORK_TYPES["uint16"].sentinel()
+    np.fill_diagonal(block, 0)
+    asked = {"within": [0, 2.5, 4, 8, 1e9], "quantiles": [0, 0.07, 0.5, 1], "measures": ["harmonic"]}
+    by_rows, by_levels = sink_of("uint16", n, **asked), sink_of("uint16", n, **asked)
+    by_rows.write(0, 0, block)
+    levels = np.stack([(block == d).sum(axis=1) for d in range(9)], axis=1)
+    levels[:, 0] -= 1
+    nothing = RowFacts(*(np.zeros(n, np.int64) for _ in range(4)))
+    assert by_levels.levels_suffice
+    by_levels.gather(0, np.empty((n, 0), np.uint16), None, FoundFacts(nothing, lambda *_: 0, levels))
+    for name, column in by_rows.columns().items():
+        np.testing.assert_allclose(by_levels.columns()[name], column, rtol=1e-14, err_msg=name)
+    for more in ({"nearest": 1}, {"within": [1], "opportunities": {"w": np.ones(n)}}):
+        assert not sink_of("uint16", n, **more).levels_suffice

@@ -123,7 +123,7 @@ def test_names_are_offered_for_the_side_that_was_solved(client: TestClient, serv
 def test_browsers_get_a_page_where_there_is_nothing_and_programs_a_document(client: TestClient, service: Service):
     page = client.get("/nothing/<b>", headers=BROWSER)
     assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert "there is nothing at /nothing/&lt;b&gt;" in page.text
+    assert "There is nothing at /nothing/&lt;b&gt;" in page.text
     assert "script-src 'self'" in page.headers["content-security-policy"]
     for path, headers in (("/nothing", {}), ("/v1/nothing", BROWSER), ("/health/nothing", BROWSER)):
         answer = client.get(path, headers=headers)

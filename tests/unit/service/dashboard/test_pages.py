@@ -450,7 +450,7 @@ def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench
         connection.exec_driver_sql("UPDATE jobs SET summary = ?", (_json(summary),))
     page = Tags(client.get(f"/jobs/{job_id}?source=a&target=d").text)
     text = " ".join(page.text.split())
-    least = "radius, from b,c4 of the 3 sources that reach 2 vertices or more"
+    least = "radius, from b,c, of the 3 sources that reach 2 vertices or more4"
     for words in ("75 %", "mean distance3.5", "b,c → e\"f7", least, "3 over 2 arcs", "a0 b,c+11 d+23"):  # fmt: skip
         assert words in text, words
     bars = [attributes for tag, attributes in page.tags if tag == "rect" and "height" in attributes]
@@ -542,6 +542,8 @@ def test_the_page_names_its_fields_and_not_options_of_the_command_line():
     spoken = environment().filters["spoken"]
     assert spoken("say --weight 4, or --undirected") == "say “Column of the weights” 4, or “Arcs: both ways”"
     assert spoken("a--weight --weights --unweighted2") == "a--weight --weights --unweighted2"
+    assert spoken("dijkstra fits with --memory 341MiB") == "Dijkstra fits with “Memory at most” 341MiB"
+    assert spoken("not partitioned: next is bellman-ford") == "not partitioned: next is Bellman–Ford, in batches"
     absent = (
         "needs cupy, which is not installed: install apsp[cuda] (or the wheel that fits), or use --device cpu; it is 3"
     )
@@ -630,7 +632,7 @@ def test_a_refusal_shows_the_budgets_that_would_do(client: TestClient, service: 
     service.add_graph(bench.jobs.graph(graph_id), Caller(owner, frozenset({"submit"})))
     page = client.get(f"/graphs/{graph_id}?plan=1&memory=1MiB").text
     assert '<ul class="remedies">' in page
-    assert re.search(r"Memory at most <strong>[\d.]+ [MG]iB</strong> \(now 1.00 MiB\): [a-z-]+, about ", page)
+    assert re.search(r"Memory at most <strong>[\d.]+ [MG]iB</strong> \(now 1.00 MiB\): [A-Za-z–, -]+, about ", page)
     job_id = bench.solved(small_graph(), "int32")[0]
     asked = {"resource": "device memory", "needed": 2**30, "available": 2**20, "option": None}
     remedy = {"budgets": [asked], "algorithm": EVIL, "device": "cuda", "tier": "store", "seconds": 3.0}

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.dashboard.options import FIELDS, read_options
+from service.pool.tabled import TAKES
 from service.settings import Settings
 from service.state import Service
 from storage.graph.graph import build_graph
@@ -136,11 +137,57 @@ def test_the_pages_of_betweenness_and_of_flows(client: TestClient, service: Serv
     assert "from vertices to themselves1, which is on no arc" in text
 
 
-def test_the_form_asks_for_betweenness_but_not_for_flows(client: TestClient, service: Service, bench: Bench):
-    read = read_options("g", {"result": "betweenness", "of": "arcs", "raw": "true"})
-    assert read.request is not None
-    assert read.request.options() | {"result": "betweenness", "of": "arcs", "raw": True} == read.request.options()
+def test_the_form_asks_for_every_result(client: TestClient, service: Service, bench: Bench):
+    for filled in (
+        {"result": "betweenness", "of": "arcs", "raw": True},
+        {"result": "flows", "demands": "9b7d0a7be85d4f0d9f4f3f8d0a3b7c11", "flow": "cars"},
+        {
+            "result": "measures",
+            "opportunities": "9b7d0a7be85d4f0d9f4f3f8d0a3b7c11",
+            "decay": "linear",
+            "decay_value": 2.5,
+        },
+    ):
+        read = read_options("g", {name: str(value).lower() for name, value in filled.items()})
+        assert read.request is not None, read.fault
+        assert read.request.options() | filled == read.request.options()
     choices = {field.name: [value for value, _ in field.choices] for field in FIELDS}
-    assert choices["of"] == ["", "arcs"]
+    assert choices["of"] == ["", "vertices", "arcs"]
     assert choices["raw"] == ["", "true"]
-    assert choices["result"] == ["matrix", "prepared", "measures", "near", "betweenness"]
+    assert choices["result"] == ["matrix", "prepared", *TAKES]
+
+
+def test_each_field_of_the_form_says_which_results_take_it():
+    results = {field.name: field.results for field in FIELDS}
+    for name, taken in results.items():
+        for result in taken:
+            assert result == "matrix" or name in TAKES[result]
+    for result, names in TAKES.items():
+        assert {name for name in names & results.keys() if result not in results[name]} == set()
+    assert {field.name: field.holds for field in FIELDS if field.holds} == {
+        "opportunities": "opportunities", "demands": "demands",
+    }  # fmt: skip
+
+
+def test_lists_say_what_a_job_makes(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    demands = {"origins": [10], "destinations": [30], "flows": [5]}
+    for kind, options in (
+        ("measures", {"result": "measures"}), ("near pairs", {"result": "near", "nearest": 1}),
+        ("betweenness", {"result": "betweenness"}), ("flows", {"result": "flows", "demands": demands}),
+    ):  # fmt: skip
+        job, graph = give(service, bench, owner, bench.tabled(small_graph(), **options))
+        for address in ("/", f"/graphs/{graph}", f"/jobs/{job}"):
+            assert f'<span class="kind">{kind}</span>' in client.get(address).text, address
+
+
+def test_names_of_vertices_are_no_numbers(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    graph, _ = build_graph([0, 1], [1, 2], [5, 7], labels=[10_001, 20_002, 30_003], directed=True)
+    for options in (
+        {"result": "near", "nearest": 3}, {"result": "measures", "nearest": 1}, {"result": "betweenness", "of": "arcs"},
+    ):  # fmt: skip
+        job, _ = give(service, bench, owner, bench.tabled(graph, **options))
+        shown = [cell for row in cells(client, f"/jobs/{job}/table") for cell in row]
+        assert {"10001", "20002", "30003"} <= set(shown), options
+        assert not {"10,001", "20,002", "30,003"} & set(shown), options

@@ -171,12 +171,18 @@ def test_arrays_have_the_sums_of_one_quantity(service: TestClient, settings: Set
     ):
         found = service.get(f"{url}/{path}", params={**asked, "format": "npy"})
         assert np.load(io.BytesIO(found.content)).tolist() == wanted
+        document = service.get(f"{url}/{path}", params={**asked, "format": "json"}).json()
+        member = "sums" if "also" in asked else "distances"
+        assert document[member] == [[None if x == inf else x for x in row] for row in wanted]
+        assert set(document) == {"sources", "targets", member} | ({"also"} & set(asked))
+        assert document.get("also") == asked.get("also")
     body = {"sources": ["a"], "targets": ["d"]}
+    assert service.post(f"{url}/submatrix", json=body, params={"also": "metres"}).json()["sums"] == [[6500]]
     found = service.post(f"{url}/submatrix", json=body, params={"format": "npy", "also": "metres"})
     assert np.load(io.BytesIO(found.content)).tolist() == [[6500]]
     for kind, also, told in (
         ("npy", "distance", "no sums of 'distance'; it has toll 2.5%, metres"),
-        ("json", "metres", "json has distances only"),
+        ("json", "distance", "no sums of 'distance'"),
         ("csv", "metres", "csv has every quantity anyway"),
     ):
         answer = service.get(f"{url}/rows", params={"sources": "a", "format": kind, "also": also})

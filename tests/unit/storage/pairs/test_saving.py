@@ -96,3 +96,28 @@ def test_a_row_is_found_by_its_source():
     assert [each.tolist() for each in pairs.row(2)] == [[], []]
     with pytest.raises(KeyError):
         pairs.row(1)
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
+def test_tables_in_pieces_are_those_in_one(tmp_path, monkeypatch, names, most):
+    """Rows of sources are cut anywhere, some sources have no pairs, and the arrays may lie in files."""
+    rng = np.random.default_rng(most)
+    counts = np.array([0, 3, 0, 0, 5, 1, 0, 9, 0])
+    indptr, n = np.concatenate([[0], np.cumsum(counts)]), 12
+    labels = np.array([f"v{i}" for i in range(n)], np.dtypes.StringDType()) if names else np.arange(n) * 7
+    indices = np.memmap(tmp_path / "indices", np.int32, "w+", shape=(18,))
+    indices[:] = rng.integers(0, n, 18)
+    pairs = NearPairs(indptr, indices, rng.integers(0, 99, 18).astype(np.int32), np.arange(9)[::-1].copy(), labels)
+    whole = saving.frame_of_pairs(pairs)
+    save_pairs(pairs, tmp_path / "whole.csv")
+    monkeypatch.setattr(saving, "MOST_ROWS", most)
+    for ending in (".csv", ".parquet"):
+        save_pairs(pairs, tmp_path / f"near{ending}")
+    assert (tmp_path / "near.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    found = pl.read_parquet(tmp_path / "near.parquet")
+    assert found.schema == whole.schema
+    assert found.equals(whole)
+    nothing = NearPairs(np.zeros(10, np.int64), np.empty(0, np.int32), np.empty(0), np.arange(9), labels)
+    save_pairs(nothing, tmp_path / "nothing.parquet")
+    assert pl.read_parquet(tmp_path / "nothing.parquet").is_empty()

@@ -11,7 +11,10 @@ import pytest
 from engine.algorithms.semirings import solving
 from engine.api.in_memory import solve
 from engine.api.planning import make_plan
+from engine.api.prepared_matrix import open_result
+from engine.api.routes import Router
 from engine.api.solve import solve_to_store
+from engine.api.verify import verify_store
 from engine.model.problem import Options
 from storage.errors import ApspError, Cancelled, Conflict, SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -83,6 +86,23 @@ def test_terminals_are_not_passed_through(tmp_path: Path):
         if semiring == "max-min":
             assert rows[1].tolist() == [9, np.inf, 3]  # the wider way leads through the terminal
             assert rows[0].tolist() == [np.inf, 5, 8]
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_products_of_graphs_with_terminals(tmp_path: Path, directed: bool):
+    """A terminal reaches its arrival by an arc of length 0, which is no factor."""
+    graph, _ = build_graph([0, 2, 3, 4], [2, 3, 4, 1], [0.5] * 4, n=5, directed=directed, parallel="greatest")
+    graph = replace(graph, terminals=2)
+    expected = np.array([[1, 1 / 16, 1 / 2, 1 / 4, 1 / 8]])
+    for sources in (None, (0,)):
+        values, _ = solve(graph, Options(semiring="max-times", sources=sources, algorithm="product-search"))
+        np.testing.assert_array_equal(values[:1], expected)
+    solve_to_store(graph, Options(semiring="max-times"), tmp_path / "s")
+    assert verify_store(tmp_path / "s", "all").searched == 5
+    with open_result(tmp_path / "s", semiring="max-times") as matrix:
+        route = Router(matrix).route(0, 1)
+        assert route is not None
+        assert (route.vertices, route.length) == ([0, 2, 3, 4, 1], 1 / 16)
 
 
 def test_terminals_are_not_passed_through_where_all_arcs_weigh_the_same():

@@ -212,3 +212,43 @@ def test_facts_of_chosen_columns_are_left_to_others(backend: BreadthFirst) -> No
         searches.take(0, lambda _, some: found.append(some))
     assert found
     assert all(some is None for some in found)
+
+
+@pytest.mark.parametrize("cutoff", [None, 2, 300])
+@pytest.mark.parametrize("shape", [name for name in SHAPES if name != "path of 600"])
+def test_levels_are_counts_of_the_rows(backend: BreadthFirst, shape: str, cutoff: float | None) -> None:
+    """Blocks whose levels are counted leave the rows as they were; all others write them."""
+    arcs = SHAPES[shape]
+    n = len(arcs.indptr) - 1
+    sources = np.random.default_rng(8).integers(0, n, max(n, 40))
+    right, out = np.empty((len(sources), n), np.uint16), np.full((len(sources), n), 7777, np.uint16)
+    backend.search(arcs, sources, right, unit=True, cutoff=cutoff)
+    searches = backend.begin_search(arcs, sources, out, RowsWanted(True, None, cutoff, levels=True))
+
+    def then(rows: npt.NDArray[np.int64], found: FoundFacts | None) -> None:
+        if found is None:
+            assert shape.startswith("path of 25")
+            np.testing.assert_array_equal(out[rows], right[rows])
+            return
+        assert (out[rows] == 7777).all()
+        assert found.levels is not None
+        for row, levels in zip(rows, found.levels, strict=True):
+            finite = right[row][right[row] != WORK_TYPES["uint16"].sentinel()]
+            counts = np.bincount(finite, minlength=len(levels))
+            counts[0] -= 1
+            np.testing.assert_array_equal(levels, counts)
+        expected = row_facts(right, sources[rows], rows)
+        np.testing.assert_array_equal(found.facts.reached, expected[0])
+        np.testing.assert_array_equal(found.facts.farthest, expected[3])
+
+    while searches.waiting:
+        searches.take(0, then)
+
+
+def test_levels_of_chosen_columns_are_left_to_rows(backend: BreadthFirst) -> None:
+    out, right = (np.empty((64, 10), np.uint16) for _ in range(2))
+    searches = backend.begin_search(SHAPES["sparse"], np.arange(64), out, RowsWanted(True, np.arange(10), levels=True))
+    while searches.waiting:
+        searches.take(0, lambda _, found: None if found is None else pytest.fail("only whole rows have levels"))
+    backend.search(SHAPES["sparse"], np.arange(64), right, unit=True, targets=np.arange(10))
+    np.testing.assert_array_equal(out, right)

@@ -1,0 +1,199 @@
+"""Answers smaller than the matrix: what they take beside what was asked for, as one table.
+
+    python -m benchmarks.smaller [FOLDER] [--threads 1] [--runs 5] [--only WORD]
+
+FOLDER has the real graphs.  Everything is in processor seconds, the least of some runs that alternate, because the
+processors of a machine are often shared; targets in seconds are for two cores, so a target of 60 s is 120 processor
+seconds.  ``benchmarks.betweenness`` and ``benchmarks.semirings`` compare with other programs and other semirings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.api.in_memory import solve as solve_into_memory
+from engine.api.measuring import Measurement
+from engine.api.near import near_pairs
+from engine.api.solve import solve
+from engine.graph.selection import Rectangle
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.model.rows import NullSink
+from engine.rows.asked_measures import MeasureRequest, asked_measures
+from engine.rows.measures import MeasureSink
+from engine.rows.sums import PathSums
+from storage.graph.graph import Graph
+from storage.pairs.saving import save_pairs
+from storage.readers import read_graph
+from tests.reference_options import read_arguments
+
+#: Graphs on which measures are compared with dropped rows, and how many rows of each.
+MEASURED: Final = {
+    "facebook_combined.txt.gz": 4_039,
+    "PGPgiantcompo.graph": 4_096,
+    "4elt.graph": 2_048,
+    "p2p-Gnutella31.txt.gz": 1_024,
+    "ChicagoRegional_net.tntp.gz": 2_048,
+    "bremen_dist.gr.gz": 2_048,
+    "seattle-roads.gr.gz": 512,
+    "delhi-roads.gr.gz": 256,
+}
+SEATTLE, DELHI = "seattle-roads.gr.gz", "delhi-roads.gr.gz"
+#: Graphs along whose paths quantities are summed, and rows of each.
+SUMMED: Final = {"bremen_dist.gr.gz": 128, DELHI: 64}
+
+Row = tuple[str, str, str]
+
+
+def least(runs: int, *works: Callable[[], Any]) -> list[float]:
+    """Return the least processor seconds of each work; they alternate."""
+    found = [math.inf] * len(works)
+    for _ in range(runs):
+        for k, work in enumerate(works):
+            began = time.process_time()
+            work()
+            found[k] = min(found[k], time.process_time() - began)
+    return found
+
+
+def requests(n: int, largest: float) -> dict[str, MeasureRequest]:
+    """Return what is asked, by name; distances are shares of a typical largest one."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(0, 1000, n) for name in ("jobs", "beds", "shops")}
+    within = [float(math.ceil(largest * share)) for share in (0.2, 0.4, 0.6, 1)]
+    one: list[str] = ["reached"]
+    return {
+        "all measures": {},
+        "4 cutoffs": {"measures": one, "within": within},
+        "3 columns x 4 cutoffs": {"measures": one, "within": within, "opportunities": columns},
+        "3 columns, exponential decay": {
+            "measures": one, "within": within[:1], "opportunities": columns, "decay": "exponential",
+        },
+        "10 nearest": {"measures": one, "nearest": 10},
+        "median": {"measures": one, "quantiles": [0.5]},
+    }  # fmt: skip
+
+
+def some_sources(graph: Graph, rows: int) -> tuple[int, ...]:
+    """Return neighbouring sources from the middle of the labels."""
+    first = max(0, (graph.n - rows) // 2)
+    return tuple(range(first, min(graph.n, first + rows)))
+
+
+def measures(folder: Path, threads: int, runs: int) -> Iterator[Row]:
+    """Compare each request with a sink that drops the rows."""
+    for name, rows in MEASURED.items():
+        graph, _ = read_graph(folder / name, **read_arguments(name))
+        options = Options(sources=some_sources(graph, rows), threads=threads, device="cpu")
+        measurement = Measurement(graph, options)
+        plan, wanted = measurement.plan, Rectangle.of(options, graph.n)
+        profile, searched = measurement._profile, measurement._options
+        largest = float(np.nanmedian(measurement.run()["eccentricity"]))
+        asked = {k: asked_measures(graph.n, 0.0, request) for k, request in requests(graph.n, largest).items()}
+
+        def run(sink: Any, profile: Any = profile, plan: Any = plan, searched: Any = searched) -> None:
+            solve(profile, plan, searched, sink, None, facts=False)
+
+        kind = WORK_TYPES[plan.dtype]
+        works = [lambda n=graph.n: run(NullSink(n))]
+        works += [
+            lambda one=one, wanted=wanted, kind=kind: run(MeasureSink(wanted, kind, one)) for one in asked.values()
+        ]
+        dropped, *others = least(runs, *works)
+        ratios = ", ".join(f"{name} {each / dropped:.2f}" for name, each in zip(asked, others, strict=True))
+        entry = 1e9 * dropped / len(wanted.rows) / graph.n
+        what = f"measures over a search: {name}, {plan.algorithm}, {plan.dtype}, {entry:.2f} ns an entry"
+        yield what, ratios, "<= 1.1 of the search"
+
+
+def whole_seattle(folder: Path, threads: int, runs: int) -> Iterator[Row]:
+    """Extrapolate all rows from two numbers of rows, so that what is done once counts once."""
+    graph, _ = read_graph(folder / SEATTLE)
+    columns = {f"c{k}": np.random.default_rng(k).integers(0, 1000, graph.n) for k in range(3)}
+    request: MeasureRequest = {
+        "measures": ["closeness", "harmonic", "eccentricity"], "opportunities": columns,
+        "within": [5e3, 1e4, 2e4, 4e4],
+    }  # fmt: skip
+
+    def run(rows: int) -> Callable[[], Any]:
+        return lambda: Measurement(graph, Options(sources=some_sources(graph, rows), threads=threads), **request).run()
+
+    few, many = least(min(runs, 3), run(1024), run(3072))
+    seconds = few + (many - few) / 2048 * (graph.n - 1024)
+    yield (
+        "Seattle: closeness, harmonic, eccentricity, 3 columns x 4 cutoffs",
+        f"{seconds:.0f} s (from 1,024 and 3,072 rows)",
+        "<= 60 s on two cores",
+    )
+
+
+def near(folder: Path, threads: int, runs: int) -> Iterator[Row]:
+    """Search and save near pairs of Delhi."""
+    graph, _ = read_graph(folder / DELHI)
+    targets = tuple(np.linspace(0, graph.n - 1, 10_000).astype(int).tolist())
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "near.parquet"
+
+        def all_near() -> None:
+            save_pairs(near_pairs(graph, Options(cutoff=20_000, threads=threads)), out, overwrite=True)
+
+        def ten() -> None:
+            near_pairs(graph, Options(targets=targets, threads=threads), nearest=10)
+
+        first, second = least(min(runs, 3), all_near, ten)
+        size = out.stat().st_size
+    yield "Delhi, all pairs within 20 km", f"{first:.1f} s, {size / 1e9:.3f} GB on disk", "<= 5 s, <= 0.15 GB"
+    yield "10 nearest of 10,000 targets for all of Delhi", f"{second:.1f} s", "<= 3 s"
+
+
+def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
+    """Sum quantities along the paths of rows that are there, beside the search of these rows."""
+    for name, rows in SUMMED.items():
+        graph, _ = read_graph(folder / name)
+        rng = np.random.default_rng(1)
+        graph = replace(
+            graph, quantities={f"q{k}": rng.integers(1, 1000, graph.arcs).astype(np.int32) for k in range(4)}
+        )
+        sources = np.array(some_sources(graph, rows))
+        options = Options(sources=tuple(sources.tolist()), threads=threads, device="cpu", algorithm="dijkstra")
+        kind = WORK_TYPES["int32"]
+        found, _ = solve_into_memory(graph, options)
+        lengths = np.where(np.isinf(found), kind.unreachable, found).astype(np.int32)
+        sums = [
+            PathSums(graph, [f"q{k}" for k in range(some)], kind, limited=False, targets=None) for some in (1, 2, 4)
+        ]
+        works = [lambda one=one, sources=sources, lengths=lengths: one.of(sources, lengths) for one in sums]
+        base, *each = least(runs, lambda graph=graph, options=options: solve_into_memory(graph, options), *works)
+        said = ", ".join(f"{some}: {took / base / some:.2f} each" for some, took in zip((1, 2, 4), each, strict=True))
+        yield f"further quantities, {name}, {len(sources)} rows, of the solve", said, "<= 0.5 each"
+
+
+PARTS: Final = {"measures": measures, "seattle": whole_seattle, "near": near, "quantities": quantities}
+
+
+def main() -> None:
+    """Print a row for each line of the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("data"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", choices=sorted(PARTS))
+    given = parser.parse_args()
+    print("| work | processor seconds, or their ratio | target |\n| --- | --- | --- |")
+    for name, part in PARTS.items():
+        if given.only in (None, name):
+            for row in part(given.folder, given.threads, given.runs):
+                print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

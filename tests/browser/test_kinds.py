@@ -1,0 +1,66 @@
+"""Every kind of page in both widths and schemes: axe-core finds nothing, nothing sticks out, nothing is Python's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import Site
+from tests.browser.kinds import ARRIVES, fail, fill
+from tests.browser.test_dashboard import FOUND, PHONE, axe, fits  # noqa: F401 - axe is a fixture
+
+pytestmark = pytest.mark.browser
+LONG_SUM = """() => {
+  const list = document.querySelector(".route");
+  list.querySelector("b").textContent = "2,760,313.125";
+  return list.scrollWidth <= list.clientWidth;
+}"""
+LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
+#: what a template writes that got an object in the place of its words
+_PYTHON = re.compile(r"<[a-z_]+ (?:method|object|function)|object at 0x|\bNone\b|\bNaN\b|undefined")
+#: kinds that a page of an error answers
+_ERRORS = {"nothing": 404, "deleted": 410, "graph-wrong": 200, "graph-refused": 507, "graph-cycle": 422}
+
+
+@pytest.fixture(scope="module")
+def kinds(site: Site) -> dict[str, str]:
+    """The address of a page of each kind."""
+    return fill(site) | fail(site)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+def test_on_every_screen(
+    visit: Callable[..., Page],
+    kinds: dict[str, str],
+    axe: str,  # noqa: F811
+    device: str,
+    scheme: str,
+):
+    # the policy would keep axe-core out; all other tests hold the pages to it
+    screen = PHONE if device == "phone" else {}
+    page = visit(color_scheme=scheme, bypass_csp=True, expected=("404", "410", "422", "507"), **screen)
+    wrong = {}
+    for kind, path in kinds.items():
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == _ERRORS.get(kind, 200), kind
+        for part in ARRIVES.get(kind, ()):
+            page.locator(part).first.wait_for()
+        if kind == "api":
+            page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        assert fits(page), kind
+        assert _PYTHON.search(page.locator("main").inner_text()) is None or kind == "api", kind
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
+        assert light == (scheme == "light")
+        assert kind != "job" or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
+        assert device == "desktop" or kind != "home" or page.evaluate(LOW) == 0, "fingers find every button"
+        if (device == "phone") == (scheme == "dark"):  # both widths and both schemes, each once: it takes seconds
+            page.evaluate(axe)
+            if found := page.evaluate(FOUND):
+                wrong[kind] = found
+    assert not wrong

@@ -12,8 +12,8 @@ pass, not timed, compiles what is not compiled yet, that of trials included, for
 The first call on a graph is told apart from later ones, of which the least counts.  SciPy has one thread, and is timed
 once.  Where SciPy or NetworKit would take longer than 1.5 s, they search some sources, and the time counts in
 proportion (~).  rustworkx is given up once others are known to be faster (>).  *Not kept* is what planning takes beyond
-the parts that it finds and beyond what the rows that it keeps would take in the solve.  Rows of three sources of every
-answer are compared with SciPy's.
+the parts that it finds, the arcs that it prepares for the searches of the solve, and what the rows that it keeps would
+take in the solve.  Rows of three sources of every answer are compared with SciPy's.
 """
 
 from __future__ import annotations

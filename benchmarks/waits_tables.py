@@ -42,14 +42,18 @@ def ratio(row: dict[str, Any], name: str, which: str = "engine") -> float | None
 
 
 def shares(row: dict[str, Any]) -> tuple[float, float] | None:
-    """Return planning's share of the whole, and its seconds beyond those that the rows kept would take in the solve."""
+    """Return planning's share of the whole, and its seconds beyond those that the rows kept would take in the solve.
+
+    What planning prepares and finds for the solve, arcs and parts, counts as kept, too.
+    """
     later = row.get("now", {}).get("engine", [])
     if not later:
         return None
     best = min(later[1:] or later, key=lambda each: each["seconds"])
     planning, solving, n = best["planning"], best["seconds"] - best["planning"], row["n"]
     left = max(1, n - best["kept"])
-    return planning / best["seconds"], max(0.0, planning - best["partition"] - solving / left * best["kept"])
+    used = best["partition"] + best.get("prepared", 0.0) + solving / left * best["kept"]
+    return planning / best["seconds"], max(0.0, planning - used)
 
 
 HEAD: Final = (

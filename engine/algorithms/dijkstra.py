@@ -15,6 +15,7 @@ from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend, RowSearches, RowsWanted
+from engine.model.problem import changed
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, KnownRows, Sink
 from engine.planning.constants import BUSY_ROWS
@@ -116,7 +117,7 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
     search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, unit, seconds=alone)
     if not plan.from_targets or wanted.targets is None:
         known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None
-        run(backend, replace(search, known=known if known is not None and known.dtype == dtype else None))
+        run(backend, changed(search, known=known if known is not None and known.dtype == dtype else None))
         profile.known = None  # freed, because planning counted its memory for the time of planning only
         return
     found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)

@@ -6,8 +6,6 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.api.measures_planning import with_measures
-from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.sums import searched_options, sum_bytes, with_sums
@@ -91,6 +89,9 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
     """Return the refusal, with the ways to answer the same question without a matrix, if there are any."""
     if options.also:
         return refusal  # nothing else sums along paths
+    from engine.api.measures_planning import with_measures  # only a refusal needs these modules
+    from engine.api.prepared_planning import offered
+
     rows = profile.graph.n if options.sources is None else len(options.sources)
     told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
     told = offered(told, profile, options, out)
@@ -206,10 +207,10 @@ class _Draft:
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
         """Return problem and plan with the parts of a lattice, which are found before searches if that saves time."""
         shaped = with_shape(self.profile, problem, plan, machine)
-        if shaped is problem:
-            return problem, plan
+        if shaped is problem or not is_lattice(shaped):
+            return shaped, plan  # estimates ask for the arcs across only whether the graph is a lattice, and how wide
         plan = self.choose(shaped, machine)
-        if plan.algorithm != "dijkstra" or not is_lattice(shaped):
+        if plan.algorithm != "dijkstra":
             return shaped, plan
         cut = with_trial(self.profile, shaped, plan, machine)
         return cut, _uncut(plan, cut) if cut.parts is None else self.choose(cut, machine)

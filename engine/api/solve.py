@@ -9,8 +9,7 @@ from typing import Final, TypedDict, Unpack
 
 from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan
-from engine.api.semirings import solving as semirings
-from engine.execution import in_memory, streamed
+from engine.execution import in_memory
 from engine.execution.compiling import compile_for, needed
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
@@ -58,6 +57,21 @@ class StoreOptions(TypedDict, total=False):
     claim: int
 
 
+# What few solves need is imported by those that do: a first answer waits for every module.
+
+
+def _streamed(context: StoredSolve) -> dict[str, object]:
+    from engine.execution.streamed import run
+
+    return run(context)
+
+
+def _semiring(context: StoredSolve) -> dict[str, object]:
+    from engine.api.semirings.solving import run_by_rows
+
+    return run_by_rows(context)
+
+
 def _over_workers(context: StoredSolve) -> dict[str, object]:
     from engine.distributed.run import run
 
@@ -68,9 +82,9 @@ def _over_workers(context: StoredSolve) -> dict[str, object]:
 EXECUTORS: Final[dict[str, Callable[[StoredSolve], dict[str, object]]]] = {
     "whole": in_memory.run_whole,
     "by-rows": in_memory.run_by_rows,
-    "streamed": streamed.run,
+    "streamed": _streamed,
     "distributed": _over_workers,
-    "semiring": semirings.run_by_rows,
+    "semiring": _semiring,
 }
 
 
@@ -104,7 +118,12 @@ def solve(
     context = SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts)
     with told_of_compiling(clock):
         compile_for(needed(plan), clock)
-        summary = in_memory.run(context) if plan.semiring == MIN_PLUS else semirings.run(context)
+        if plan.semiring == MIN_PLUS:
+            summary = in_memory.run(context)
+        else:
+            from engine.api.semirings.solving import run
+
+            summary = run(context)
     clock.stop()
     return Outcome(plan, clock.seconds, summary)
 

@@ -9,6 +9,7 @@ from engine.algorithms.registry import ON_PROCESSORS
 from engine.execution.in_memory_cuda import ON_DEVICE
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.algorithms import ALGORITHMS
+from engine.model.problem import changed
 from engine.rows.summary import SummarySink
 from engine.rows.sums import PathSums, SumSink
 from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
@@ -37,7 +38,7 @@ def run(context: SolveContext) -> dict[str, object]:
         sink = SumSink(sink, sums, asked, context.also, context.first)
     # searches on processors compute just the rectangle; all other algorithms send whole rows
     whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
-    inner = replace(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)
+    inner = changed(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)
     if on_device:
         ON_DEVICE[context.plan.algorithm](inner)
     else:

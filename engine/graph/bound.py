@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from engine.graph.hubs import hub_bound
+from engine.model.backend import Arcs, Array, heaviest_out
 from engine.model.dtypes import WORK_TYPES
 from storage.graph.graph import Graph
 
@@ -15,7 +16,7 @@ from storage.graph.graph import Graph
 _LASTS: Final = (int(WORK_TYPES["uint16"].largest), int(WORK_TYPES["int32"].largest), 2**53)
 
 
-def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
+def distance_bound(graph: Graph, max_hops: int | None, arcs: Arcs | None = None) -> tuple[float, str]:
     """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
 
     There are two proofs, and the smaller bound is returned.  *Arcs*: a shortest path leaves each vertex at most once,
@@ -23,11 +24,17 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
     largest of these.  *Hubs*: if no weight is negative, walks through one hub of each strongly connected component give
     a bound (``engine.graph.hubs``).  The searches from hubs are made only if they may lead to a narrower type, and end
     as soon as they cannot.
+
+    Args:
+        graph: the graph.
+        max_hops: most arcs of a path; None for no limit.
+        arcs: the arcs of ``graph`` where what was found of them is kept; None where nothing is.
     """
     if graph.arcs == 0:
         return 0, "there is no arc"
+    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
     low = graph.weights.min().item()
-    heaviest = _heaviest_out_arcs(graph, signed=low < 0)
+    heaviest = _heaviest_in_size(graph) if low < 0 else arcs.form(heaviest_out)
     largest = heaviest.max().item()
     most = min(graph.n - 1, max_hops or graph.n)
     if most < len(heaviest):
@@ -38,22 +45,19 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
     if not graph.integral or max_hops is not None or low < 0:
         return bound, proof
     limit = max((last for last in _LASTS if last < bound), default=0)
-    hub = hub_bound(graph, limit) if limit else None
+    hub = hub_bound(graph, limit, arcs) if limit else None
     if hub is not None:
         return hub, f"ways through one hub of each strongly connected component are at most {hub:,g} long"
     return bound, proof
 
 
-def _heaviest_out_arcs(graph: Graph, *, signed: bool) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+def _heaviest_in_size(graph: Graph) -> Array:
     """Return, for each vertex that has arcs, the largest absolute weight of the arcs out of it."""
-    starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
-    if not signed:
-        return np.maximum.reduceat(graph.weights, starts)
     weights = graph.weights.astype(np.int64) if graph.integral else graph.weights
-    return np.maximum.reduceat(np.abs(weights), starts)
+    return heaviest_out(Arcs(graph.indptr, graph.heads, np.abs(weights)))
 
 
-def _whole_sum(weights: np.ndarray[tuple[int], np.dtype[np.generic]], largest: float) -> int:
+def _whole_sum(weights: Array, largest: float) -> int:
     """Return the exact sum of whole numbers of at most ``largest``, even if it is beyond int64."""
     if len(weights) * largest < 2**62:
         return int(np.sum(weights, dtype=np.int64))

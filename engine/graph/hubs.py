@@ -18,7 +18,7 @@ shortest paths; the choice decides only how tight it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ PASSES: Final = 3
 NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
 
 
-def hub_bound(graph: Graph, limit: int) -> int | None:
+def hub_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
     """Bound d(u, v) over all pairs in which u reaches v, in O((n + m) log n).
 
     Dense graphs are tried first with walks that are found without reading all arcs.
@@ -46,11 +46,12 @@ def hub_bound(graph: Graph, limit: int) -> int | None:
     Args:
         graph: the graph; its weights are whole numbers, none negative.
         limit: the largest bound that is of use, at most 2^53.
+        arcs: the arcs of ``graph`` where what was found of them is kept; None where nothing is.
 
     Returns:
         The bound; None if it would be above ``limit``.
     """
-    arcs = Arcs(fixed(graph.indptr), fixed(graph.heads), fixed(graph.weights))
+    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
     found = _by_few_arcs(arcs, limit, directed=graph.directed)
     return _by_chains(arcs, limit, directed=graph.directed) if found is None else found
 
@@ -60,7 +61,7 @@ def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     from engine.graph._walks import grow_back, grow_tree
     from engine.graph.kernels import call
 
-    form = (arcs.indptr, arcs.heads, arcs.weights)
+    form = _form(arcs)
     hub = int(np.argmax(np.diff(arcs.indptr)))
     out = np.empty(len(arcs.indptr) - 1, np.int64)
     if not call(grow_tree, *form, hub, limit, out, work=_size(arcs)):
@@ -78,10 +79,10 @@ def _by_chains(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     Walks of fewest arcs are found in a fraction of the time of shortest paths, so they are tried first; if their bound
     leads to the narrowest type, it is returned.
     """
-    from engine.graph._walks import search_from_hubs, strong_components, walk_from_hubs
-    from engine.graph.kernels import call
+    from engine.graph._walks import search_from_hubs, walk_from_hubs
+    from engine.graph.transpose import components
 
-    component, order = call(strong_components, arcs.indptr, arcs.heads, work=_size(arcs))
+    component, order = components(arcs)
     sides = (arcs, _reversed(arcs)) if directed else (arcs,)
     if limit <= NARROWEST:
         found = _through_hubs(sides, component, order, limit, walk_from_hubs)
@@ -121,8 +122,7 @@ def _through_hubs(
             return None
         through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
     through[largest] = -1
-    form = (arcs.indptr, arcs.heads, arcs.weights)
-    avoiding = call(longest_chain, *form, component, order, through, limit, work=_size(arcs))
+    avoiding = call(longest_chain, *_form(arcs), component, order, through, limit, work=_size(arcs))
     return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
 
 
@@ -130,12 +130,16 @@ def _size(arcs: Arcs) -> int:
     return len(arcs.indptr) + len(arcs.heads)
 
 
-def _reversed(arcs: Arcs) -> Arcs:
-    from engine.graph.kernels import call
-    from engine.graph.transpose import transpose_arcs
+def _form(arcs: Arcs) -> tuple[npt.NDArray[Any], ...]:
+    """Return the arcs as the kernels take them."""
+    return fixed(arcs.indptr), fixed(arcs.heads), fixed(arcs.weights)
 
-    into, tails, places = call(transpose_arcs, arcs.indptr, arcs.heads, work=_size(arcs))
-    return Arcs(fixed(into), fixed(tails), fixed(arcs.weights[places]))
+
+def _reversed(arcs: Arcs) -> Arcs:
+    from engine.graph.transpose import incoming
+
+    into, tails, places = incoming(arcs)
+    return Arcs(into, tails, arcs.weights[places])
 
 
 def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
@@ -167,8 +171,7 @@ def _there_and_back(
     found = []
     for side in sides:
         labels = np.empty(len(component), np.int64)
-        form = (side.indptr, side.heads, side.weights)
-        if not call(search, *form, component, hubs, limit, labels, work=_size(side)):
+        if not call(search, *_form(side), component, hubs, limit, labels, work=_size(side)):
             return None
         found.append(labels)
     return found[0], found[-1]

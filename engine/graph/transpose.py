@@ -6,14 +6,19 @@ Sums of floats then begin at the target: their last bits may differ from those o
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
-from engine.graph.kernels import njit
+from engine.graph.kernels import call, njit
 from engine.graph.ordering import fixed
 from engine.model.backend import Arcs
 
 Indices = npt.NDArray[np.int64]
+
+#: Up to so many arcs, those into each vertex are kept for whoever needs them next: 12 bytes each.
+KEPT: Final = 2**20
 
 
 def reverse(arcs: Arcs) -> Arcs:
@@ -24,6 +29,29 @@ def reverse(arcs: Arcs) -> Arcs:
     potentials = None if arcs.potentials is None else np.negative(arcs.potentials)
     into, tails, places = transposed(arcs.indptr, arcs.heads)
     return Arcs(into, tails, arcs.weights[places], potentials)
+
+
+def incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
+    """Return :func:`transposed` of these arcs; a planned graph that is small keeps it for the search that follows."""
+    return arcs.form(_incoming) if len(arcs.heads) <= KEPT else _incoming(arcs)
+
+
+def _incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
+    return transposed(arcs.indptr, arcs.heads)
+
+
+def components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the strongly connected components (``engine.graph._walks.strong_components``), which are found once."""
+    return arcs.form(_components)
+
+
+def _components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    from engine.graph._walks import strong_components  # a survey takes this module for the bound's kernels
+
+    found: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] = call(
+        strong_components, fixed(arcs.indptr), fixed(arcs.heads), work=len(arcs.indptr) + len(arcs.heads)
+    )
+    return found
 
 
 def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
@@ -37,7 +65,9 @@ def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, 
         Where the arcs into each vertex begin, int64, shape (n + 1,); their tails, int32, ascending for each vertex; and
         the place of each of these arcs in ``heads``, int64.
     """
-    found: tuple[Indices, npt.NDArray[np.int32], Indices] = transpose_arcs(fixed(indptr), fixed(heads))
+    found: tuple[Indices, npt.NDArray[np.int32], Indices] = call(
+        transpose_arcs, fixed(indptr), fixed(heads), work=len(indptr) + len(heads)
+    )
     return found
 
 

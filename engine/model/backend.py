@@ -49,6 +49,13 @@ class Arcs:
         return self._forms[make]  # type: ignore[no-any-return]
 
 
+def heaviest_out(arcs: Arcs) -> Array:
+    """Return the largest weight of the arcs out of each vertex that has arcs, of which there is at least one; call it
+    through :meth:`Arcs.form`, so that it is found once.
+    """
+    return np.maximum.reduceat(arcs.weights, arcs.indptr[:-1][np.diff(arcs.indptr) > 0])
+
+
 class RowSearches(Protocol):
     """The searches of a batch, cut into pieces; all methods may be called by several threads."""
 

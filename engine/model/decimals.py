@@ -9,12 +9,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.backend import Arcs
+from engine.model.backend import Arcs, heaviest_out
 from engine.model.dtypes import WORK_TYPES
 
 #: The smallest unit that is tried is 10 to the power of minus this.
 DECIMALS: Final = 9
-#: Number of weights that are tried first: in most cases they suffice to rule a unit out, and the others are not read.
+#: One over each unit; how many weights are tried first, with all units at once; and how many next, with each unit that
+#: is left.  In most cases they suffice to rule a unit out, and the others are not read.
+POWERS: Final = 10.0 ** np.arange(DECIMALS + 1)
+FEWEST: Final = 16
 FEW: Final = 256
 
 Units = tuple[npt.NDArray[np.int32], float]
@@ -26,16 +29,19 @@ def units_of(arcs: Arcs) -> Units | None:
 
 
 def _units(arcs: Arcs) -> Units | None:
-    return in_units(arcs.indptr, arcs.weights)
+    return in_units(arcs.indptr, arcs.weights, arcs.form(heaviest_out) if len(arcs.weights) else None)
 
 
-def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units | None:
+def in_units(
+    indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any], heaviest: npt.NDArray[Any] | None = None
+) -> Units | None:
     """Write non-negative floats as int32 multiples of the largest unit of 1, 0.1, 0.01, ... that divides them all.
 
     Args:
         indptr: int64, shape (n + 1,): the weights of the arcs out of u are those from ``indptr[u]`` up to
             ``indptr[u + 1]``.
         weights: floats of at least 0, shape (arcs,).
+        heaviest: :func:`engine.model.backend.heaviest_out` of these arcs; None to find it here.
 
     Returns:
         The multiples, shape (arcs,), and the unit.  None if no unit divides all weights, or if the length of a path
@@ -43,12 +49,11 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
     """
     if len(weights) == 0:
         return None
-    starts = indptr[:-1][np.diff(indptr) > 0]
-    with np.errstate(over="ignore"):  # the sum may overflow to inf; the comparison below then returns None
-        longest = float(np.maximum.reduceat(weights, starts).sum(dtype=np.float64))
-    for power in (10.0 ** np.arange(DECIMALS + 1)).tolist():
-        if not longest * power <= WORK_TYPES["int32"].largest:
-            return None
+    if heaviest is None:
+        heaviest = np.maximum.reduceat(weights, indptr[:-1][np.diff(indptr) > 0])
+    with np.errstate(over="ignore"):  # the sum may overflow to inf; no unit then suits
+        powers = POWERS[float(heaviest.sum(dtype=np.float64)) * POWERS <= WORK_TYPES["int32"].largest]
+    for power in powers[_wholes(weights[:FEWEST, None], powers).all(axis=0)].tolist():
         if all(_whole(some, power) for some in (weights[:FEW], weights)):
             return np.rint(weights * power).astype(np.int32), 1 / float(power)
     return None
@@ -83,4 +88,10 @@ def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.D
 
 def _whole(weights: npt.NDArray[Any], power: float) -> bool:
     """Return whether every weight is the float nearest to a whole multiple of 1 / ``power``."""
-    return bool((np.rint(weights * power) / power == weights).all())
+    return bool(_wholes(weights, power).all())
+
+
+def _wholes(weights: npt.NDArray[Any], power: npt.NDArray[np.floating] | float) -> npt.NDArray[np.bool_]:
+    """Return which weights are that; for each of several powers if their shapes say so."""
+    whole: npt.NDArray[np.bool_] = np.rint(weights * power) / power == weights
+    return whole

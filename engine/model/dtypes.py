@@ -5,6 +5,7 @@ fits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -32,17 +33,17 @@ class WorkType:
     largest: float
     largest_signed: float
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[np.generic]:
         """The NumPy type."""
         return np.dtype(self.name)
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         """Bytes of an entry."""
         return self.dtype.itemsize
 
-    @property
+    @cached_property
     def integer(self) -> bool:
         """Whether entries are integers with a sentinel."""
         return self.dtype.kind in "iu"
@@ -72,6 +73,8 @@ WORK_TYPES: Final = MappingProxyType(
         "float64": WorkType("float64", float("inf"), float("inf"), float("inf")),
     }
 )
+#: The same by NumPy's types, whose names take microseconds to find.
+_BY_DTYPE: Final = {kind.dtype: kind for kind in WORK_TYPES.values()}
 
 
 def work_type(dtype: npt.DTypeLike) -> WorkType:
@@ -80,7 +83,8 @@ def work_type(dtype: npt.DTypeLike) -> WorkType:
     Raises:
         KeyError: ``dtype`` is no working type.
     """
-    return WORK_TYPES[np.dtype(dtype).name]
+    kind = np.dtype(dtype)
+    return _BY_DTYPE.get(kind) or WORK_TYPES[kind.name]
 
 
 def settle(block: npt.NDArray[np.generic]) -> None:

@@ -86,9 +86,10 @@ def available_memory(groups: Sequence[str] | None = None) -> int:
     Args:
         groups: from :func:`control_groups`, if it was called already.
     """
-    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, IndexError):
+    try:
         free = int(_content("/proc/meminfo").partition("MemAvailable:")[2].split(None, 1)[0]) * 1024
+    except (OSError, IndexError):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for group in control_groups() if groups is None else groups:
         limit = _words(f"{group}/memory.max")
         used = _words(f"{group}/memory.current") if limit and limit[0] != "max" else []

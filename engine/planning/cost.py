@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypedDict, Unpack
 
 from engine.model.device_layout import PIECE, base_bytes
@@ -50,15 +51,20 @@ class Setting:
     store: int
     trials: Trials = field(default_factory=Trials)
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """Updates a second of all threads in this type."""
         return self.machine.relax_rate[self.kind.name]
 
-    @property
+    @cached_property
     def matrix(self) -> int:
         """Bytes of the whole n x n matrix in memory."""
         return self.problem.n**2 * self.kind.itemsize
+
+    @cached_property
+    def written(self) -> Phase:
+        """The phase in which the store is written to the disk."""
+        return Phase("write", self.store / (self.machine.stream_write or self.machine.write_rate), bytes=self.store)
 
 
 class CandidateFields(TypedDict, total=False):
@@ -126,12 +132,6 @@ def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: in
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
 
 
-def write_phase(setting: Setting) -> Phase:
-    """Return the phase in which the store is written to the disk."""
-    rate = setting.machine.stream_write or setting.machine.write_rate
-    return Phase("write", setting.store / rate, bytes=setting.store)
-
-
 def device_write(setting: Setting) -> Phase:
     """Return the phase in which rows are copied from the device to the store, or to memory where there is no store."""
     machine = setting.machine
@@ -153,7 +153,7 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
     ingest = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
-    write = write_phase(setting)
+    write = setting.written
     return candidate(setting, name, (ingest, work, write), memory=setting.matrix + workspace + band)
 
 
@@ -240,17 +240,18 @@ def search_candidate(
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
     own = search_workspace(problem.n, problem.arcs, threads, workspace)
     searches, columns, held = problem.rows, problem.columns, 0
-    limits = {"threads": threads, "memory": setting.machine.memory}
-    aside = batch_rows(searches, columns, size, **limits) * searches * size
-    # the reversed arcs, the whole rectangle, and the bands of the rectangle that are being transposed
-    rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
-    spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
-    from_targets = columns < searches and own + rectangle + 2 * aside < spare
-    if from_targets:
-        searches, columns, held = columns, searches, rectangle
+    limits, from_targets = {"threads": threads, "memory": setting.machine.memory}, False
+    if columns < searches:
+        aside = batch_rows(searches, columns, size, **limits) * searches * size
+        # the reversed arcs, the whole rectangle, and the bands of the rectangle that are being transposed
+        rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
+        spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
+        from_targets = own + rectangle + 2 * aside < spare
+        if from_targets:
+            searches, columns, held = columns, searches, rectangle
     left = searches if from_targets else max(0, searches - setting.trials.found)
     work = left * (seconds if tried is None else tried)
-    search, write = Phase("search", work, updates=left * problem.arcs), write_phase(setting)
+    search, write = Phase("search", work, updates=left * problem.arcs), setting.written
     batch = batch_rows(columns, searches, size, **limits)
     # batches are written while the next ones are searched, but on the same processors, so the seconds add up
     phases, memory = (*before, search, write), own + held + 2 * batch * columns * size

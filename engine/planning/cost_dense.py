@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from engine.model import device_layout
 from engine.model.blocks import GRAIN, LEAF, PACK_BYTES, PIVOT, STRIPE, triangle
 from engine.model.plan import Candidate
@@ -75,12 +77,17 @@ def _least_seconds(n: int) -> float:
 
 def kleene_updates(n: int, *, symmetric: bool = False) -> int:
     """Return the updates of the recursive order: n^3, and about half of that for a symmetric matrix."""
-    if n <= LEAF or not symmetric:
+    return _halved_updates(n) if symmetric else n**3
+
+
+@lru_cache(maxsize=256)
+def _halved_updates(n: int) -> int:
+    """Return the updates of the recursive order for a symmetric matrix; the same halves occur again and again."""
+    if n <= LEAF:
         return n**3
     h = split_point(n)
     g = n - h
-    halves = kleene_updates(h, symmetric=True) + kleene_updates(g, symmetric=True)
-    return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
+    return _halved_updates(h) + _halved_updates(g) + h * g * (h + g) + triangle(g) * h + triangle(h) * g
 
 
 def blocked_updates(n: int, *, symmetric: bool = False) -> int:

@@ -19,7 +19,7 @@ from engine.planning.constants import (
     PARTS_EFFICIENCY,
     SWEEP_EFFICIENCY,
 )
-from engine.planning.cost import Setting, batch_rows, candidate, device_write, write_phase
+from engine.planning.cost import Setting, batch_rows, candidate, device_write
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -34,7 +34,7 @@ def estimate(setting: Setting) -> Candidate:
     entries = problem.rows * problem.n
     seconds = updates / (rate * SWEEP_EFFICIENCY) + entries * ENTRY_SECONDS / machine.threads
     sweep = Phase("sweep", seconds, updates=updates)
-    write = write_phase(setting)
+    write = setting.written
     batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory)
     rows = 2 * batch + machine.threads * (SWEEP_ROWS + 8)
     memory = size * (facts.entries + rows * problem.n) + 60 * problem.arcs + 40 * problem.n
@@ -86,7 +86,7 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
     """
     size, ways = setting.kind.itemsize, 1 + directed
     prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
-    phases = (Phase("partition", facts.seconds), prepare, write_phase(setting))
+    phases = (Phase("partition", facts.seconds), prepare, setting.written)
     memory = ways * size * facts.entries + 60 * setting.problem.arcs + 40 * setting.problem.n
     return candidate(setting, "prepared", phases, memory=memory)
 

@@ -29,7 +29,7 @@ from engine.planning.constants import (
     STRIPE_BUFFERS,
     TILE_THREADS_BYTES,
 )
-from engine.planning.cost import Setting, candidate, write_phase
+from engine.planning.cost import Setting, candidate
 from engine.planning.layouts import CPU_HEIGHTS, CPU_WIDTHS, LayoutGrid, fastest, whole_width
 
 ALGORITHM: Final = "blocked-floyd-warshall"
@@ -71,7 +71,7 @@ def in_memory(setting: Setting) -> Candidate:
     tiling = Tiling("host", 512, 1024, symmetric=symmetric, passes=not symmetric)
     fill = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = _relax(setting, tiling, 0.0)
-    write = write_phase(setting)
+    write = setting.written
     scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + tiling.height * tiling.width * size
     return candidate(
         setting,

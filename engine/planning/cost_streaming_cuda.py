@@ -34,7 +34,7 @@ from engine.planning.constants import (
     TILE_THREADS_BYTES,
     UNHIDDEN,
 )
-from engine.planning.cost import Setting, candidate, write_phase
+from engine.planning.cost import Setting, candidate
 from engine.planning.cost_streaming import ALGORITHM, disk_work, finish_phase, forms, spare_bytes, store_buffers
 from engine.planning.layouts import (
     GPU_HEIGHTS,
@@ -141,7 +141,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool = False, passes: bo
 
 def _write(setting: Setting, *, mirrored: bool) -> Phase:
     """Return the phase of writing rows; if ``mirrored``, the same threads also mirror the upper half in this phase."""
-    phase = write_phase(setting)
+    phase = setting.written
     turning = setting.matrix / (MIRROR_RATE * min(setting.machine.threads, MIRROR_THREADS)) if mirrored else 0.0
     return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
 

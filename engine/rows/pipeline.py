@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,8 @@ class RowPipeline:
     ) -> None:
         self._few, self._late = few, math.inf if few is None else time.perf_counter() + PATIENCE
         self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
-        self._facts = sink if isinstance(sink, FactSink) else None
+        # asking for the protocol takes 25 microseconds
+        self._facts = cast("FactSink", sink) if hasattr(sink, "gather") else None
         self._free, self._in_place = deque(buffers), in_place
         # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
         self._lock = threading.RLock()

@@ -97,18 +97,23 @@ class Summary:
             SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could overflow, so this
                 shows a defect, and the matrix must not be stored.
         """
-        rows = np.arange(row, row + len(facts.reached)) if isinstance(row, int) else row
-        wrong = np.flatnonzero(~np.isfinite(facts.sums))
-        if len(wrong):
-            raise SolveFailed(f"the sum of row {rows[wrong[0]]} of the matrix is {facts.sums[wrong[0]]}")
+        many, finite = len(facts.reached), np.isfinite(facts.sums)
+        if not finite.all():
+            at, numbers = int(np.argmin(finite)), np.arange(row, row + many) if isinstance(row, int) else row
+            raise SolveFailed(f"the sum of row {numbers[at]} of the matrix is {facts.sums[at]}")
         some = facts.reached > 0
         self._single = facts.largest.dtype == np.float32
+        rows = row if isinstance(row, np.ndarray) else slice(row, row + many)
         self._sums_like(facts.sums)[rows] = facts.sums
         self._reach[rows] = self._own[rows] + facts.reached
-        self._eccentricity[rows[some]] = facts.largest[some]
-        self._farthest[rows[some]] = facts.farthest[some]
+        if isinstance(rows, slice):  # a slice of an array is that array's memory
+            np.copyto(self._eccentricity[rows], facts.largest, where=some)
+            np.copyto(self._farthest[rows], facts.farthest, where=some)
+        else:
+            self._eccentricity[rows[some]] = facts.largest[some]
+            self._farthest[rows[some]] = facts.farthest[some]
         if some.any():
-            largest = float(facts.largest[some].max())
+            largest = float(facts.largest.max(where=some, initial=facts.largest[np.argmax(some)]))
             self._own_histogram(largest).add(count, largest)
 
     def _sums_like(self, sums: Array) -> Array:
@@ -147,7 +152,10 @@ class Summary:
     @property
     def _sum(self) -> int | float:
         """The sum of the finite distances."""
-        sums = [] if self._sums is None else self._sums.tolist()
+        found = self._sums
+        if found is not None and found.dtype == np.int64 and self._integral and _adds_up(found):
+            return self._joined + int(np.add.reduce(found))
+        sums = [] if found is None else found.tolist()
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
     def part(self, row: int) -> PartialSummary:
@@ -306,10 +314,10 @@ class SummarySink:
         from engine.devices.cpu.row_facts import count_rows, row_facts
 
         rows = np.arange(len(block)) if some is None else some
-        numbers = rows + row
         if found is not None:
-            self._summary.add(numbers, found.facts, found.count)
+            self._summary.add(_consecutive(row, rows), found.facts, found.count)
             return
+        numbers = rows + row
         own = self._own[numbers]
 
         def count(width: float, counts: npt.NDArray[np.int64]) -> int:
@@ -320,6 +328,19 @@ class SummarySink:
     def _check(self, column: int, block: Array) -> None:
         if column != 0 or block.shape[1] != self._columns:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+
+
+def _adds_up(numbers: Array) -> bool:
+    """Return whether the sum of some int64 cannot overflow."""
+    return len(numbers) * int(np.abs(numbers).max(initial=0)) < 2**63
+
+
+def _consecutive(row: int, rows: npt.NDArray[np.int64]) -> int | npt.NDArray[np.int64]:
+    """Return ``rows`` counted from ``row`` on: only the first number where they ascend by one."""
+    many = len(rows)
+    if many and rows[-1] - rows[0] == many - 1 and (rows[1:] > rows[:-1]).all():
+        return row + int(rows[0])
+    return rows + row
 
 
 class _Histogram:

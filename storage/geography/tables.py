@@ -14,10 +14,11 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.coordinates import LONLAT, check_numbers
 from storage.geography.geopackage import GEOPACKAGE
-from storage.geography.layers import PointLayer, read_points_of
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from storage.geography.layers import PointLayer
 
 Floats = npt.NDArray[np.float64]
 
@@ -185,6 +186,8 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
 
     ending = path.suffix.lower()
     if ending == GEOPACKAGE:
+        from storage.geography.layers import read_points_of  # it loads an SQL database, and nothing else needs one
+
         layer = read_points_of(path)
         return layer.table, (*_from_wkb(path, layer.geometry), layer.system)
     try:

@@ -19,7 +19,7 @@ from engine.graph._walks import strong_components
 from engine.graph.bound import distance_bound
 from engine.graph.ordering import fixed
 from engine.graph.transpose import transposed
-from engine.model.backend import Array
+from engine.model.backend import Arcs, Array
 from engine.model.decimals import in_units
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
@@ -116,7 +116,7 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
     if graph.arcs <= DENSE * graph.n:
         into, sides = transposed(indptr, heads)[:2] if graph.directed else (indptr, heads)
-        order = search_order(indptr, heads, into, sides)
+        order = search_order(Arcs(indptr, heads, graph.weights), into, sides)
     if not zeros:
         return order
     tails = np.repeat(np.arange(graph.n), np.diff(indptr))

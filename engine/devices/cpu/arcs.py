@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.heap import search_packed, search_wide
-from engine.graph._walks import strong_components
 from engine.graph.kernels import njit
-from engine.graph.ordering import fixed
-from engine.graph.transpose import transposed
+from engine.graph.ordering import ascending, fixed
+from engine.graph.transpose import components, incoming
 from engine.model.backend import Arcs, Array
 from engine.model.decimals import Units, units_of
 from engine.model.dtypes import WORK_TYPES
@@ -114,11 +113,11 @@ def prepare(arcs: Arcs) -> PreparedArcs:
 
 def _prepare(arcs: Arcs) -> PreparedArcs:
     n, indptr, heads, weights = len(arcs.indptr) - 1, arcs.indptr, arcs.heads, arcs.weights
-    into, tails, places = (indptr, heads, None) if arcs.mirrored else transposed(indptr, heads)
+    into, tails, places = (indptr, heads, None) if arcs.mirrored else incoming(arcs)
     if places is not None and _mirrored(arcs, into, tails, places):
         into, tails, places = indptr, heads, None
     rank = np.arange(n, dtype=np.int32)
-    order = None if _is_dense(n, weights) else search_order(indptr, heads, into, tails)
+    order = None if _is_dense(n, weights) else search_order(arcs, into, tails)
     if order is not None:
         rank[order] = np.arange(n, dtype=np.int32)
         indptr, heads, moved = renumber(indptr, heads, order, rank)
@@ -186,9 +185,7 @@ def renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
     return ends, rank[heads[moved]], moved
 
 
-def search_order(
-    indptr: Indices, heads: npt.NDArray[np.int32], into: Indices, tails: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int32]:
+def search_order(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Return the vertices in an order that suits searches of many sources side by side.
 
     If strongly connected components are mostly small, as in acyclic graphs, the order is topological, except inside
@@ -197,18 +194,19 @@ def search_order(
     Cuthill-McKee (George and Liu 1981) from a vertex of least degree in each component.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
-        into: int64, shape (n + 1,), with ``tails`` the arcs into each vertex; ``indptr`` itself where they mirror.
+        arcs: the arcs.
+        into: int64, shape (n + 1,), with ``tails`` the arcs into each vertex; ``arcs.indptr`` itself where they mirror
+            each other.
         tails: int32, shape (arcs,).
     """
+    indptr, heads = arcs.indptr, arcs.heads
     if into is not indptr:
-        component, found = strong_components(fixed(indptr), fixed(heads))
+        component, found = components(arcs)
         if 2 * component.max(initial=-1) > len(component):
             last: npt.NDArray[np.int32] = found[::-1].copy()
             return last
     degree = np.diff(indptr) + np.diff(into)
-    seeds = np.argsort(degree, kind="stable")
+    seeds = ascending(degree, 2 * len(degree))  # of several arcs between two vertices a graph keeps one
     order: npt.NDArray[np.int32] = _cuthill_mckee(fixed(indptr), fixed(heads), fixed(into), fixed(tails), degree, seeds)
     return order[::-1]
 

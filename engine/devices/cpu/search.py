@@ -18,8 +18,9 @@ from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.atonce.lane_blocks import LaneBlocks
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import ROW_BYTES
-from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces
+from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces, split_evenly
 from engine.graph.kernels import njit
+from engine.graph.ordering import ascending
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
@@ -159,8 +160,7 @@ class SearchBatch:
             return rows, []
         there = known.knows(self.sources)
         pieces = max(1, -(-int(there.sum()) // COPIED))
-        some = [part for part in np.array_split(rows[there], pieces) if len(part)]
-        return rows[~there], [partial(self._copy, known, part) for part in some]
+        return rows[~there], [partial(self._copy, known, part) for part in split_evenly(rows[there], pieces)]
 
     def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - as all pieces
         for block, places, which in known.parts(self.sources[rows]):
@@ -174,7 +174,7 @@ class SearchBatch:
         """Return the searches of ``rows`` as pieces for ``threads`` threads."""
         ready = self.ready
         # neighbouring sources share a block, because their labels fall in the same sweeps
-        rows = rows[np.argsort(ready.rank[self.sources[rows]], kind="stable")]
+        rows = rows[ascending(ready.rank[self.sources[rows]], len(ready.rank))]
         if self.kind == "int32" and self._maybe_narrow():
             return self.cut(rows, LaneBlocks(self, "uint16", ready.heaviest(), threads, spaces))
         return self.blocks(rows, threads, spaces)
@@ -199,6 +199,8 @@ class SearchBatch:
 
     def single(self, rows: Indices, threads: int) -> list[Piece]:
         """Return searches one by one with a heap, or breadth first where all arcs weigh 1."""
+        if len(rows) == 0:
+            return []
         ready, goal = self.ready, self.goal
         real = ready.weights.dtype.kind == "f"
         far = (goal.far(math.inf, np.float64) if real else goal.far(FAR, np.int64))[0]
@@ -216,7 +218,7 @@ class SearchBatch:
             return Done(some)
 
         pieces = max(1, min(len(rows), max(2 * threads, -(-len(rows) // SINGLE))))
-        return [partial(search, some) for some in np.array_split(rows, pieces) if len(some)]
+        return [partial(search, some) for some in split_evenly(rows, pieces)]
 
 
 @njit(nogil=True, cache=True)

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,21 +63,34 @@ class BlockGroup(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
 class BlockPiece:
-    """A piece that is one of many blocks.
+    """A piece that is one of many blocks; not a dataclass, which takes four times as long to make.
 
     Attributes:
         group: the group that searches it, alone or with other blocks.
         rows: its rows of the batch, int64.
     """
 
-    group: BlockGroup
-    rows: Indices
+    __slots__ = ("group", "rows")
+
+    def __init__(self, group: BlockGroup, rows: Indices) -> None:
+        self.group, self.rows = group, rows
 
     def __call__(self, worker: int) -> Done:
         """Search the block in the calling thread."""
         return self.group.search(self.rows, worker)
+
+
+def split_evenly(rows: Indices, parts: int) -> list[Indices]:
+    """Return rows cut into parts as ``np.array_split`` cuts them, in a fraction of its time; empty parts are left out.
+
+    Args:
+        rows: the rows.
+        parts: the number of parts, at least 1.
+    """
+    size, longer = divmod(len(rows), parts)
+    cuts = [k * size + min(k, longer) for k in range(min(parts, len(rows)) + 1)]
+    return [rows[first:last] for first, last in pairwise(cuts)]
 
 
 class Searches:
@@ -132,17 +146,22 @@ class Searches:
             As :meth:`take`.
         """
         with self._lock:
-            group = next((piece.group for piece in self._pieces if isinstance(piece, BlockPiece)), None)
-            mine = [piece for piece in self._pieces if isinstance(piece, BlockPiece) and piece.group is group]
+            waiting = list(self._pieces)
+        group, blocks, others = None, list[Indices](), list[Piece]()
+        for piece in waiting:
+            if isinstance(piece, BlockPiece) and (group is None or piece.group is group):
+                group = piece.group
+                blocks.append(piece.rows)
+            else:
+                others.append(piece)
         if group is None:
             return 0, False
-        done = group.search_all([piece.rows for piece in mine], threads, seconds, facts=then is not None)
+        done = group.search_all(blocks, threads, seconds, facts=then is not None)
         if done is None:
             return 0, False
         if then is not None and len(done.rows):
             then(done.rows, None if done.found is None else done.found())
         with self._lock:
-            others = [piece for piece in self._pieces if piece not in mine]
             self._pieces = deque([*done.left, *others])
             return len(done.rows), not self._pieces and self._running == 0
 

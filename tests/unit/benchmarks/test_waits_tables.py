@@ -29,6 +29,13 @@ def test_kept_rows_and_parts_are_no_loss() -> None:
     assert (shares(row(0.006, 0.004, kept=50, partition=0.005)) or (0, 0))[1] == 0.0
 
 
+def test_preparing_that_the_solve_uses_is_no_loss() -> None:
+    one = row(0.006, 0.004)
+    for call in one["now"]["engine"]:
+        call["prepared"] = 0.0025
+    assert (shares(one) or (0, 0))[1] == pytest.approx(0.0035)
+
+
 def test_a_graph_that_was_not_solved_has_no_share() -> None:
     assert shares({"now": {"failed": "no memory"}, "n": 3}) is None
     assert shares({"n": 3}) is None

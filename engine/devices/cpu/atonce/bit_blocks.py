@@ -16,7 +16,8 @@ from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits, search_le
 from engine.devices.cpu.bit_facts import BITS, PLANES, facts_found
 from engine.devices.cpu.bit_rows import WORDS
 from engine.devices.cpu.search import SearchBatch
-from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces
+from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces, split_evenly
+from engine.graph.ordering import ascending
 
 Indices = npt.NDArray[np.int64]
 
@@ -113,8 +114,9 @@ def bit_blocks(
         levels: whether whole rows need not be written if their facts and levels are found.
     """
     count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
-    order = left[np.argsort(wanted.ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
+    rank = wanted.ready.rank
+    order = left[ascending(rank[wanted.sources[left]], len(rank))]  # neighbours share a block
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
     if blocks > threads:  # equally many blocks per thread, so that all threads end at about the same time
         blocks = min(-(-blocks // threads) * threads, count // LEAST)
-    return [BlockPiece(group, rows) for rows in np.array_split(order, blocks) if len(rows)]
+    return [BlockPiece(group, rows) for rows in split_evenly(order, blocks)]

@@ -16,6 +16,7 @@ from engine.devices.cpu.atonce.lanes import BAD, FINISHED, GIVEN_UP, GOOD, UNTAK
 from engine.devices.cpu.atonce.pool import KEPT
 from engine.devices.cpu.searches import BlockGroup, BlockPiece, Done, Piece
 from engine.model.progress import NotCompiledError, only_ready
+from engine.model.rows import FoundFacts
 
 if TYPE_CHECKING:
     from engine.devices.cpu.search import SearchBatch
@@ -94,7 +95,8 @@ class BlocksAtOnce:
     @property
     def given_up(self) -> list[Indices]:
         """The rows of each block that was given up."""
-        return [self.blocks[k] for k in np.flatnonzero(self.states == GIVEN_UP).tolist()]
+        up = self.states == GIVEN_UP
+        return [self.blocks[k] for k in np.flatnonzero(up).tolist()] if up.any() else []
 
     def done(self, left: list[Piece], group: BlockGroup) -> Done:
         """Return the result.
@@ -103,8 +105,16 @@ class BlocksAtOnce:
             left: the pieces that replace blocks that were given up.
             group: searches the blocks that no thread has taken.
         """
+        if (self.states == FINISHED).all():
+            searched: Indices = self.batch[1]
+            every = len(searched) == len(self.batch[-1])
+            rows = np.arange(len(searched)) if every else searched
+            return Done(rows, left, self._facts_of(None if every else rows))
         finished = [self.blocks[k] for k in np.flatnonzero(self.states == FINISHED).tolist()]
         untaken = [BlockPiece(group, self.blocks[k]) for k in np.flatnonzero(self.states == UNTAKEN).tolist()]
         rows = np.concatenate(finished) if finished else np.empty(0, np.int64)
-        facts = partial(self.gathered.found, rows) if len(self.gathered.reached) else None
-        return Done(rows, list(chain(left, untaken)), facts)
+        return Done(rows, list(chain(left, untaken)), self._facts_of(rows))
+
+    def _facts_of(self, rows: Indices | None) -> Callable[[], FoundFacts] | None:
+        """Return what returns the facts of finished rows, None for all in order; None where no facts are wanted."""
+        return partial(self.gathered.found, rows) if len(self.gathered.reached) else None

@@ -66,9 +66,12 @@ class Gathered:
         rows, bins = (self.reached, self.sums, self.largest, self.farthest), (self.width, self.below, self.counts)
         return rows, bins, self.nowhere, self.half
 
-    def found(self, rows: Indices) -> FoundFacts:
-        """Return the facts of finished rows; all rows that were gathered are counted in the histogram."""
-        facts = RowFacts(self.reached[rows], self.sums[rows], self.largest[rows], self.farthest[rows])
+    def found(self, rows: Indices | None) -> FoundFacts:
+        """Return the facts of finished rows, None for all in order; all that were gathered are counted in the
+        histogram.
+        """
+        some = slice(None) if rows is None else rows
+        facts = RowFacts(self.reached[some], self.sums[some], self.largest[some], self.farthest[some])
         return FoundFacts(facts, self._count)
 
     def _count(self, width: float, counts: Indices) -> int:

@@ -24,16 +24,17 @@ from engine.distributed.messages import WorkerInfo
 from engine.execution import compiling
 from engine.execution import survey as surveying
 from engine.execution.kernel_list import used_by
-from engine.graph import ordering
+from engine.graph import bound, ordering, transpose
 from engine.graph import profile as profiles
 from engine.graph.profile import GraphProfile
-from engine.model import decimals, system
+from engine.model import backend, decimals, system
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import COMPILING, Monitor
 from engine.model.rows import ArraySink
 from engine.planning import binding, planner
+from engine.planning.cost_dijkstra import is_lattice
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import build_graph
 
@@ -44,6 +45,9 @@ ONCE = {
     (binding, "content_of"): 1,
     (ordering, "_levels"): 3,
     (relax, "aligned"): 0,
+    (transpose, "transposed"): 1,
+    (transpose, "_components"): 1,
+    (backend, "heaviest_out"): 1,
 }
 RATES = dict.fromkeys(WORK_TYPES, 4e10)
 DASK = Options(executor="dask", scheduler="toy")
@@ -203,9 +207,10 @@ def test_kernels_of_planning_are_compiled_before_it(monkeypatch: pytest.MonkeyPa
         assert seen.total == ({COMPILING: len(expected), "plan": 0} if expected else {})
 
 
-@pytest.mark.parametrize("kind", ["decimals", "unit"])
+@pytest.mark.parametrize("kind", ["decimals", "unit", "heavy"])
 def test_a_short_solve_does_nothing_twice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, options, counts, files = make_graph(kind), Options(device="cpu", threads=1), Counter[str](), list[str]()
+    graph, counts, files = make_graph(kind), Counter[str](), list[str]()
+    options = Options(device="cpu", threads=1, algorithm="dijkstra" if kind == "heavy" else "auto")
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any) -> Any:
@@ -217,7 +222,7 @@ def test_a_short_solve_does_nothing_twice(kind: str, monkeypatch: pytest.MonkeyP
     make_plan(graph, options)  # what is looked for once in a process
     for module, name in ONCE:
         function = counted(name, getattr(module, name))
-        for place in (module, surveying, profiles):
+        for place in (module, surveying, profiles, bound, decimals):
             if hasattr(place, name):
                 monkeypatch.setattr(place, name, function)
     read = system._content
@@ -232,3 +237,26 @@ def test_a_short_solve_does_nothing_twice(kind: str, monkeypatch: pytest.MonkeyP
     for (_, name), most in ONCE.items():
         assert counts[name] <= most, name
     assert counts["in_units"] == (kind == "decimals")
+    assert counts["heaviest_out"] == 1
+    assert counts["transposed"] == 1
+
+
+def test_the_arcs_across_are_no_reason_to_choose_again(
+    choices: list[tuple[Problem, Machine, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Estimates ask for them only whether the graph is a lattice: of one that is none the plan stays as it is."""
+    shaped: list[Problem] = []
+
+    def with_across(profile: GraphProfile, problem: Problem, *_: object) -> Problem:
+        shaped.append(replace(problem, across=profile.hops_across))
+        return shaped[-1]
+
+    monkeypatch.setattr(planning, "with_shape", with_across)
+    options = Options(device="cpu", threads=1)
+    plan = make_plan(graphs.random(1_500), options)
+    assert len(choices) == 1
+    (across,), (_, machine, store) = shaped, choices[0]
+    assert across.across > 0
+    assert not is_lattice(across)
+    again = planner.choose(across, machine, options, store=store)
+    assert (plan.reason, plan.dtype, plan.candidates[0]) == (again.reason, again.dtype, again.candidates[0])

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks import graphs
-from engine.graph import _walks
+from engine.graph import _walks, hubs, transpose
 from engine.graph.hubs import NARROWEST, hub_bound
-from engine.graph.transpose import transposed
+from engine.graph.transpose import reverse, transposed
+from engine.model.backend import Arcs
 from storage.graph.graph import Graph, build_graph
 
 
@@ -43,6 +44,18 @@ def test_a_bound_by_walks_is_a_bound() -> None:
         fast = hub_bound(graph, NARROWEST)
         assert slow is not None
         assert fast is None or fast >= slow
+
+
+@pytest.mark.parametrize("kept", [transpose.KEPT, 0])
+@pytest.mark.parametrize("graph", [digraph(50), graphs.random(200), digraph(2**40)])
+def test_reversed_arcs_are_those_of_the_general_way(graph: Graph, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transpose, "KEPT", kept)
+    wanted = reverse(Arcs(graph.indptr, graph.heads, graph.weights))
+    found = hubs._reversed(Arcs(graph.indptr, graph.heads, graph.weights))
+    np.testing.assert_array_equal(found.indptr, wanted.indptr)
+    np.testing.assert_array_equal(found.heads, wanted.heads)
+    np.testing.assert_array_equal(found.weights, wanted.weights)
+    assert (found.heads.dtype, found.weights.dtype) == (graph.heads.dtype, graph.weights.dtype)
 
 
 def test_arcs_both_ways_are_the_arcs_and_the_reversed_ones() -> None:

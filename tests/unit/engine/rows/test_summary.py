@@ -1,12 +1,14 @@
 """The summary gathered on the way must equal the one recomputed from the whole matrix."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
+from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.model.dtypes import WORK_TYPES
-from engine.model.rows import ArraySink
+from engine.model.rows import ArraySink, FoundFacts, RowFacts
 from engine.rows.summary import BINS, Summary, SummarySink
 from storage.errors import SolveFailed
 
@@ -179,3 +181,43 @@ def test_a_distance_that_is_no_number_ends_the_solve(wrong: float, integral: boo
     values[4, 7] = wrong
     with pytest.raises(SolveFailed, match=r"sum of row 4 of the matrix is (-inf|nan)"):
         gather(values, integral, [slice(0, 9)])
+
+
+@pytest.mark.parametrize("dtype", WORK_TYPES)
+def test_rows_may_come_in_any_order_and_as_runs(dtype: str) -> None:
+    """Rows that ascend by one are added as a slice, others one by one: the summary is the same."""
+    kind, rng = WORK_TYPES[dtype], np.random.default_rng(8)
+    matrix = rng.integers(0, 50, (12, 12)).astype(dtype)
+    matrix[rng.random((12, 12)) < 0.4] = kind.sentinel()
+    matrix[5] = kind.sentinel()  # reaches nobody
+    np.fill_diagonal(matrix, 0)
+    found = []
+    for parts in (
+        [range(12)],
+        [range(3), range(3, 12)],
+        [[7, 2, 5], [0, 1, 3, 4, 6, 8, 9, 10, 11]],
+        [[5], range(5), range(6, 12)],
+    ):
+        sink = SummarySink(ArraySink(matrix.shape, matrix.dtype), np.arange(12), 12, integral=True)
+        for part in parts:
+            rows = np.array(part)
+            facts = RowFacts(*row_facts(matrix, rows, rows))
+            sink.gather(0, matrix, rows, FoundFacts(facts, partial(count_some, matrix, rows)))
+        found.append(sink.summary(np.arange(12)))
+    assert found == [found[0]] * 4
+    assert found[0] == gather(matrix, True, [slice(0, 12)]) | {
+        name: found[0][name] for name in ("diameter_pair", "center") if name in found[0]
+    }
+
+
+def count_some(matrix: np.ndarray, rows: np.ndarray, width: float, counts: np.ndarray) -> int:
+    return count_rows(matrix, rows, width, counts, rows)
+
+
+@pytest.mark.parametrize("largest", [7, 2**61, 2**62])
+def test_sums_of_whole_numbers_are_exact(largest: int) -> None:
+    """Beyond int64, too."""
+    summary, many = Summary(np.arange(5), 9, integral=True), np.ones(5, np.int64)
+    sums = np.full(5, largest)
+    summary.add(0, RowFacts(many, sums, np.ones(5, np.int32), many), lambda _width, _counts: 0)
+    assert summary.summary(np.arange(9))["sum"] == 5 * largest

@@ -342,6 +342,9 @@ def test_help_imports_nothing_heavy():
 
 
 HEAVY = {"numba", "polars", "zarr", "numcodecs", "scipy.sparse", "fastapi", "httpx2", "dask", "rich", "sqlalchemy"}
+#: What only some solves need: layers of geometry, other semirings, streamed rounds, the ways out of a refusal.
+HEAVY |= {"sqlite3", "storage.geography.layers", "engine.api.semirings.solving", "engine.execution.streamed"}
+HEAVY |= {"engine.streaming.schedule", "engine.api.prepared_planning", "engine.rows.asked_measures"}
 
 
 def heavy_imports(*words):

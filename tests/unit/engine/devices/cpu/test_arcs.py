@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import graphs
-from engine.devices.cpu import arcs as prepared
 from engine.devices.cpu.arcs import PreparedArcs, prepare
+from engine.graph import transpose
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Arcs
 from storage.graph.graph import Graph, build_graph
@@ -64,13 +64,13 @@ def test_both_directions_hold_the_arcs_of_the_graph(name: str, promised: bool) -
 
 def test_promised_mirrors_are_never_transposed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    transposed = prepared.transposed
+    transposed = transpose.transposed
 
     def counted(*arrays: npt.NDArray[np.int64]) -> object:
         calls.append(len(arrays))
         return transposed(*arrays)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(prepared, "transposed", counted)
+    monkeypatch.setattr(transpose, "transposed", counted)
     for name, graph in GRAPHS.items():
         calls.clear()
         prepare(GraphProfile(graph).arcs)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from engine.devices.cpu.searches import Done, Searches, Spaces
+from engine.devices.cpu.searches import Done, Searches, Spaces, split_evenly
 
 
 def test_all_pieces_are_done_once_and_the_end_is_told_once() -> None:
@@ -72,3 +72,11 @@ def test_work_space_is_made_anew_for_another_key() -> None:
     ]  # fmt: skip
     with pytest.raises(IndexError):
         spaces.of(2, "a", make)
+
+
+def test_rows_are_cut_as_numpy_cuts_them() -> None:
+    for count in (0, 1, 5, 32, 63):
+        rows = np.arange(count) * 3
+        for parts in (1, 2, 7, 32, 64, 100):
+            found = [part.tolist() for part in split_evenly(rows, parts)]
+            assert found == [part.tolist() for part in np.array_split(rows, parts) if len(part)]

@@ -113,11 +113,14 @@ def candidate(
     )
 
 
-def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: int | None = None) -> int:
+def batch_rows(
+    n: int, rows: int, itemsize: int, *, threads: int = 1, memory: int | None = None, beside: int = 0
+) -> int:
     """Return the rows of a batch of sources: whole bands of BAND_ROWS rows, at least one.
 
     A batch fills ``BATCH_BYTES``, or more where it takes more rows to keep all threads busy.  Two batches take at most
-    a quarter of the memory, or one band each.
+    a quarter of the memory, or one band each.  Where two batches do not fit beside the rest, they have one band less,
+    so that what fits in some memory fits in any larger one: its quarter may have grown by a band, and the rest not.
 
     Args:
         n: columns.
@@ -125,10 +128,13 @@ def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: in
         itemsize: bytes of an entry.
         threads: number of threads.
         memory: bytes of memory; None for no limit.
+        beside: bytes that the process needs besides the two batches.
     """
     band = max(1, n * itemsize * BAND_ROWS)
     busy = threads * BUSY_ROWS // BAND_ROWS
     bands = max(BATCH_BYTES // band, busy if memory is None else min(busy, memory // 8 // band))
+    if memory is not None and beside + 2 * bands * band > memory:
+        bands -= 1
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
 
 
@@ -252,7 +258,8 @@ def search_candidate(
     left = searches if from_targets else max(0, searches - setting.trials.found)
     work = left * (seconds if tried is None else tried)
     search, write = Phase("search", work, updates=left * problem.arcs), setting.written
-    batch = batch_rows(columns, searches, size, **limits)
+    beside = setting.machine.resident + PROCESS_BYTES + own + held
+    batch = batch_rows(columns, searches, size, **limits, beside=beside)
     # batches are written while the next ones are searched, but on the same processors, so the seconds add up
     phases, memory = (*before, search, write), own + held + 2 * batch * columns * size
     return candidate(setting, name, phases, memory=memory, from_targets=from_targets, batch=batch)

@@ -17,6 +17,7 @@ from engine.planning.constants import (
     ENTRY_SECONDS,
     PART_SECONDS,
     PARTS_EFFICIENCY,
+    PROCESS_BYTES,
     SWEEP_EFFICIENCY,
 )
 from engine.planning.cost import Setting, batch_rows, candidate, device_write
@@ -35,9 +36,10 @@ def estimate(setting: Setting) -> Candidate:
     seconds = updates / (rate * SWEEP_EFFICIENCY) + entries * ENTRY_SECONDS / machine.threads
     sweep = Phase("sweep", seconds, updates=updates)
     write = setting.written
-    batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory)
-    rows = 2 * batch + machine.threads * (SWEEP_ROWS + 8)
-    memory = size * (facts.entries + rows * problem.n) + 60 * problem.arcs + 40 * problem.n
+    own = size * (facts.entries + machine.threads * (SWEEP_ROWS + 8) * problem.n) + 60 * problem.arcs + 40 * problem.n
+    beside = machine.resident + PROCESS_BYTES + own
+    batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory, beside=beside)
+    memory = own + size * 2 * batch * problem.n
     return candidate(setting, "partitioned", (prepare, sweep, write), memory=memory, batch=batch)
 
 

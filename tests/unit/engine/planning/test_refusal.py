@@ -135,6 +135,27 @@ def test_budgets_that_a_refusal_names_suffice_and_a_little_less_does_not(
             check(problem, machine, options)
 
 
+@settings(max_examples=60, deadline=None)
+@given(problems(), machines(), OPTIONS, st.floats(0.0, 0.02))
+def test_what_fits_fits_in_more_memory(problem: Problem, machine: Machine, options: Options, more: float) -> None:
+    """A plan takes larger batches where there is more memory, but none that make it too large."""
+    with contextlib.suppress(InvalidRequest):
+        larger = replace(machine, memory=int(machine.memory * (1 + more)))
+        ways = [{(c.algorithm, c.tier) for c in offered(problem, one, options)} for one in (machine, larger)]
+        assert {way for way in ways[0] if way[0] != "blocked-floyd-warshall"} <= ways[1]
+
+
+def test_batches_that_grow_with_the_memory_do_not_make_a_plan_too_large() -> None:
+    """With 128 threads a batch grew by a band from 5.29 GB on, and the job fitted again from 5.34 GB on."""
+    problem = replace(DENSE, n=95_742, arcs=47_871, rows=95_742, directed=False, integral=False, min_weight=0.5)
+    fits = []
+    for memory in range(4 * 10**9, 8 * 10**9, 5_000_000):
+        machine = replace(BOX, threads=128, memory=memory, disk=None, cuda=None)
+        fits.append(bool(offered(problem, machine, Options(algorithm="dijkstra"))))
+    assert any(fits)
+    assert fits == sorted(fits)
+
+
 def check(problem: Problem, machine: Machine, options: Options) -> None:
     """Check each remedy of a refusal, and each of its budgets without a little."""
     error = refused(machine, options, problem)

@@ -101,7 +101,7 @@ class RowPipeline:
         self._few, self._late = few, math.inf if few is None else time.perf_counter() + PATIENCE
         self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
         # asking for the protocol takes 25 microseconds
-        self._facts = cast("FactSink", sink) if hasattr(sink, "gather") else None
+        self._facts = cast("FactSink", sink) if hasattr(sink, "gather") and hasattr(sink, "keep") else None
         self._free, self._in_place = deque(buffers), in_place
         # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
         self._lock = threading.RLock()

@@ -168,10 +168,10 @@ class ValueFacts:
             column: 0.
             block: shape (rows, columns).
         """
-        self.gather(row + self._first, block)
+        self.add(row + self._first, block)
         self._sink.write(row + self._first, column, block)
 
-    def gather(self, row: int, block: Array) -> None:
+    def add(self, row: int, block: Array) -> None:
         """Gather the facts of whole rows; the first one is ``row`` of the result."""
         counted = np.not_equal(block, self._unreachable)
         own = self._own[row : row + len(block)]

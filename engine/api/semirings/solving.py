@@ -67,4 +67,4 @@ def _read_back(facts: ValueFacts, writer: WorkingMatrix, done: int) -> None:
     for first in range(0, done, most):
         rows = buffer[: min(most, done - first)]
         writer.read_rows(first, rows)
-        facts.gather(first, rows)
+        facts.add(first, rows)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from engine.api.from_tables.compacting import prepare_compact
-from engine.api.prepared import prepare, reweight
+from engine.api.from_tables.reweighting import reweight
+from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.api.solve import solve_to_store
 from engine.api.verify import verify_store

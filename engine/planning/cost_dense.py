@@ -77,17 +77,21 @@ def _least_seconds(n: int) -> float:
 
 def kleene_updates(n: int, *, symmetric: bool = False) -> int:
     """Return the updates of the recursive order: n^3, and about half of that for a symmetric matrix."""
-    return _halved_updates(n) if symmetric else n**3
+    return _halved_updates(n, LEAF) if symmetric else n**3
 
 
 @lru_cache(maxsize=256)
-def _halved_updates(n: int) -> int:
-    """Return the updates of the recursive order for a symmetric matrix; the same halves occur again and again."""
-    if n <= LEAF:
+def _halved_updates(n: int, leaf: int) -> int:
+    """Return the updates of the recursive order for a symmetric matrix; the same halves occur again and again.
+
+    Blocks of at most ``leaf`` vertices are not halved.
+    """
+    if n <= leaf:
         return n**3
     h = split_point(n)
     g = n - h
-    return _halved_updates(h) + _halved_updates(g) + h * g * (h + g) + triangle(g) * h + triangle(h) * g
+    halves = _halved_updates(h, leaf) + _halved_updates(g, leaf)
+    return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
 
 
 def blocked_updates(n: int, *, symmetric: bool = False) -> int:

@@ -107,7 +107,7 @@ def make(form: str, path: Path, seed: int) -> None:
 def test_no_file_of_another_result_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str):
     """As after a copy that ended halfway: every file in turn is that of a result of other weights."""
     monkeypatch.setattr("storage.prepared.writer.TABLE_CHUNK", CHUNK)
-    monkeypatch.setattr("engine.api.prepared.TABLE_CHUNK", CHUNK)
+    monkeypatch.setattr("engine.api.from_tables.reweighting.TABLE_CHUNK", CHUNK)
     make(form, tmp_path / "one", 1)
     make(form, tmp_path / "other", 2)
     names = [path.relative_to(tmp_path / "one") for path in sorted((tmp_path / "one").rglob("*")) if path.is_file()]
@@ -128,7 +128,7 @@ def test_no_file_of_another_result_is_taken(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize("form", ["prepared", "compact", "reweighted"])
 def test_no_chunk_of_another_place_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str):
     monkeypatch.setattr("storage.prepared.writer.TABLE_CHUNK", CHUNK)
-    monkeypatch.setattr("engine.api.prepared.TABLE_CHUNK", CHUNK)
+    monkeypatch.setattr("engine.api.from_tables.reweighting.TABLE_CHUNK", CHUNK)
     path = tmp_path / "p"
     make(form, path, 1)
     with open_result(path) as matrix:
@@ -159,7 +159,7 @@ def test_no_chunk_of_another_place_is_taken(monkeypatch: pytest.MonkeyPatch, tmp
 def test_chunks_that_are_shared_are_told_from_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """New weights share equal chunks with the prepared graph before, whose seal tells what they hold, or not."""
     monkeypatch.setattr("storage.prepared.writer.TABLE_CHUNK", CHUNK)
-    monkeypatch.setattr("engine.api.prepared.TABLE_CHUNK", CHUNK)
+    monkeypatch.setattr("engine.api.from_tables.reweighting.TABLE_CHUNK", CHUNK)
     make("prepared", tmp_path / "old", 1)
     forget_contents(tmp_path / "old")
     graph, base = lattice(1), tmp_path / "old"

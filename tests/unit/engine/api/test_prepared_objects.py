@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import apsp
-from engine.api import prepared as door
+from engine.api.from_tables import reweighting as door
 from engine.api.from_tables.reweighting import reweight
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import PreparedMatrix, open_result

@@ -122,7 +122,7 @@ def test_a_matrix_beyond_the_devices_memory_stays_on_the_host_or_is_refused_with
         choose(DENSE, small, Options(device="cuda"))
     assert caught.value.resource == "device memory"
     assert caught.value.available == GIB // 32
-    assert str(caught.value.needed) in str(caught.value)
+    assert f"{caught.value.needed:,}" in str(caught.value)
 
 
 def test_without_a_device_the_plan_says_why() -> None:
@@ -163,7 +163,7 @@ def _plan(n: int, options: Options) -> Plan:
 
 def test_no_device_is_started_for_what_is_quick_or_meant_for_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _probes(monkeypatch)
-    assert "less time than starting a GPU" in _plan(100, Options()).device_reason
+    assert "finishes before a GPU could start" in _plan(100, Options()).device_reason
     assert _plan(100, Options(device="cpu")).device_reason == "the CPU was asked for"
     assert not asked
     assert _plan(100, Options(device="cuda", device_memory=5 * GIB)).device == "cuda"

@@ -136,7 +136,7 @@ def test_a_budget_below_the_need_is_refused_with_both_numbers() -> None:
     with pytest.raises(DoesNotFit) as caught:
         make_plan(random_graph(), Options(memory=2**20))
     assert caught.value.available == 2**20
-    assert str(caught.value.needed) in str(caught.value)
+    assert f"{caught.value.needed:,}" in str(caught.value)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])

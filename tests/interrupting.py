@@ -43,7 +43,8 @@ class Interruption:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode" and (self._every or self._looks(frame)):
             self._left -= 1
-            if self._left == 0:
+            if self._left <= 0 and not _destroys(frame):
+                self._left = 0
                 raise KeyboardInterrupt
         elif event == "return":
             self._last.pop(frame, None)
@@ -59,6 +60,14 @@ class Interruption:
         regions = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]
         handlers = [[one.target for one in regions if one.start <= at < one.end] for at in (last, frame.f_lasti)]
         return (name.startswith("CALL") or "JUMP_BACKWARD" in name) and handlers[0] == handlers[1]
+
+
+def _destroys(frame: FrameType) -> bool:
+    """Whether Python is destroying an object: it reports what is raised there and goes on."""
+    one: FrameType | None = frame
+    while one is not None and one.f_code.co_name != "__del__":
+        one = one.f_back
+    return one is not None
 
 
 def by_itself(work: Any, seconds: float = 60) -> Any:

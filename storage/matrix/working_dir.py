@@ -255,8 +255,10 @@ class WorkingDir(atomic.Staging):
             os.close(handle)
 
     def __del__(self) -> None:
-        super().__del__()
-        self._drop_hold()
+        try:
+            super().__del__()
+        finally:
+            self._drop_hold()
 
 
 def _refusal(

@@ -78,7 +78,7 @@ class RowsDriver(Driver):
 
         Raises:
             Cancelled: the monitor asked to stop; the finished rows from row 0 on are committed.
-            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense_driver.DenseDriver.run`.
+            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense.driver.DenseDriver.run`.
         """
         self._monitor.begin("search", self._rows, "rows")
         try:

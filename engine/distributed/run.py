@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.distributed.assignment import Stripe, stripes_at
 from engine.distributed.dask_cluster import Cluster
-from engine.distributed.dense_driver import DenseDriver
+from engine.distributed.dense.assignment import Stripe, stripes_at
+from engine.distributed.dense.driver import DenseDriver
 from engine.distributed.messages import DistributedJob, code_digest
 from engine.distributed.planning import address_of, gather
 from engine.distributed.rows_driver import RowsDriver

@@ -166,7 +166,7 @@ def make_session(job: WorkersJob, threads: int) -> WorkerSession:
     if not isinstance(job, DistributedJob):
         raise TypeError(f"{type(job).__name__} is no job of workers")
     if job.plan.streaming is not None:
-        from engine.distributed.dense_worker import DenseWorker
+        from engine.distributed.dense.worker import DenseWorker
 
         return DenseWorker(job, threads)
     from engine.distributed.rows_worker import RowsWorker

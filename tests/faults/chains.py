@@ -30,7 +30,8 @@ from scipy.sparse.csgraph import dijkstra, johnson
 
 from engine.algorithms import dijkstra as searches
 from engine.api.solve import make_plan, solve_to_store
-from engine.distributed import dense_driver, run
+from engine.distributed import run
+from engine.distributed.dense import commits
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -183,7 +184,7 @@ def work(graph: Graph, sample: Sample, step: Step, path: Path) -> int:
     checkpoint.INTERVAL, checkpoint.WORTH = step.interval, 0.0
     searches.BATCH_SECONDS = searches.BUSY_SECONDS = 0.0
     searches.FIRST_ENTRIES = searches.BUSY_ENTRIES = 0
-    host_tier.COST, dense_driver.COST = 100.0, 1e9
+    host_tier.COST, commits.COST = 100.0, 1e9
     plan, options = plan_of(graph, sample, step), Options(dtype=sample.dtype)
     if step.end == "refuse":
         return refused(graph, sample, step, path)

@@ -16,8 +16,8 @@ from engine.model.tiling import Tiling
 from engine.streaming import checkpoint
 from storage.matrix.reader import open_matrix
 from tests.spreading import BusyCluster, ToyCluster
-from tests.unit.engine.distributed import test_dense_driver as rounds
 from tests.unit.engine.distributed import test_rows_driver as batches
+from tests.unit.engine.distributed.dense import test_driver as rounds
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 
@@ -35,7 +35,7 @@ def test_rounds(kind: dict[str, bool], tier: str, tmp_path: Path, monkeypatch: p
 def test_tasks_overlap_are_done_twice_and_lost(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each worker relaxes by two panels at a time while it closes a third one; from the fourth seed on some go."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.05)
-    monkeypatch.setattr(rounds.dense_driver, "COST", 10.0)
+    monkeypatch.setattr(rounds.commits, "COST", 10.0)
     monkeypatch.setattr(messages, "RESIDENT", replace(pace.RESIDENT, task=0.0, places=2 if seed % 2 else 6))
     monkeypatch.setattr(rounds.drive, "LOSSES", 100)
     graph, cluster = rounds.sample(4000, negative=seed in {2, 4}, seed=seed), BusyCluster(3, seed=seed, device="cuda")

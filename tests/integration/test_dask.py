@@ -19,7 +19,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from engine.api.solve import make_plan, solve_to_store
-from engine.distributed import dense_driver, planning
+from engine.distributed import planning
+from engine.distributed.dense import commits
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -164,7 +165,7 @@ def test_cancelled_and_gone_on_with_in_this_process(
 def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gone on with by one process, and by the workers, which come back by themselves."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     graph, path = sample(900), tmp_path / "d.zarr"
     with Processes(2) as processes:
         asked = options(processes)

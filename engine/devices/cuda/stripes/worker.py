@@ -1,7 +1,7 @@
 """The GPU of one of many workers: stripes stay on the device; panels are copied from and to page-locked host memory.
 
-It has the operations of :class:`engine.distributed.stripe_device.WorkerDevice`.  A stripe here is as high as a pivot
-block is wide. No call waits for the products: events order the copies of panels and the overlapping rounds.
+It has the operations of :class:`engine.distributed.dense.stripe_device.WorkerDevice`.  A stripe here is as high as a
+pivot block is wide. No call waits for the products: events order the copies of panels and the overlapping rounds.
 """
 
 from __future__ import annotations

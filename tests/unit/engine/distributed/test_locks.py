@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.distributed.assignment import AssignedWorker
+from engine.distributed.dense.assignment import AssignedWorker
 from engine.distributed.locks import StripeLocks
 from engine.distributed.messages import DriverStopped
 from tests.spreading import worker_info

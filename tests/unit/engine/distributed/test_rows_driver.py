@@ -28,7 +28,7 @@ from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
 from tests.spreading import ToyCluster
-from tests.unit.engine.distributed.test_dense_driver import same
+from tests.unit.engine.distributed.dense.test_driver import same
 
 N = 700
 

@@ -15,16 +15,14 @@ ones (see ``engine.model.tier``).
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import numpy as np
-
 from engine.devices.rounds import panels_until
-from engine.distributed.assignment import AssignedWorker, Stripe, assign_stripes, rebalance
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
+from engine.distributed.dense.assignment import AssignedWorker, Stripe, assign_stripes, rebalance
+from engine.distributed.dense.commits import StripeCommits
 from engine.distributed.driver import PAUSE, Driver, result_of
 from engine.distributed.messages import DistributedJob, StoredStripe, TaskFailure, TaskRequest, TaskResult, WorkerInfo
 from engine.model.progress import Monitor
@@ -32,15 +30,10 @@ from engine.model.tiling import stripe_entries
 from engine.planning.cost_distributed import capacity
 from engine.rows.summary import Summary
 from engine.streaming.checkpoint import Journal
-from engine.streaming.progress_record import progress_of
 from storage.errors import Cancelled
-from storage.matrix.exchange import TileFile, remove_panel
+from storage.matrix.exchange import TileFile
 
-#: Share of the time that commits may take; the interval between them is stretched to keep it.
-COST: Final = 0.05
-#: Bytes per second at which the first commit is predicted to be written, and the limit in seconds for the last commit
-#: after the solve has been asked to stop.
-SAVED: Final = 4e8
+#: The limit in seconds for the last commit after the solve has been asked to stop.
 LAST: Final = 12.0
 #: Bytes of stripes that one task writes; at least one stripe.
 PIECE: Final = 2**28
@@ -78,10 +71,8 @@ class DenseDriver(Driver):
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, AssignedWorker] = {}
-        self._saved = time.monotonic()
         self._serial, self._finishing = 0, False
-        self._unsaved: list[int] = []
-        self._committing, self._began, self._took = False, 0.0, self._bytes() / SAVED
+        self._commits = StripeCommits(journal, job, stripes, self._panels, self._exchange_dir)
         self._left = self._least = sum((self._last - s.level) * self._updates(i) for i, s in enumerate(self._stripes))
         self._after: dict[str, Callable[[str, TaskRequest, TaskResult], None]] = {
             "relax": self._progress,
@@ -144,10 +135,8 @@ class DenseDriver(Driver):
         self._count_loss(name)
         for number, stripe in enumerate(self._stripes):
             if stripe.owner == name:
-                stripe.owner, stripe.held, stripe.ticket, stripe.saving = "", False, None, None
-                if not stripe.finished:
-                    self._left += (stripe.level - stripe.stored) * self._updates(number)
-                    stripe.level = stripe.stored
+                stripe.owner, stripe.ticket, stripe.saving = "", None, None
+                self._reset(number)
         if self._leader == name:  # the panel's stripe may have another owner by now
             self._leading, self._led = -1, self._closed
         assign_stripes(self._stripes, self._workers)
@@ -168,8 +157,7 @@ class DenseDriver(Driver):
         most = self._pace.ahead
         while sum(t.purpose.action != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
             self._hand(name, *task)
-        if worker.saving is None and self._unsaved:
-            self._save_some(name)
+        self._save_some(name)
 
     def _next(self, name: str) -> tuple[str, list[int], int] | None:
         """Return the next task of a worker: action, stripes, round; None for none."""
@@ -187,9 +175,8 @@ class DenseDriver(Driver):
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
         # While a commit runs, the worker must keep the stripes that the commit still has to save.
-        if done and self._closed == self._last and not self._committing:
-            height = self._tiling.height * self._n * self._writer.dtype.itemsize
-            return "finish", done[: max(1, PIECE // height)], self._last
+        if done and self._closed == self._last and not self._commits.running:
+            return "finish", done[: self._piece()], self._last
         return None
 
     def _may_lead(self, name: str, k: int) -> bool:
@@ -301,7 +288,8 @@ class DenseDriver(Driver):
             # skip a stripe with newer files from a release or finish; late files are deleted with the exchange folder
             if not self._stripes[i].finished and result.levels[i] >= self._stripes[i].stored:
                 self._adopt(i, result.levels[i], files)
-        self._missed(result)
+        for i in result.missing:
+            self._reset(i)
 
     def _after_finish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
@@ -320,7 +308,8 @@ class DenseDriver(Driver):
             stripe = self._stripes[i]
             self._left -= max(0, level - stripe.level) * self._updates(i)
             stripe.level, stripe.held = max(level, stripe.level), True
-        self._missed(result)
+        for i in result.missing:
+            self._reset(i)
         if request.level >= 0 and not result.parts:
             for i, files in result.files.items():
                 self._adopt(i, result.levels[i], files)
@@ -334,44 +323,28 @@ class DenseDriver(Driver):
         self._monitor.advance(max(0, self._least - self._left))
         self._least = min(self._least, self._left)
 
-    def _missed(self, result: TaskResult) -> None:
-        """Reset stripes to their state in the store if a worker reported that it does not hold them."""
-        for i in result.missing:
-            if self._stripes[i].finished:
-                continue
-            self._stripes[i].held = False
-            self._left += (self._stripes[i].level - self._stripes[i].stored) * self._updates(i)
-            self._stripes[i].level = self._stripes[i].stored
+    def _reset(self, number: int) -> None:
+        """Reset a stripe that its worker does not hold to its state in the store."""
+        stripe = self._stripes[number]
+        if not stripe.finished:
+            stripe.held = False
+            self._left += (stripe.level - stripe.stored) * self._updates(number)
+            stripe.level = stripe.stored
 
     # ---- commits -----------------------------------------------------------------------------------------------------
 
     def _commit_if_due(self) -> None:
-        now = time.monotonic()
-        if self._committing:
-            if not self._unsaved and all(s.saving is None for s in self._stripes):
+        if self._commits.running:
+            if self._commits.all_saved():
                 self._commit()
-            return
-        due = now - self._saved >= max(self._journal.interval, self._took / COST) or self._crowded()
-        if due and self._closed < self._last and any(s.level > s.stored for s in self._stripes):
-            self._begin_commit()
-
-    def _crowded(self) -> bool:
-        """Return whether a commit is needed because panels, which remain in the store until then, take too much disk
-        space.
-        """
-        taken = len(self._panels) * self._tiling.width * self._n * self._writer.dtype.itemsize
-        return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._exchange_dir).free
-
-    def _begin_commit(self) -> None:
-        self._committing, self._began = True, time.monotonic()
-        self._unsaved = [i for i, s in enumerate(self._stripes) if s.held and (s.level > s.stored or s.upper)]
+        elif self._commits.due(self._closed):
+            self._commits.begin()
 
     def _save_some(self, name: str) -> None:
-        mine = [i for i in self._unsaved if self._stripes[i].owner == name]
-        size = self._tiling.height * self._n * self._writer.dtype.itemsize
-        some = mine[: max(1, PIECE // size)]
-        self._unsaved = [i for i in self._unsaved if i not in some and self._stripes[i].held]
-        some = [i for i in some if self._stripes[i].held and not self._stripes[i].finished]
+        """Submit the next stripes of a worker that the running commit needs, unless it is saving some already."""
+        if self._workers[name].saving is not None:
+            return
+        some = self._commits.take(name, self._piece())
         if some:
             ticket = self._submit(name, "save", TaskRequest(stripes=tuple(some)), device=None)
             self._workers[name].saving = ticket
@@ -384,36 +357,22 @@ class DenseDriver(Driver):
         stripe.stored, stripe.upper = max(level, stripe.stored), False
 
     def _commit(self) -> None:
-        """Write a record of all stripes that are saved, remove panels that no stripe needs any more, and rebalance."""
-        self._committing = False
-        self._took, self._saved = time.monotonic() - self._began, time.monotonic()
-        if any(s.upper for s in self._stripes):  # a record cannot mix whole and half stripes: keep the previous one
-            return
-        if self._job.reduced and any(s.finished for s in self._stripes):
-            return
-        levels = np.array([s.stored for s in self._stripes])
-        if (levels >= 0).any():
-            self._journal.commit(progress_of(levels, self._tiling))
-        # panels that arrived out of order, after one that is missing, are still to be counted as closed
-        floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
-        for k in [t for t in self._panels if t <= floor]:
-            remove_panel(self._exchange_dir / self._panels.pop(k))
-        for number, other in rebalance(self._stripes, self._workers):
-            self._move(number, other)
+        """Write the record of all stripes that are saved, and rebalance."""
+        if self._commits.finish(self._closed):
+            for number, other in rebalance(self._stripes, self._workers):
+                self._move(number, other)
 
     def _stop(self) -> None:
         """After a cancellation, end the running tasks, and commit once more if the time limit allows."""
         self._halt()
-        reduced = self._job.reduced and any(s.finished for s in self._stripes)
-        if not self._journal.worth() or reduced or self._took > LAST:
+        if not self._journal.worth() or self._commits.has_original_rows() or self._commits.took > LAST:
             return
         until = time.monotonic() + LAST
-        if not self._committing:
-            self._begin_commit()
-        while self._committing and time.monotonic() < until:
+        if not self._commits.running:
+            self._commits.begin()
+        while self._commits.running and time.monotonic() < until:
             for name in list(self._workers):
-                if self._workers[name].saving is None and self._unsaved:
-                    self._save_some(name)
+                self._save_some(name)
             for event in self._cluster.events(PAUSE):
                 if isinstance(event, WorkerJoined):
                     continue
@@ -424,10 +383,8 @@ class DenseDriver(Driver):
                     self._worker_left(event.worker)
                 else:
                     self._done(event)
-            if not self._unsaved and all(s.saving is None for s in self._stripes):
+            if self._commits.all_saved():
                 self._commit()
-
-    # ---- sizes -------------------------------------------------------------------------------------------------------
 
     def _height(self, stripe: int) -> int:
         first, last = self._tiling.rows(stripe, self._n)
@@ -437,5 +394,6 @@ class DenseDriver(Driver):
         """Return the updates of a stripe in a round of full width; the last round may be narrower."""
         return stripe_entries(self._tiling, stripe, self._n) * min(self._tiling.width, self._n)
 
-    def _bytes(self) -> int:
-        return self._n * self._n * self._writer.dtype.itemsize
+    def _piece(self) -> int:
+        """Return how many stripes one task writes."""
+        return max(1, PIECE // (self._tiling.height * self._n * self._writer.dtype.itemsize))

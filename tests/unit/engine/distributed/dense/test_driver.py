@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from engine.api.solve import make_plan, solve_to_store
-from engine.distributed import dense_driver, messages, run
 from engine.distributed import driver as drive
-from engine.distributed.dense_worker import DenseWorker
+from engine.distributed import messages, run
+from engine.distributed.dense import commits
+from engine.distributed.dense import driver as dense_driver
+from engine.distributed.dense.worker import DenseWorker
 from engine.distributed.messages import StoredStripe, TaskRequest, TaskResult
 from engine.model import pace
 from engine.model.plan import Plan
@@ -93,7 +95,7 @@ def test_rounds_over_workers_are_exact(
 def overlapping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tasks, three of a worker at a time, and a commit whenever there is something to commit."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
-    monkeypatch.setattr(dense_driver, "COST", 10.0)
+    monkeypatch.setattr(commits, "COST", 10.0)
     monkeypatch.setattr(messages, "PROCESSORS", replace(pace.PROCESSORS, task=0.0, ahead=3, early=4))
 
 
@@ -167,7 +169,7 @@ def test_a_negative_cycle_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_workers_are_lost_and_come_at_any_time(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of them as zombies, which go on to work for a driver that has given them up; commits come at any time."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
-    monkeypatch.setattr(dense_driver, "COST", 10.0)
+    monkeypatch.setattr(commits, "COST", 10.0)
     cluster = ToyCluster(3, seed=seed)
     kills = 0
 
@@ -338,7 +340,7 @@ def test_workers_end_what_one_process_has_all_but_sealed(tmp_path: Path, monkeyp
 
 def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     graph, path, cluster = sample(), tmp_path / "d.zarr", ToyCluster(2)
     cluster.mischief = lambda c: setattr(c, "lost", c.done.count("lead") == 4)
     with pytest.raises(SolveFailed, match="scheduler at toy is lost"):
@@ -355,7 +357,7 @@ def test_fractions_of_both_signs_end_without_a_checkpoint_of_mixed_rows(
 ) -> None:
     """Rows whose potentials are taken off are no state of the rounds: after them, all begins anew."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     graph, path, cluster = sample(negative=True, whole=False), tmp_path / "d.zarr", ToyCluster(2)
     cluster.mischief = lambda c: setattr(c, "lost", c.done.count("finish") == 2)
     with pytest.raises(SolveFailed):
@@ -368,7 +370,7 @@ def test_potentials_come_off_stripes_that_all_came_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     graph, path, cluster = sample(negative=True, whole=False), tmp_path / "d.zarr", ToyCluster(2, ordered=True)
     cluster.mischief = lambda c: setattr(c, "lost", c.done.count("lead") == 5)
     with pytest.raises(SolveFailed):
@@ -383,7 +385,7 @@ def test_potentials_come_off_stripes_that_all_came_from_the_store(
 @pytest.mark.parametrize("seed", range(3))
 def test_no_row_is_finished_while_a_commit_is_open(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     graph = sample(negative=True, whole=False)
     cluster = ToyCluster(3, seed=seed, memory=10 * 64 * N * 4)
 
@@ -400,7 +402,7 @@ def test_a_stripe_that_moves_does_not_stay_with_its_old_worker(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     n, cluster = 640, ToyCluster(1, seed=seed)
 
     def mischief(c: ToyCluster) -> None:
@@ -441,7 +443,7 @@ def test_a_panel_that_came_before_the_one_that_it_follows_stays(
 ) -> None:
     """Panel 2 is in the store, 1 is on its way, and a commit has all stripes beyond both."""
     run_ = driver(tmp_path, monkeypatch)
-    monkeypatch.setattr(run_, "_journal", SimpleNamespace(commit=lambda _: None))
+    monkeypatch.setattr(run_._commits, "_journal", SimpleNamespace(commit=lambda _: None))
     monkeypatch.setattr(run_, "_submit", lambda *_, **__: None)
     for stripe in run_._stripes:
         stripe.level = stripe.stored = 3
@@ -460,7 +462,7 @@ def test_a_solve_that_is_lost_again_and_again_comes_to_its_end(
 ) -> None:
     """It goes on from stripes of many rounds, in whatever order panels are published, and workers are lost, too."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(dense_driver, "COST", 1e9)
+    monkeypatch.setattr(commits, "COST", 1e9)
     n, chance = 640, np.random.default_rng(seed)
     graph, path = sample(n, seed=seed), tmp_path / "d.zarr"
     for attempt in range(8):

@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.distributed.dense.panels import PanelCache
+from engine.distributed.dense.stripe_device import WorkerDevice, make_device
 from engine.distributed.locks import StripeLocks
 from engine.distributed.messages import DistributedJob, DriverStopped, StoredStripe, TaskRequest, TaskResult
-from engine.distributed.panels import PanelCache
 from engine.distributed.row_facts import observe
-from engine.distributed.stripe_device import WorkerDevice, make_device
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.devices.cpu.backend import CpuBackend
-from engine.distributed.stripe_device import CpuWorkerDevice
+from engine.distributed.dense.stripe_device import CpuWorkerDevice
 from engine.model.tiling import Tiling
 
 

@@ -7,7 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cpu import relax as cpu_relax
+from engine.devices.cpu.relax import (
+    TRANSPOSED_ALONE,
+    Workspace,
+    _relax_items,
+    _transpose_items,
+    close_whole,
+    flat_of,
+    item_shape,
+    sharers,
+)
 from engine.devices.cpu.searches import Searches, Spaces
 from engine.devices.cpu.team import Team
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
@@ -27,7 +36,7 @@ class CpuBackend:
 
     def __init__(self, threads: int | None = None, *, owner: CpuBackend | None = None) -> None:
         self._team: Team = Team(threads) if owner is None else owner._team
-        self._space: cpu_relax.Workspace = cpu_relax.Workspace(self._team.threads) if owner is None else owner._space
+        self._space: Workspace = Workspace(self._team.threads) if owner is None else owner._space
         self._spaces = Spaces(self._team.threads)
 
     @property
@@ -38,17 +47,24 @@ class CpuBackend:
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         """Compute C <- min(C, A (x) B); results do not depend on the number of threads, not even in the last bit.
 
-        Args:
-            c: shape (m, n), changed in place; overlaps neither A nor B.
-            a: shape (m, depth).
-            b: shape (depth, n).
-            nonnegative: promises that no entry is below zero or -0.0.
-            upper: whether work below the diagonal of C may be left out; entries there are then undefined.
-
         Raises:
             ValueError: shapes or types do not match, or rows are not contiguous.
         """
-        cpu_relax.relax(self._team, self._space, c, a, b, nonnegative=nonnegative, upper=upper)
+        (rows, depth), columns = a.shape, b.shape[1]
+        if c.shape != (rows, columns) or b.shape[0] != depth or not c.dtype == a.dtype == b.dtype:
+            shapes = ", ".join(f"{name} {x.dtype}{x.shape}" for name, x in (("C", c), ("A", a), ("B", b)))
+            raise ValueError(f"shapes or types do not match: {shapes}")
+        if 0 in (rows, depth, columns):
+            return
+        threads = sharers(self._team, rows * depth * columns)
+        item = item_shape(rows, columns, c.itemsize, threads)
+        parts = [part for block in (c, a, b) for part in flat_of(block)]
+        packs, counter = self._space.packs(c.dtype), np.zeros(1, np.int64)
+        arguments = (counter, *item, *parts, (rows, columns, depth), upper, nonnegative, packs)
+        if threads == 1:
+            _relax_items(0, *arguments)
+        else:
+            self._team.run(_relax_items, *arguments, most=threads)
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
         """Run Floyd-Warshall inside ``d`` in the calling thread; it is meant for blocks that fit the cache.
@@ -59,22 +75,29 @@ class CpuBackend:
             symmetric: has no effect: a symmetric block stays symmetric, bit for bit.
 
         Raises:
-            ValueError: ``d`` is not square.
+            ValueError: ``d`` is not square, or its rows are not contiguous.
         """
-        cpu_relax.close(self._space, d, nonnegative=nonnegative)
+        if d.shape[0] != d.shape[1]:
+            raise ValueError(f"a block to close must be square, found {d.shape}")
+        if d.size:
+            flat, stride = flat_of(d)
+            buffers = [buffer[0] for buffer in self._space.packs(d.dtype)]
+            close_whole(flat, 0, stride, len(d), nonnegative, *buffers)
 
     def transpose(self, out: Array, a: Array, *, lower: bool = False) -> None:
         """Write the transpose of ``a`` to ``out``.
 
-        Args:
-            out: shape (m, n).
-            a: shape (n, m); with ``lower`` it may be ``out`` itself.
-            lower: write only entries below the diagonal.
-
         Raises:
-            ValueError: shapes or types do not match.
+            ValueError: shapes or types do not match, or rows are not contiguous.
         """
-        cpu_relax.transpose(self._team, out, a, lower=lower)
+        if out.shape != a.shape[::-1] or out.dtype != a.dtype:
+            raise ValueError(f"the transpose of {a.dtype}{a.shape} is not {out.dtype}{out.shape}")
+        if out.size:
+            arguments = (np.zeros(1, np.int64), *flat_of(out), *flat_of(a), *out.shape, lower)
+            if out.size < TRANSPOSED_ALONE:
+                _transpose_items(0, *arguments)
+            else:
+                self._team.run(_transpose_items, *arguments)
 
     def search(
         self,
@@ -86,16 +109,7 @@ class CpuBackend:
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
     ) -> None:
-        """Run one shortest-path search per source.
-
-        Args:
-            arcs: weights non-negative; reduced ones if there are potentials.
-            sources: vertex indices, shape (rows,).
-            out: of a working type, shape (rows, columns); row i receives the distances from ``sources[i]``.
-            unit: promises that all arcs weigh 1.
-            targets: vertex indices of the columns, shape (columns,); None for all vertices.
-            cutoff: distances above this become unreachable; None for no cutoff.
-        """
+        """Run one shortest-path search per source."""
         searches = self.begin_search(arcs, sources, out, RowsWanted(unit, targets, cutoff))
 
         def work(worker: int) -> None:
@@ -110,12 +124,6 @@ class CpuBackend:
     ) -> Searches:
         """Prepare one shortest-path search per source, and return them cut into pieces for the threads of
         :meth:`share`.
-
-        Args:
-            arcs: weights non-negative; reduced ones if there are potentials.
-            sources: vertex indices, shape (rows,).
-            out: shape (rows, columns); row i receives the distances from ``sources[i]``.
-            wanted: what the caller promises, and what it wants.
         """
         from engine.devices.cpu.search import SearchBatch
 
@@ -124,12 +132,7 @@ class CpuBackend:
         return Searches(copies + batch.pieces(left, self.threads, self._spaces))
 
     def share(self, work: Callable[[int], None], most: int | None = None) -> None:
-        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them.
-
-        Args:
-            work: takes the number of the thread.
-            most: the number of threads to begin with; None for all.  :meth:`widen` lets the others take part.
-        """
+        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
         self._team.run(work, most=most)
 
     def widen(self) -> None:

@@ -306,11 +306,6 @@ def _pack_bytes(itemsize: int) -> tuple[int, int, int, int]:
     return left, DEPTH * ITEM_BYTES, TILE_ROWS * TILE_VECTORS * VECTOR_BYTES, ROW * ROW * itemsize
 
 
-def workspace_bytes(threads: int) -> int:
-    """Return the bytes of the pack buffers of ``threads`` threads; they suffice for every type and shape."""
-    return threads * sum(_pack_bytes(8)) + 4 * VECTOR_BYTES
-
-
 def aligned(size: int) -> Array:
     """Allocate bytes aligned to vectors, because loading a vector across two cache lines takes twice as long."""
     buffer = np.empty(size + VECTOR_BYTES, np.uint8)
@@ -332,99 +327,28 @@ def flat_of(block: Array) -> tuple[Array, int]:
     return flat, stride
 
 
-def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[int, int]:
+def item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[int, int]:
     """Return rows and columns of an item: at most ITEM_BYTES wide, and ITEMS items per thread if there is enough
     work.
+
+    Args:
+        rows, columns, itemsize: size of C, bytes of an entry.
+        threads: the number of threads that share the items.
     """
     tile = TILE_VECTORS * VECTOR_BYTES // itemsize
     across = -(-columns * itemsize // ITEM_BYTES)
     if threads == 1:
-        return rows, share(columns, across, tile)
+        return rows, _share(columns, across, tile)
     down = min(-(-rows // (4 * TILE_ROWS)), -(-ITEMS * threads // across))
     across = max(across, min(-(-columns // (2 * tile)), -(-ITEMS * threads // down)))
-    return share(rows, down, TILE_ROWS), share(columns, across, tile)
+    return _share(rows, down, TILE_ROWS), _share(columns, across, tile)
 
 
-def share(total: int, parts: int, unit: int) -> int:
-    """Return the size of each of ``parts`` equal parts of ``total``.
-
-    Args:
-        total, parts: the number to cut, and the number of parts.
-        unit: the size is rounded up to a multiple of this.
-    """
+def _share(total: int, parts: int, unit: int) -> int:
+    """Return the size of each of ``parts`` equal parts of ``total``, rounded up to a multiple of ``unit``."""
     return -(-total // (parts * unit)) * unit
 
 
 def sharers(team: Team, updates: int) -> int:
     """Return how many threads of ``team`` should share a product of this number of updates."""
     return min(team.threads, max(2, updates // EACH)) if updates >= ALONE and team.worth_sharing() else 1
-
-
-def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool) -> None:
-    """Compute C <- min(C, A (x) B); see :meth:`engine.model.backend.Backend.relax`.
-
-    Args:
-        team: the threads.
-        space: their buffers.
-        c, a, b: shapes (rows, columns), (rows, depth) and (depth, columns).
-        nonnegative, upper: as there.
-
-    Raises:
-        ValueError: shapes or types do not match, or rows are not contiguous.
-    """
-    (rows, depth), columns = a.shape, b.shape[1]
-    if c.shape != (rows, columns) or b.shape[0] != depth or not c.dtype == a.dtype == b.dtype:
-        shapes = ", ".join(f"{name} {x.dtype}{x.shape}" for name, x in (("C", c), ("A", a), ("B", b)))
-        raise ValueError(f"shapes or types do not match: {shapes}")
-    if 0 in (rows, depth, columns):
-        return
-    updates = rows * depth * columns
-    threads = sharers(team, updates)
-    item = _item_shape(rows, columns, c.itemsize, threads)
-    parts = [part for block in (c, a, b) for part in flat_of(block)]
-    counter = np.zeros(1, np.int64)
-    arguments = (counter, *item, *parts, (rows, columns, depth), upper, nonnegative, space.packs(c.dtype))
-    if threads == 1:
-        _relax_items(0, *arguments)
-    else:
-        team.run(_relax_items, *arguments, most=threads)
-
-
-def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
-    """Run Floyd-Warshall inside ``d`` in the calling thread; see :meth:`engine.model.backend.Backend.close`.
-
-    Args:
-        space: the buffers of a thread.
-        d: square, changed in place.
-        nonnegative: as there.
-
-    Raises:
-        ValueError: ``d`` is not square, or its rows are not contiguous.
-    """
-    if d.shape[0] != d.shape[1]:
-        raise ValueError(f"a block to close must be square, found {d.shape}")
-    if d.size:
-        flat, stride = flat_of(d)
-        buffers = [buffer[0] for buffer in space.packs(d.dtype)]
-        close_whole(flat, 0, stride, len(d), nonnegative, *buffers)
-
-
-def transpose(team: Team, out: Array, a: Array, *, lower: bool) -> None:
-    """Write the transpose of ``a`` to ``out``; see :meth:`engine.model.backend.Backend.transpose`.
-
-    Args:
-        team: the threads.
-        out, a: shapes (rows, columns) and (columns, rows).
-        lower: write only entries below the diagonal.
-
-    Raises:
-        ValueError: shapes or types do not match, or rows are not contiguous.
-    """
-    if out.shape != a.shape[::-1] or out.dtype != a.dtype:
-        raise ValueError(f"the transpose of {a.dtype}{a.shape} is not {out.dtype}{out.shape}")
-    if out.size:
-        arguments = (np.zeros(1, np.int64), *flat_of(out), *flat_of(a), *out.shape, lower)
-        if out.size < TRANSPOSED_ALONE:
-            _transpose_items(0, *arguments)
-        else:
-            team.run(_transpose_items, *arguments)

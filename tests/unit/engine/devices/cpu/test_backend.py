@@ -77,8 +77,9 @@ def test_the_register_tile_is_held_in_the_widest_registers(dtype: str) -> None:
 def test_workspace_is_what_is_allocated() -> None:
     for threads in (1, 4):
         space = relax.Workspace(threads)
-        assert sum(x.nbytes for x in space.packs(np.dtype(np.float64))) <= relax.workspace_bytes(threads)
-        assert relax.workspace_bytes(threads) <= threads * PACK_BYTES
+        assert space.packs(np.dtype(np.float64))
+        allocated = [buffer.base for buffer in space._bytes]  # with the bytes that aligning takes
+        assert 0 < sum(x.nbytes for x in allocated if x is not None) <= threads * PACK_BYTES
         assert all(x.ctypes.data % vector.VECTOR_BYTES == 0 for x in space.packs(np.dtype(np.uint16)))
 
 
@@ -87,7 +88,7 @@ def test_workspace_is_what_is_allocated() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 64])
 def test_items_fit_the_pack_buffers_and_occupy_everybody(rows: int, columns: int, threads: int) -> None:
     for itemsize in (2, 4, 8):
-        high, wide = relax._item_shape(rows, columns, itemsize, threads)
+        high, wide = relax.item_shape(rows, columns, itemsize, threads)
         assert high >= 1
         assert wide * itemsize <= relax.ITEM_BYTES
         items = -(-rows // high) * -(-columns // wide)

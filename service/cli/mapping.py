@@ -13,7 +13,7 @@ from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import at_points, store_folder
 from service.jobs.results import ResultReader
 from service.options import split_names
-from service.views.network_map import SCHEMES, NetworkMap, draw_map
+from service.views.pictures.network_map import SCHEMES, NetworkMap, draw_map
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -71,12 +71,8 @@ def plan_semiring(
     rectangle = Rectangle.of(options, graph.n)
     shape, itemsize = (len(rectangle.rows), len(rectangle.columns)), np.dtype(kind).itemsize
     machine = survey(out=out, memory=options.memory, threads=options.threads)
-    tile = layout(shape, itemsize).tile[0] if shape[0] else 1
-    batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
-    memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
-    memory += (_SPACE + 8) * machine.threads * (graph.n + graph.terminals)
     algorithm = algorithm_of(semiring, graph)
-    memory += machine.threads * rows_bytes(algorithm, graph, itemsize)
+    batch, memory = _batch(algorithm, graph, shape, itemsize, machine)
     disk = 0 if out is None else store_bytes(graph, matrix_bytes(shape, itemsize))
     there = None if machine.disk is None else machine.disk + (0 if found is None else found.bytes)
     _check_fits(semiring, memory, machine.memory, "memory", "fewer sources or a larger --memory")
@@ -105,6 +101,15 @@ def plan_semiring(
         semiring=semiring.name,
     )
     return bind_plan(plan, graph, options)
+
+
+def _batch(algorithm: str, graph: Graph, shape: tuple[int, int], itemsize: int, machine: Machine) -> tuple[int, int]:
+    """Return the rows of a batch, whole tiles of them, and the bytes of memory that the solve takes."""
+    tile = layout(shape, itemsize).tile[0] if shape[0] else 1
+    batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
+    memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
+    memory += (_SPACE + 8) * machine.threads * (graph.n + graph.terminals)
+    return batch, memory + machine.threads * rows_bytes(algorithm, graph, itemsize)
 
 
 def checked(graph: Graph, options: Options) -> Semiring:

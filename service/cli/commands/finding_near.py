@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, cast
 from engine.model.problem import Options
 from service.cli.arguments import PairOptions
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.output import emit_done, emit_json, table
 from service.cli.commands.preparing import opened_prepared
-from service.cli.commands.solving import GraphArgs, load, tell
+from service.cli.commands.solving import GraphArgs, load, read_facts, tell
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected
 from service.options import NearOptions
-from service.units import format_seconds, parse_size
+from service.units import parse_size
 from service.views.near_points import PointForm
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
@@ -86,7 +86,6 @@ def _near(
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}
     kind = str(pairs.lengths.dtype)
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
         said = {
             "pairs": entries,
             "sources": rows,
@@ -95,13 +94,12 @@ def _near(
             "cutoff": pairs.cutoff,
             "nearest": pairs.nearest,
         }
-        file = {"file": str(graph_args.graph), **facts, "notes": receipt.notes}
+        file = read_facts(graph_args, graph, receipt)
         emit_json({"near": str(out), "graph": file, **said, "seconds": seconds})
         return
-    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
     lines = [("pairs", f"{entries:,} of {rows:,} sources"), ("form", f"{form.name}, {kind}")]
     lines += [("unit", graph.unit)] if graph.unit else []
-    emit([f"{out}: done ({phases})", *table(lines, indent="  ")])
+    emit_done(out, seconds, table(lines, indent="  "))
 
 
 def _given(graph_args: GraphArgs, context: contextlib.ExitStack) -> tuple[Graph, Receipt, PreparedMatrix | None]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.model.plan import Plan
 from engine.rows.asked_measures import MeasureRequest
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.output import emit, emit_done, emit_json, table
 from service.cli.commands.preparing import opened_prepared
-from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, tell
+from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, read_facts, tell
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import values_of
 from service.options import MeasureOptions, SolveOptions
-from service.units import format_bytes, format_seconds
+from service.units import format_bytes
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.graph.graph import Graph, Receipt
@@ -107,18 +107,16 @@ def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, a
         found.write(args.out, overwrite=args.overwrite)
     seconds = {"read": reading, "plan": planning, **found.seconds}
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format, "unit": graph.unit}
-        said = {"graph": {"file": str(args.graph.graph), **facts, "notes": receipt.notes}}
+        said = {"graph": read_facts(args.graph, graph, receipt, unit=graph.unit)}
         shown = {"table": str(args.out)} if args.out is not None else {"measures": found.to_polars().to_dicts()}
         columns = ["vertex", *found.columns]
         emit_json({**said, "plan": selected.to_dict(), "seconds": seconds, "columns": columns, **shown})
     elif args.out is None:
         emit(found.to_polars().write_csv().removesuffix("\n"))
     else:
-        phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
         lines = [("rows", f"{len(found):,}"), ("columns", ", ".join(["vertex", *found.columns]))]
         lines += [("unit", f"{graph.unit}, of distances")] if graph.unit else []
-        emit([f"{args.out}: done ({phases})", *table(lines, indent="  ")])
+        emit_done(args.out, seconds, table(lines, indent="  "))
 
 
 def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]]) -> MeasureRequest:

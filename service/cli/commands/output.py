@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from service.units import format_seconds
 from storage.errors import StorageFailed
 
 
@@ -27,6 +28,18 @@ def emit(lines: str | Iterable[str]) -> None:
         raise OutputClosedError from error
     except OSError as error:
         raise StorageFailed(f"standard output cannot be written: {error.strerror or error}") from error
+
+
+def emit_done(place: object, seconds: Mapping[str, float], lines: Iterable[str]) -> None:
+    """Print that a result is complete.
+
+    Args:
+        place: where it is.
+        seconds: seconds of each phase.
+        lines: what to say about it.
+    """
+    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
+    emit([f"{place}: done ({phases})", *lines])
 
 
 def emit_json(value: Mapping[str, object]) -> None:

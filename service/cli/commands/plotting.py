@@ -17,10 +17,10 @@ from service.cli.commands.querying import store_folder
 from service.cli.mapping import check_map, map_figure
 from service.cli.progress import ProgressMonitor
 from service.units import parse_size
-from service.views.colours import BARS, INK, MARK
-from service.views.figures import about, count_axes, draw_histogram, draw_matrix, new_figure
-from service.views.heatmap import Order, Picture, picture_rows, take_picture
 from service.views.matrix_summary import compared
+from service.views.pictures.colours import BARS, INK, MARK
+from service.views.pictures.figures import about, count_axes, draw_histogram, draw_matrix, new_figure
+from service.views.pictures.heatmap import Order, Picture, picture_rows, take_picture
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.output import emit_done, emit_json, table
 from service.cli.commands.querying import store_folder
-from service.cli.commands.solving import GraphArgs, describe_plan, load, tell
+from service.cli.commands.solving import GraphArgs, describe_plan, load, read_facts, tell
 from service.cli.progress import ProgressMonitor
 from service.options import PrepareForm, PrepareOptions, ReweightOptions
-from service.units import format_bytes, format_seconds, parse_size
+from service.units import format_bytes, parse_size
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.options import ReadingOptions
@@ -90,17 +90,15 @@ def _prepare(
         outcome = made(profile, at, options, plan=selected, overwrite=overwrite, monitor=monitor)
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
-        said = {"prepared": str(out), "graph": {"file": str(graph_args.graph), **facts, "notes": receipt.notes}}
+        said = {"prepared": str(out), "graph": read_facts(graph_args, graph, receipt)}
         emit_json({**said, "plan": selected.to_dict(), "seconds": seconds, "summary": outcome.summary})
         return
-    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
     rows, columns = selected.shape
     parts, size = outcome.summary["parts"], outcome.summary["bytes"]
     assert isinstance(size, int)
     tables = "closed" if compact else "tables"
     lines = [(tables, f"{format_bytes(size)}, {parts:,} parts"), ("answers", f"{rows:,} x {columns:,} distances")]
-    emit([f"{out}: done ({phases})", *table(lines + _resumed(outcome.summary), indent="  ")])
+    emit_done(out, seconds, table(lines + _resumed(outcome.summary), indent="  "))
 
 
 def _options(given: PrepareOptions) -> Options:
@@ -160,10 +158,9 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
     if as_json:
         emit_json({"prepared": str(out), "seconds": outcome.seconds, "summary": facts, "plan": outcome.plan.to_dict()})
         return
-    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in outcome.seconds.items())
     again = f"{facts['eliminated']:,} of {facts['parts']:,} eliminated again, {facts['differ']:,} have other tables"
     lines = [("arcs", f"{facts['changed']:,} changed, {facts['closed']:,} closed now"), ("parts", again)]
-    emit([f"{out}: done ({phases})", *table(lines + _resumed(facts), indent="  ")])
+    emit_done(out, outcome.seconds, table(lines + _resumed(facts), indent="  "))
 
 
 def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:

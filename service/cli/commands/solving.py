@@ -15,7 +15,7 @@ from engine.model.problem import Options, Statistics
 from engine.model.progress import COMPILING, PhaseClock
 from service.cli.arguments import GraphOptions, OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json, number, table
+from service.cli.commands.output import emit, emit_done, emit_json, number, table
 from service.cli.commands.showing import summary_lines
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
@@ -66,6 +66,18 @@ class GraphArgs:
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
     return read_graph(args.graph, also=args.also, **args.reading)
+
+
+def read_facts(args: GraphArgs, graph: Graph, receipt: Receipt, **more: object) -> dict[str, object]:
+    """Return what the JSON output of a command says about the graph that it has read.
+
+    Args:
+        args: the file.
+        graph, receipt: what was read.
+        more: further facts, before the notes.
+    """
+    facts = {"file": str(args.graph), "n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+    return {**facts, **more, "notes": receipt.notes}
 
 
 def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: float | None = None) -> Options:
@@ -347,26 +359,11 @@ def _solve(
     if compiling:
         seconds[COMPILING] = seconds.get(COMPILING, 0.0) + compiling
     if as_json:
-        facts = {
-            "n": graph.n,
-            "m": graph.m,
-            "directed": graph.directed,
-            "format": receipt.format,
-            "unit": graph.unit,
-            "notes": receipt.notes,
-        }
-        emit_json(
-            {
-                "store": out,
-                "graph": {"file": str(graph_args.graph), **facts},
-                "plan": outcome.plan.to_dict(),
-                "seconds": seconds,
-                "summary": outcome.summary,
-            }
-        )
+        facts = read_facts(graph_args, graph, receipt, unit=graph.unit)
+        plan = outcome.plan.to_dict()
+        emit_json({"store": out, "graph": facts, "plan": plan, "seconds": seconds, "summary": outcome.summary})
         return
-    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
-    emit([f"{out}: done ({phases})", *summary_lines(outcome.summary, graph.unit)])
+    emit_done(out, seconds, summary_lines(outcome.summary, graph.unit))
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:

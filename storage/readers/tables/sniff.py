@@ -82,7 +82,6 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
         _refuse_ended_matrix(rows, width, lines[0][0])
     body = [row for row in body if len(row) == width] or [[""] * width]
     columns = choose(names, body, width, _as_remarked(options, remarks), remarks)
-    ends = [names[c] if names else "" for c in (columns.source, columns.target)]
     if header is None and width == 2:
         _check_zeros(body, columns, lines[0][0])
     decimals, more = _decimals(body, columns)
@@ -95,17 +94,13 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
         comments=COMMENTS,
         quoted=quoted,
         decimal_comma=decimal_comma,
-        names=(ends[0], ends[1]),
+        names=(names[columns.source], names[columns.target]) if names else ("", ""),
         formula=options.length_of,
         blanks=";" if written.ended else "",
         behind=written.behind,
         decimals=decimals,
-        # Numbers with a fraction are not taken for names: the row parser refuses them.
-        text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
+        text=_has_names(body, columns),
     )
-    if layout.text and _mostly_whole(body, columns):
-        # One odd vertex among numbers is left to the row parser, which names its line.
-        layout = replace(layout, text=False)
     skip = lines[0][0] if counts or header is not None else 0
     weight_name = None
     if columns.weight is not None:
@@ -217,9 +212,16 @@ def _as_remarked(options: ReadOptions, remarks: Remarks) -> ReadOptions:
     return replace(options, unweighted=True) if remarks.unweighted else options
 
 
-def _mostly_whole(body: list[list[str]], columns: Columns) -> bool:
-    good = sum(is_whole(row[columns.source]) and is_whole(row[columns.target]) for row in body)
-    return 2 * good > len(body)
+def _has_names(body: list[list[str]], columns: Columns) -> bool:
+    """Return whether vertices are names.
+
+    Numbers with a fraction are not taken for names, nor is one odd vertex among whole numbers: the row parser refuses
+    them, and names the line.
+    """
+    if all(is_number(row[c]) for row in body for c in (columns.source, columns.target)):
+        return False
+    whole = sum(is_whole(row[columns.source]) and is_whole(row[columns.target]) for row in body)
+    return 2 * whole <= len(body)
 
 
 def separator_of(lines: list[str]) -> str | None:

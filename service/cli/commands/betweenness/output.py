@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.commands.output import emit, emit_json, table
-from service.cli.commands.solving import GraphArgs, tell
+from service.cli.commands.output import emit, emit_done, emit_json, table
+from service.cli.commands.solving import GraphArgs, read_facts, tell
 from service.cli.passage_options import PassageOptions
 from service.units import format_bytes, format_seconds, parse_size
 from storage.graph.graph import Graph, Receipt
@@ -82,13 +82,11 @@ def show(
         write_table(frame, args.out, overwrite=args.overwrite)
     graph, receipt = read
     if args.as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
-        about = {"graph": {"file": str(args.graph.graph), **facts, "notes": receipt.notes}}
+        about = {"graph": read_facts(args.graph, graph, receipt)}
         shown = {"table": str(args.out)} if args.out is not None else {key: frame.to_dicts()}
         emit_json({**about, **said, "columns": frame.columns, **shown})
     elif args.out is None:
         emit(frame.write_csv().removesuffix("\n"))
     else:
-        phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in said["seconds"].items())
         lines = [("rows", f"{len(frame):,}"), ("columns", ", ".join(frame.columns))]
-        emit([f"{args.out}: done ({phases})", *table(lines, indent="  ")])
+        emit_done(args.out, said["seconds"], table(lines, indent="  "))

@@ -18,7 +18,7 @@ from service.client.names import Label, Names
 from service.client.steps import Flow, Request, Work
 from service.client.tables import TABLES, TableMethods
 from service.units import format_bytes, parse_size
-from service.views.figures import draw_histogram, draw_matrix, new_figure
+from service.views.pictures.figures import draw_histogram, draw_matrix, new_figure
 from storage.errors import InvalidRequest, LimitExceeded
 from storage.semirings import MIN_PLUS, SEMIRINGS
 

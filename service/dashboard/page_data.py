@@ -175,7 +175,7 @@ def _measured(visitor: Visitor, job_id: str) -> str:
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
     """Return the eccentricities of all sources, or of evenly spaced ones."""
-    from service.views.sampling import eccentricities
+    from service.views.pictures.sampling import eccentricities
 
     found = eccentricities(visitor.service.result(job_id, visitor.caller), 1024)
     facts = zip(found["sources"], found["eccentricities"], found["central"], strict=True)

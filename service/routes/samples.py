@@ -37,11 +37,9 @@ def get_sample(*, opened: Opened, asked: Annotated[SampleQuery, Query()], _permi
     The answer has fewer rows if the matrix is so wide that `size` rows would mean reading more than 512 MiB.
 
     Args:
-        opened: the open result of the job in the path.
         asked: the rectangle, and the most rows and columns of the answer.
-        _permit: limits how many such requests run at a time.
     """
-    from service.views.sampling import sample
+    from service.views.pictures.sampling import sample
 
     return SampleDocument(**sample(opened, **asked.model_dump()))
 
@@ -56,10 +54,8 @@ def get_eccentricities(
     """The largest finite distance from evenly spaced sources; from all of them if there are at most `size`.
 
     Args:
-        opened: the open result of the job in the path.
         size: the most sources of the answer.
-        _permit: limits how many such requests run at a time.
     """
-    from service.views.sampling import eccentricities
+    from service.views.pictures.sampling import eccentricities
 
     return Eccentricities(**eccentricities(opened, size))

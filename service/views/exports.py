@@ -116,7 +116,7 @@ class ExportedPart:
             yield count, pairs.table()
 
     def pairs(self) -> Iterator[tuple[int, Pairs]]:
-        """Yield the pairs of the long table, each time with the number of rows of the matrix that they come from."""
+        """Yield the pairs of the long table in pieces, each with the number of matrix rows that it covers."""
         of_rows, of_columns, first = self._ends("source"), self._ends("target"), 0
         for sources, entries, kept in self.batches():
             row, column = np.nonzero(kept) if self.filtered else np.nonzero(np.ones_like(kept))

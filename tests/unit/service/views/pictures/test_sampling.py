@@ -14,8 +14,8 @@ from httpx2 import ASGITransport, AsyncClient
 
 from service.jobs.results import ResultReader
 from service.settings import Settings
-from service.views import sampling
-from service.views.sampling import eccentricities, sample, spread
+from service.views.pictures import sampling
+from service.views.pictures.sampling import eccentricities, sample, spread
 from storage.graph.graph import build_graph
 from tests.stores import make_store
 from tests.unit.service.support import Bench, small_graph

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import shortest_path
 from engine.graph.ordering import halved_places
 from engine.model.progress import Monitor
 from service.cli import main
-from service.views.heatmap import take_picture
+from service.views.pictures.heatmap import take_picture
 from storage.errors import Cancelled
 from storage.matrix.reader import open_matrix
 from tests.stores import UNREACHABLE, make_store

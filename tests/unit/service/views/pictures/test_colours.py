@@ -9,9 +9,9 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 import service
-from service.views.colours import NO_PATH, STOPS, colour_map
-from service.views.figures import about, draw_matrix
-from service.views.network_map import SCHEMES
+from service.views.pictures.colours import NO_PATH, STOPS, colour_map
+from service.views.pictures.figures import about, draw_matrix
+from service.views.pictures.network_map import SCHEMES
 
 
 def test_the_page_has_the_same_colours():

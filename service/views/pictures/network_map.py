@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from service.views.figures import new_figure
+from service.views.pictures.figures import new_figure
 from storage.geography.plane import edge_ends, projected
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgba
 
-from service.views.network_map import SCHEMES, NetworkMap, draw_map, round_below
+from service.views.pictures.network_map import SCHEMES, NetworkMap, draw_map, round_below
 from storage.geography.coordinates import Coordinates
 from storage.graph.graph import build_graph
 

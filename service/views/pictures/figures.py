@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.views.colours import BARS, NO_PATH, colour_map
+from service.views.pictures.colours import BARS, NO_PATH, colour_map
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:

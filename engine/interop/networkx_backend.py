@@ -238,7 +238,12 @@ class NetworkXBackend:
 
 
 def answers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: make ``function`` part of the backend, under its own name, and count its calls."""
+    """Decorator: make ``function`` part of the backend, under its own name, and count its calls.
+
+    Name, parameters and defaults of ``function`` are NetworkX's, with NetworkX's meanings: ``weight`` (or ``distance``)
+    is the key of the weights, and None counts every edge as 1; lengths beyond ``cutoff`` are left out.  Values that
+    ``engine.interop.networkx_info`` lists are never passed, because NetworkX answers such calls itself.
+    """
 
     @wraps(function)
     def call(G: Any, *args: Any, **kwargs: Any) -> Any:

@@ -133,16 +133,7 @@ def betweenness_centrality(
     endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Node, float]:
-    """Return the share of shortest paths that pass through each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        k: how many vertices are drawn as sources; None for all.
-        normalized: whether to divide by the number of pairs that may count.
-        weight: key of the weights; None counts every edge as 1.
-        endpoints: whether paths pass through their ends.
-        seed: seed of the draw.
-    """
+    """Return the share of shortest paths that pass through each vertex."""
     weighted = _positive(G, weight)
     drawn = _sampled(G, None if k == len(weighted.nodes) else k, seed)
     values = _raw(*_counted(weighted, drawn, endpoints=endpoints))
@@ -164,15 +155,7 @@ def betweenness_centrality(
 def edge_betweenness_centrality(
     G: BackendGraph, k: int | None = None, normalized: bool = True, weight: Any = None, seed: Any = None
 ) -> dict[Any, float]:
-    """Return the share of shortest paths that pass over each edge.
-
-    Args:
-        G: a NetworkX graph.
-        k: how many vertices are drawn as sources; None for all.
-        normalized: whether to divide by the number of all pairs.
-        weight: key of the weights; None counts every edge as 1.
-        seed: seed of the draw.
-    """
+    """Return the share of shortest paths that pass over each edge."""
     weighted = _positive(G, weight)
     drawn = _sampled(G, k, seed)
     asked, table = _counted(weighted, drawn, edges=True)
@@ -190,15 +173,7 @@ def edge_betweenness_centrality(
 def betweenness_centrality_subset(
     G: BackendGraph, sources: Any, targets: Any, normalized: bool = False, weight: Any = None
 ) -> dict[Node, float]:
-    """Return the share of shortest paths from ``sources`` to ``targets`` that pass through each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        sources: the vertices where paths begin.
-        targets: the vertices where paths end.
-        normalized: whether to divide by the number of all pairs of the graph.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the share of shortest paths from ``sources`` to ``targets`` that pass through each vertex."""
     weighted = _positive(G, weight)
     values = _raw(*_counted(weighted, sources, targets))
     scale, _ = _scales(len(weighted.nodes), normalized=normalized, directed=weighted.directed, ends=False, sampled=None)

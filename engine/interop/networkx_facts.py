@@ -30,14 +30,7 @@ def _eccentricities(G: BackendGraph, weight: Any) -> tuple[Weighted, Floats]:
 
 @answers
 def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:  # noqa: ARG001
-    """Return the eccentricity (the largest distance) of each vertex, or of the vertices in ``v``.
-
-    Args:
-        G: a NetworkX graph.
-        v: a vertex, or several; None for all.
-        sp: NetworkX's function has it; a call that passes a value is handed to NetworkX's own implementation.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the eccentricity (the largest distance) of each vertex, or of the vertices in ``v``."""
     weighted, largest = _eccentricities(G, weight)
     every = dict(zip(weighted.nodes, weighted.numbers(largest), strict=True))
     if v is None:
@@ -49,70 +42,35 @@ def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = N
 
 @answers
 def diameter(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:  # noqa: ARG001
-    """Return the largest eccentricity.
-
-    Args:
-        G: a NetworkX graph.
-        e: accepted for NetworkX's signature; a value is left to NetworkX.
-        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the largest eccentricity."""
     weighted, largest = _eccentricities(G, weight)
     return weighted.number(largest.max())
 
 
 @answers
 def radius(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:  # noqa: ARG001
-    """Return the smallest eccentricity.
-
-    Args:
-        G: a NetworkX graph.
-        e: accepted for NetworkX's signature; a value is left to NetworkX.
-        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the smallest eccentricity."""
     weighted, largest = _eccentricities(G, weight)
     return weighted.number(largest.min())
 
 
 @answers
 def center(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Node]:  # noqa: ARG001
-    """Return the vertices of smallest eccentricity.
-
-    Args:
-        G: a NetworkX graph.
-        e: accepted for NetworkX's signature; a value is left to NetworkX.
-        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the vertices of smallest eccentricity."""
     weighted, largest = _eccentricities(G, weight)
     return [weighted.nodes[i] for i in np.flatnonzero(largest == largest.min()).tolist()]
 
 
 @answers
 def periphery(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Node]:  # noqa: ARG001
-    """Return the vertices of largest eccentricity.
-
-    Args:
-        G: a NetworkX graph.
-        e: accepted for NetworkX's signature; a value is left to NetworkX.
-        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the vertices of largest eccentricity."""
     weighted, largest = _eccentricities(G, weight)
     return [weighted.nodes[i] for i in np.flatnonzero(largest == largest.max()).tolist()]
 
 
 @answers
 def barycenter(G: BackendGraph, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Node]:  # noqa: ARG001
-    """Return the vertices of smallest sum of lengths.
-
-    Args:
-        G: a NetworkX graph.
-        weight: key of the weights; None counts every edge as 1.
-        attr: accepted for NetworkX's signature; a value is left to NetworkX.
-        sp: accepted for NetworkX's signature; a value is left to NetworkX.
-    """
+    """Return the vertices of smallest sum of lengths."""
     weighted = G.under(weight).nonnegative()
     facts = weighted.statistics()
     if not _connected(weighted, facts):
@@ -124,13 +82,7 @@ def barycenter(G: BackendGraph, weight: Any = None, attr: Any = None, sp: Any = 
 
 @answers
 def average_shortest_path_length(G: BackendGraph, weight: Any = None, method: str | None = None) -> float:
-    """Return the mean length over all ordered pairs.
-
-    Args:
-        G: a NetworkX graph.
-        weight: key of the weights; None counts every edge as 1.
-        method: the algorithm in NetworkX's words; it decides which weights are allowed.
-    """
+    """Return the mean length over all ordered pairs."""
     signed = ("bellman-ford", "floyd-warshall", "floyd-warshall-numpy")
     if method not in (None, "unweighted", "dijkstra", *signed):
         raise NotImplementedError(f"method {method}")
@@ -213,13 +165,7 @@ def _efficiencies(adjacency: Any, group: list[list[int]]) -> float:
 
 @answers
 def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) -> float:  # noqa: ARG001
-    """Return the harmonic mean of the lengths between all pairs; pairs without a path count as infinitely far apart.
-
-    Args:
-        G: a NetworkX graph.
-        sp: accepted for NetworkX's signature; a value is left to NetworkX.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return the harmonic mean of the lengths between all pairs; pairs without a path count as infinitely far apart."""
     n = len(G.nodes)
     total = math.fsum(G.under(weight).nonnegative().statistics(inverse=True).inverse)
     if total:
@@ -231,14 +177,7 @@ def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) ->
 def closeness_centrality(
     G: BackendGraph, u: Node | None = None, distance: Any = None, wf_improved: bool = True
 ) -> dict[Node, float]:
-    """Return the inverse of the mean length from the other vertices to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        u: None; a single vertex is left to NetworkX.
-        distance: key of the weights; None counts every edge as 1.
-        wf_improved: whether to multiply by the share of vertices that are reached.
-    """
+    """Return the inverse of the mean length from the other vertices to each vertex."""
     if u is not None:
         raise NotImplementedError("one vertex")
     weighted = G.under(distance).nonnegative()
@@ -254,14 +193,7 @@ def closeness_centrality(
 def harmonic_centrality(
     G: BackendGraph, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Node, float]:
-    """Return the sum of 1 / length to each vertex, from all others.
-
-    Args:
-        G: a NetworkX graph.
-        nbunch: None; a selection of vertices is left to NetworkX.
-        distance: key of the weights; None counts every edge as 1.
-        sources: None; a selection of vertices is left to NetworkX.
-    """
+    """Return the sum of 1 / length to each vertex, from all others."""
     if nbunch is not None or sources is not None:
         raise NotImplementedError("some vertices only")
     weighted = G.under(distance).nonnegative()

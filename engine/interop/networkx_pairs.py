@@ -42,13 +42,7 @@ def _started(iterator: Iterator[Any]) -> Iterator[Any]:
 
 @answers
 def all_pairs_dijkstra(G: BackendGraph, cutoff: float | None = None, weight: Any = "weight") -> Iterator[Any]:
-    """Yield (vertex, (lengths, paths)) for each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Yield (vertex, (lengths, paths)) for each vertex."""
     weighted = G.under(weight).nonnegative()
     return _started((node, (lengths, paths)) for node, lengths, paths in _paths(weighted, cutoff))
 
@@ -57,25 +51,13 @@ def all_pairs_dijkstra(G: BackendGraph, cutoff: float | None = None, weight: Any
 def all_pairs_dijkstra_path_length(
     G: BackendGraph, cutoff: float | None = None, weight: Any = "weight"
 ) -> Iterator[Any]:
-    """Yield (vertex, lengths) for each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Yield (vertex, lengths) for each vertex."""
     return _started(_lengths(G.under(weight).nonnegative(), cutoff))
 
 
 @answers
 def all_pairs_dijkstra_path(G: BackendGraph, cutoff: float | None = None, weight: Any = "weight") -> Iterator[Any]:
-    """Yield (vertex, paths) for each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Yield (vertex, paths) for each vertex."""
     weighted = G.under(weight).nonnegative()
     return _started((node, paths) for node, _, paths in _paths(weighted, cutoff))
 
@@ -123,13 +105,7 @@ def floyd_warshall(G: BackendGraph, weight: Any = "weight") -> dict[Node, dict[N
 
 @answers
 def floyd_warshall_numpy(G: BackendGraph, nodelist: list[Node] | None = None, weight: Any = "weight") -> Floats:
-    """Return lengths between all pairs as an array, in the order of ``nodelist``.
-
-    Args:
-        G: a NetworkX graph.
-        nodelist: every vertex once, in the order of rows and columns; None for NetworkX's order.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return lengths between all pairs as an array, in the order of ``nodelist``."""
     weighted = G.under(weight)
     order = np.arange(len(weighted.nodes))
     if nodelist is not None:

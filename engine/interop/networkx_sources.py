@@ -79,52 +79,28 @@ def _reached(graph: Graph, sources: npt.NDArray[np.int64]) -> Graph:
 
 @answers
 def single_source_shortest_path_length(G: BackendGraph, source: Node, cutoff: float | None = None) -> Lengths:
-    """Return hops from ``source`` to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        cutoff: lengths beyond it are left out; None for no limit.
-    """
+    """Return hops from ``source`` to each vertex."""
     sources = _indices(G, [source], "Source {} is not in G")
     return _search(G.under(None), sources, paths=False, cutoff=cutoff)[0]
 
 
 @answers
 def single_source_shortest_path(G: BackendGraph, source: Node, cutoff: float | None = None) -> Paths:
-    """Return paths of fewest edges from ``source`` to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        cutoff: lengths beyond it are left out; None for no limit.
-    """
+    """Return paths of fewest edges from ``source`` to each vertex."""
     sources = _indices(G, [source], "Source {} not in G")
     return _search(G.under(None), sources, paths=True, cutoff=cutoff)[1]
 
 
 @answers
 def single_target_shortest_path_length(G: BackendGraph, target: Node, cutoff: float | None = None) -> Lengths:
-    """Return hops from each vertex to ``target``.
-
-    Args:
-        G: a NetworkX graph.
-        target: the vertex where paths end.
-        cutoff: lengths beyond it are left out; None for no limit.
-    """
+    """Return hops from each vertex to ``target``."""
     targets = _indices(G, [target], "Target {} is not in G")
     return _search(G.under(None), targets, paths=False, cutoff=cutoff, inward=True)[0]
 
 
 @answers
 def single_target_shortest_path(G: BackendGraph, target: Node, cutoff: float | None = None) -> Paths:
-    """Return paths of fewest edges from each vertex to ``target``.
-
-    Args:
-        G: a NetworkX graph.
-        target: the vertex where paths end.
-        cutoff: lengths beyond it are left out; None for no limit.
-    """
+    """Return paths of fewest edges from each vertex to ``target``."""
     targets = _indices(G, [target], "Target {} not in G")
     return _search(G.under(None), targets, paths=True, cutoff=cutoff, inward=True)[1]
 
@@ -136,14 +112,7 @@ def single_target_shortest_path(G: BackendGraph, target: Node, cutoff: float | N
 def multi_source_dijkstra_path_length(
     G: BackendGraph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> Lengths:
-    """Return lengths from the nearest of ``sources`` to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        sources: the vertices where paths may begin.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return lengths from the nearest of ``sources`` to each vertex."""
     if not sources:
         raise ValueError("sources must not be empty")
     found = _indices(G, sources, "Node {} not found in graph")
@@ -154,15 +123,7 @@ def multi_source_dijkstra_path_length(
 def multi_source_dijkstra(
     G: BackendGraph, sources: Any, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """Return (lengths, paths) from the nearest of ``sources`` to each vertex, or (length, path) to ``target`` alone.
-
-    Args:
-        G: a NetworkX graph.
-        sources: the vertices where paths may begin.
-        target: the only vertex wanted; None for all.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return (lengths, paths) from the nearest of ``sources`` to each vertex, or (length, path) to ``target`` alone."""
     if not sources:
         raise ValueError("sources must not be empty")
     found = _indices(G, sources, "Node {} not found in graph")
@@ -185,14 +146,7 @@ def _to_target(lengths: Lengths, paths: Paths, target: Any, message: str) -> tup
 def multi_source_dijkstra_path(
     G: BackendGraph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> Paths:
-    """Return paths from the nearest of ``sources`` to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        sources: the vertices where paths may begin.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return paths from the nearest of ``sources`` to each vertex."""
     return multi_source_dijkstra(G, sources, None, cutoff, weight)[1]  # type: ignore[no-any-return]
 
 
@@ -200,15 +154,7 @@ def multi_source_dijkstra_path(
 def single_source_dijkstra(
     G: BackendGraph, source: Node, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """Return (lengths, paths) from ``source`` to each vertex, or (length, path) to ``target`` alone.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        target: the only vertex wanted; None for all.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return (lengths, paths) from ``source`` to each vertex, or (length, path) to ``target`` alone."""
     return multi_source_dijkstra(G, {source}, target, cutoff, weight)  # type: ignore[no-any-return]
 
 
@@ -216,14 +162,7 @@ def single_source_dijkstra(
 def single_source_dijkstra_path(
     G: BackendGraph, source: Node, cutoff: float | None = None, weight: Any = "weight"
 ) -> Paths:
-    """Return paths from ``source`` to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return paths from ``source`` to each vertex."""
     return multi_source_dijkstra(G, {source}, None, cutoff, weight)[1]  # type: ignore[no-any-return]
 
 
@@ -231,14 +170,7 @@ def single_source_dijkstra_path(
 def single_source_dijkstra_path_length(
     G: BackendGraph, source: Node, cutoff: float | None = None, weight: Any = "weight"
 ) -> Lengths:
-    """Return lengths from ``source`` to each vertex.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        cutoff: lengths beyond it are left out; None for no limit.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return lengths from ``source`` to each vertex."""
     return multi_source_dijkstra_path_length(G, {source}, cutoff, weight)  # type: ignore[no-any-return]
 
 
@@ -249,14 +181,7 @@ def single_source_dijkstra_path_length(
 def single_source_bellman_ford(
     G: BackendGraph, source: Node, target: Any = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """Return (lengths, paths) from ``source`` to each vertex, or to ``target`` alone; arcs may be negative.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        target: the only vertex wanted; None for all.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return (lengths, paths) from ``source`` to each vertex, or to ``target`` alone; arcs may be negative."""
     if source == target:
         _indices(G, [source], "Node {} is not found in the graph")
         return 0, [source]
@@ -267,25 +192,13 @@ def single_source_bellman_ford(
 
 @answers
 def single_source_bellman_ford_path(G: BackendGraph, source: Node, weight: Any = "weight") -> Paths:
-    """Return paths from ``source`` to each vertex; arcs may be negative.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return paths from ``source`` to each vertex; arcs may be negative."""
     return single_source_bellman_ford(G, source, None, weight)[1]  # type: ignore[no-any-return]
 
 
 @answers
 def single_source_bellman_ford_path_length(G: BackendGraph, source: Node, weight: Any = "weight") -> Lengths:
-    """Return lengths from ``source`` to each vertex; arcs may be negative.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin.
-        weight: key of the weights; None counts every edge as 1.
-    """
+    """Return lengths from ``source`` to each vertex; arcs may be negative."""
     return _search(G.under(weight), _indices(G, [source], "Source {} not in G"), paths=False)[0]
 
 
@@ -316,15 +229,7 @@ def _one_end(
 def shortest_path(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """Return paths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin; None for all.
-        target: the vertex where paths end; None for all.
-        weight: key of the weights; None counts every edge as 1.
-        method: the algorithm in NetworkX's words; it decides which weights are allowed.
-    """
+    """Return paths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself."""
     kind = _method(weight, method)
     if source is not None or target is not None:
         return _one_end(G, source, target, weight, method, paths=True)[1]
@@ -339,15 +244,7 @@ def shortest_path(
 def shortest_path_length(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """Return lengths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself.
-
-    Args:
-        G: a NetworkX graph.
-        source: the vertex where paths begin; None for all.
-        target: the vertex where paths end; None for all.
-        weight: key of the weights; None counts every edge as 1.
-        method: the algorithm in NetworkX's words; it decides which weights are allowed.
-    """
+    """Return lengths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself."""
     kind = _method(weight, method)
     if source is not None or target is not None:
         return _one_end(G, source, target, weight, method, paths=False)[0]

@@ -73,15 +73,7 @@ def floyd_warshall(
     unweighted: bool = False,
     overwrite: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.floyd_warshall``.
-
-    Args:
-        csgraph: as in :func:`shortest_path`.
-        directed: as in :func:`shortest_path`.
-        return_predecessors: as in :func:`shortest_path`.
-        unweighted: as in :func:`shortest_path`.
-        overwrite: without effect.
-    """
+    """Answer as ``scipy.sparse.csgraph.floyd_warshall``; the parameters are those of :func:`shortest_path`."""
     return shortest_path(csgraph, "FW", directed, return_predecessors, unweighted, overwrite)
 
 
@@ -92,15 +84,7 @@ def johnson(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.johnson``.
-
-    Args:
-        csgraph: as in :func:`shortest_path`.
-        directed: as in :func:`shortest_path`.
-        indices: as in :func:`shortest_path`.
-        return_predecessors: as in :func:`shortest_path`.
-        unweighted: as in :func:`shortest_path`.
-    """
+    """Answer as ``scipy.sparse.csgraph.johnson``; the parameters are those of :func:`shortest_path`."""
     return shortest_path(csgraph, "J", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -111,15 +95,7 @@ def bellman_ford(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.bellman_ford``.
-
-    Args:
-        csgraph: as in :func:`shortest_path`.
-        directed: as in :func:`shortest_path`.
-        indices: as in :func:`shortest_path`.
-        return_predecessors: as in :func:`shortest_path`.
-        unweighted: as in :func:`shortest_path`.
-    """
+    """Answer as ``scipy.sparse.csgraph.bellman_ford``; the parameters are those of :func:`shortest_path`."""
     return shortest_path(csgraph, "BF", directed, return_predecessors, unweighted, indices=indices)
 
 

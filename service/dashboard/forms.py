@@ -78,13 +78,7 @@ async def log_out(request: Request, service: Shared) -> Response:
 
 @router.post("/graphs/{graph_id}/solve")
 async def solve(request: Request, graph_id: str, visitor: Known) -> Response:
-    """Submit a job and redirect to its page; errors are shown on the graph's page.
-
-    Args:
-        request: the HTTP request.
-        graph_id: id of the graph.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+    """Submit a job and redirect to its page; errors are shown on the graph's page."""
     visitor.need("submit")
     asked = await anyio.to_thread.run_sync(read_options, graph_id, await _filled(request))
     if asked.request is None:

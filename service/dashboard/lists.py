@@ -43,8 +43,6 @@ def get_jobs(
     """Return the jobs that a search finds, the newest first; waiting ones in the order of the queue.
 
     Args:
-        request: the HTTP request.
-        visitor: the person who asks, with the rights of the session's key.
         q: part of the name of the job or of its graph, or of an id.
         state: their state; all if empty.
         before: show jobs that are older than the job of this id.
@@ -77,8 +75,6 @@ def get_graphs(
     """Return the graphs of the visitor, the newest first.
 
     Args:
-        request: the HTTP request.
-        visitor: the person who asks, with the rights of the session's key.
         after, last: time of creation and id of the last graph of the page before.
     """
     position = None if after is None else (after, last)
@@ -118,11 +114,8 @@ def get_names(
     """Return the names of some sources or targets that are like what was typed.
 
     Args:
-        job_id: id of the job.
-        visitor: the person who asks, with the rights of the session's key.
         side: whether sources or targets are named.
         like: what was typed.
-        _permit: limits how many such requests run at a time.
     """
     from service.views.naming import like_names
 

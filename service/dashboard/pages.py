@@ -32,8 +32,6 @@ async def get_home(
     """Return the home page: running, waiting and finished jobs, devices, and the upload of a graph.
 
     Args:
-        request: the HTTP request.
-        visitor: the person who asks, with the rights of the session's key.
         before: show finished jobs that are older than the job of this id.
     """
     found = await anyio.to_thread.run_sync(page_data.home, visitor, before)
@@ -42,13 +40,7 @@ async def get_home(
 
 @router.get("/graphs/{graph_id}")
 async def get_graph(request: Request, graph_id: str, visitor: Known) -> Response:
-    """Return the page of a graph: its receipt, and the plan of a job.
-
-    Args:
-        request: the HTTP request.
-        graph_id: id of the graph.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+    """Return the page of a graph: its receipt, and the plan of a job."""
     asked = read_options(graph_id, dict(request.query_params))
     return await graph_page(request, visitor, graph_id, asked, planned="plan" in request.query_params)
 
@@ -60,9 +52,6 @@ async def get_job(
     """Return the page of a job: progress, plan, result; with ``source`` and ``target`` also the distance and the path.
 
     Args:
-        request: the HTTP request.
-        job_id: id of the job.
-        visitor: the person who asks, with the rights of the session's key.
         source, target: vertices as the file names them.
     """
     found = await anyio.to_thread.run_sync(page_data.job, visitor, job_id)
@@ -78,27 +67,13 @@ async def get_job(
 
 @router.get("/jobs/{job_id}/eccentricities")
 def get_eccentricities(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
-    """Return the eccentricities, a slow part of the job's page that is loaded separately.
-
-    Args:
-        request: the HTTP request.
-        job_id: id of the job.
-        visitor: the person who asks, with the rights of the session's key.
-        _permit: limits how many such requests run at a time.
-    """
+    """Return the eccentricities, a slow part of the job's page that is loaded separately."""
     return page(request, "eccentricities.html", visitor=visitor, **page_data.eccentricities(visitor, job_id))
 
 
 @router.get("/jobs/{job_id}/counted")
 def get_counted(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
-    """Return the facts of all pairs; of a prepared result, its page loads them separately.
-
-    Args:
-        request: the HTTP request.
-        job_id: id of the job.
-        visitor: the person who asks, with the rights of the session's key.
-        _permit: limits how many such requests run at a time.
-    """
+    """Return the facts of all pairs; of a prepared result, its page loads them separately."""
     return page(request, "counted.html", visitor=visitor, **page_data.all_pairs(visitor, job_id))
 
 
@@ -136,8 +111,6 @@ def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_
     """Return the log-in page.
 
     Args:
-        request: the HTTP request.
-        service: what the routes of this process share.
         next: path of the page to show after the log-in.
     """
     return page(request, "login.html", wanted=next, refused=False, keys=service.settings.auth)

@@ -44,11 +44,7 @@ def get_table_part(
     """Return some rows of a table and a histogram, a part of the job's page that is loaded separately.
 
     Args:
-        request: the HTTP request.
-        job_id: id of the job.
-        visitor: the person who asks, with the rights of the session's key.
         asked: which rows, in which order, and whose histogram.
-        _permit: limits how many such requests run at a time.
     """
     return page(request, "table_part.html", visitor=visitor, **table_part(visitor, job_id, asked))
 

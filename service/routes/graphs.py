@@ -55,9 +55,6 @@ async def upload_graph(
     The receipt in the answer is that of this upload; ``GET`` shows the one of your first.
 
     Args:
-        request: the HTTP request.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
         asked: how the file is read, and what it is called.
     """
     announced, reading = check_headers(request, asker.service.settings.max_upload_bytes), asked.reading()
@@ -94,9 +91,6 @@ def list_graphs(
     """Your graphs, newest first; ``next`` (and Link) leads to older ones.
 
     Args:
-        request: the HTTP request.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
         limit: the most records in the list.
         cursor: where an earlier list ended.
     """

@@ -79,8 +79,6 @@ async def submit_job(
 
     Args:
         body: the job.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
         idempotency_key: the same key stands for the same job.
         prefer: ``wait=N`` asks to wait for the end of the job.
     """
@@ -102,9 +100,6 @@ def list_jobs(
     """Jobs, newest first; the link `next` leads to older ones.
 
     Args:
-        request: the HTTP request.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
         asked: which jobs the list shows.
     """
     before = None if asked.cursor is None else cursors.decode_id(asked.cursor)
@@ -136,9 +131,6 @@ async def get_job(
     """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job.
 
     Args:
-        job_id: id of the job.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
         prefer: ``wait=N`` asks to wait for the end of the job.
         if_none_match: entity tag of the answer that the client has.
     """
@@ -161,13 +153,7 @@ async def get_job(
     },
 )
 def get_log(job_id: str, request: Request, asker: KnownAsker) -> Response:
-    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges.
-
-    Args:
-        job_id: id of the job.
-        request: the HTTP request.
-        asker: who asks, and the service.
-    """
+    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges."""
     record = asker.job(job_id)
     try:  # the log is opened before the answer starts, because the job may be deleted meanwhile
         handle = os.open(log_path(asker.service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
@@ -204,8 +190,6 @@ async def get_events(
     Last-Event-ID the stream continues after that event.
 
     Args:
-        job_id: id of the job.
-        asker: who asks, and the service.
         last_event_id: id of the last event that the client received.
     """
     refuse_if_draining(asker.service)
@@ -241,13 +225,7 @@ class _Events(StreamingResponse):
     responses={200: {"model": JobDocument, "description": "The job is over"}, **documented(404, 410)},
 )
 def cancel_job(job_id: str, response: Response, asker: KnownAsker) -> JobDocument:
-    """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat.
-
-    Args:
-        job_id: id of the job.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
-    """
+    """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat."""
     asker.job(job_id)
     record = asker.service.jobs.cancel(job_id)
     response.status_code = 202 if record.open else 200
@@ -261,13 +239,7 @@ def cancel_job(job_id: str, response: Response, asker: KnownAsker) -> JobDocumen
     responses=documented(404, 409, 410, 429, 503),
 )
 def resume_job(job_id: str, response: Response, asker: KnownAsker) -> JobDocument:
-    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none.
-
-    Args:
-        job_id: id of the job.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
-    """
+    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
     refuse_if_draining(asker.service)
     record = asker.job(job_id)
     refuse_unless_resumable(asker.service.settings, record)

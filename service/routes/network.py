@@ -37,13 +37,6 @@ def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged,
     (float32, relative to `origin`, NaN for a vertex without coordinates; metres of a plane that touches the Earth in
     the middle of the network if the system is `lonlat`), `edges` (int32, the two ends of each, as positions in
     `labels`), `sources` and `targets` (int32, in the order of rows and columns, absent where null).
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
-        tagged: headers of the answer: its entity tag and how it may be cached.
-        _permit: limits how many such requests run at a time.
     """
     from storage.geography.plane import packed_network
 

@@ -128,8 +128,6 @@ def get_summary(
     """Pairs, mean, diameter, radius, histogram; of a table its rows and columns.
 
     Args:
-        job_id: id of the job.
-        opened: the open result of the job in the path.
         counted: whether all rows of a prepared result are counted; other results know their summary.
     """
     matrix = opened.matrix
@@ -150,7 +148,6 @@ def get_histogram(*, opened: Opened, asked: Annotated[HistogramQuery, Query()]) 
     The whole matrix was counted while solving; a prepared result is counted when this is first asked for.
 
     Args:
-        opened: the open result of the job in the path.
         asked: a source, if only its distances are counted, and the number of bins.
     """
     from service.jobs.points import check_limit_is_used
@@ -167,9 +164,7 @@ async def get_distance(opened: OpenedValues, asked: Annotated[PairQuery, Query()
     """The distance from one vertex, or point, to another; or the value of the best path, of the job's semiring.
 
     Args:
-        opened: the open result of the job in the path.
         asked: source and target.
-        tagged: headers of the answer: its entity tag and how it may be cached.
     """
 
     opened.check_semiring(asked.semiring)
@@ -189,8 +184,6 @@ def get_also(job_id: str, opened: Opened, asked: Annotated[EndsQuery, Query()]) 
     """The distance between two vertices or points, and the sums along the path; 409 where the job asked for no sums.
 
     Args:
-        job_id: id of the job.
-        opened: the open result of the job in the path.
         asked: source and target.
     """
     if not opened.matrix.also:
@@ -213,8 +206,6 @@ def get_distances(*, body: PairsRequest, service: Shared, opened: OpenedValues) 
 
     Args:
         body: the pairs.
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
     """
     opened.check_semiring(body.semiring)
     _check(len(body.pairs), service.settings.max_pairs, "pairs", "max_pairs")
@@ -238,11 +229,7 @@ def get_path(
     there are any. Where there is no path the geometry is null.
 
     Args:
-        opened: the open result of the job in the path.
         asked: source and target, and the format, which goes before ``accept``.
-        accept: the Accept header.
-        tagged: headers of the answer: its entity tag and how it may be cached.
-        response: what is answered.
     """
     from service.views.path_feature import PATH_TYPES, path_feature
 
@@ -266,8 +253,6 @@ def get_paths(*, body: PairsRequest, service: Shared, opened: OpenedValues) -> P
 
     Args:
         body: the pairs.
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
     """
     opened.check_semiring(body.semiring)
     _check(len(body.pairs), service.settings.max_paths, "paths", "max_paths")
@@ -282,8 +267,6 @@ def get_nearest(*, service: Shared, opened: OpenedValues, asked: Annotated[Neare
     Of another semiring than min-plus these are the vertices with the best values, the best first.
 
     Args:
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
         asked: the source, and the most vertices to return.
     """
     opened.check_semiring(asked.semiring)
@@ -303,8 +286,6 @@ def take_points(*, body: PointsRequest, service: Shared, opened: Opened) -> Poin
 
     Args:
         body: the points.
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
     """
     from service.jobs.points import snap_points, told_points
 

@@ -89,11 +89,7 @@ def get_rows(
     Either `sources` or `source_point` must be given.
 
     Args:
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
         asked: rows, columns (all if none are named), and the format, which goes before ``accept``.
-        accept: the Accept header.
-        tagged: headers of the answer: its entity tag and how it may be cached.
     """
     kind = choose_format(asked.format, accept)
     rows = _places(asked.sources, asked.source_point, "source")
@@ -119,11 +115,7 @@ def get_columns(
     Either `targets` or `target_point` must be given.
 
     Args:
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
         asked: columns, and the format, which goes before ``accept``.
-        accept: the Accept header.
-        tagged: headers of the answer: its entity tag and how it may be cached.
     """
     kind, columns = choose_format(asked.format, accept), _places(asked.targets, asked.target_point, "target")
     if columns is None:
@@ -147,12 +139,9 @@ def get_submatrix(
     """The distances from some sources to some targets; for lists that are too long for an address.
 
     Args:
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
         body: sources and targets.
         format: name of the format; chosen by ``accept`` if None.
         also: the quantity whose sums are wanted in place of distances.
-        accept: the Accept header.
     """
     opened.check_semiring(body.semiring)
     part = _Rectangle(opened, choose_format(format, accept), body.snap_limit, also)

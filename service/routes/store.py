@@ -47,11 +47,7 @@ async def get_file(
     A table has ``table.parquet``, and near pairs the arrays of sparse rows beside it.
 
     Args:
-        job_id: id of the job.
         key: path of the file in the store.
-        request: the HTTP request.
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
     """
     if opened.prepared:
         return await _made(opened.matrix, key, request)
@@ -69,11 +65,7 @@ async def get_prepared_file(
     """A file of the prepared graph itself: its seal, parts and tables; 404 where the result is a matrix.
 
     Args:
-        job_id: id of the job.
         key: path of the file in the folder.
-        request: the HTTP request.
-        service: what the routes of this process share.
-        opened: the open result of the job in the path.
     """
     if not opened.prepared:
         raise NotFound(f"the result of job {job_id} is a matrix, whose files are below zarr/")

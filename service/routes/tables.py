@@ -92,13 +92,7 @@ def get_table(
     in that order.  The whole table is the file `zarr/table.parquet`.
 
     Args:
-        request: the HTTP request.
-        service: what the routes of this process share.
-        opened: the open table of the job in the path.
         asked: rows, columns, order, format.
-        accept: the Accept header.
-        tagged: headers of the answer: its entity tag and how it may be cached.
-        _permit: limits how many such requests run at a time.
     """
     from service.views.table_pages import TABLE_ENCODERS, as_json
 
@@ -185,10 +179,8 @@ def get_table_histogram(
     """How many rows of a table have which numbers in a column.
 
     Args:
-        opened: the open table of the job in the path.
         column: the column.
         bins: number of bins.
-        _permit: limits how many such requests run at a time.
     """
     from service.views.table_pages import column_histogram
 
@@ -217,9 +209,6 @@ async def upload_table(
     """Upload a table as the raw body, for `opportunities` or `demands` of jobs; 200 if you have it already.
 
     Args:
-        request: the HTTP request.
-        response: the answer, whose status and headers are set here.
-        asker: who asks, and the service.
         holds: what it holds.
     """
     service, owner = asker.service, asker.caller.owner

@@ -95,10 +95,10 @@ def eliminated_blocks(tables: Sequence[Array], found: Eliminated, i: int) -> lis
 
 
 def gathered(blocks: Sequence[Sequence[Array]]) -> list[Array]:
-    """Return the first blocks of some parts in one flat array, one part after the other, then the second, and so on.
+    """Return the blocks of some parts as flat arrays: the first array has the first block of every part, and so on.
 
     Args:
-        blocks: of each part, at least one, the same number of arrays.
+        blocks: the blocks of each part, as many for one part as for another; at least one part.
     """
     return [np.concatenate([block.ravel() for block in each]) for each in zip(*blocks, strict=True)]
 

@@ -312,7 +312,7 @@ def planned(graph: Graph, options: Options, sample: NearSample, machine: Machine
     Args:
         graph: the graph.
         options: as for :func:`near_pairs`.
-        sample: what some sources say.
+        sample: what trial searches from some sources have found.
         machine: memory, disk and threads.
         each: bytes of memory for each pair.
 

@@ -176,9 +176,7 @@ class GraphProfile:
         return self._dissected[1] is not None
 
     def dissection(self, most: int) -> Dissection | None:
-        """Return the nested dissection, cached if there is one; None if its borders would have more than ``most``
-        entries.
-        """
+        """Return the nested dissection, which is computed once; None if its borders have more than ``most`` entries."""
         tried, found = self._dissected
         if found is None and tried < most:
             found = dissect(self.graph, most)

@@ -266,7 +266,7 @@ SPARE_FILES: Final = _decided("SPARE_FILES", 64, "files of 2 MiB", "ffd677c")
 DRIVER_BYTES: Final = _measured("DRIVER_BYTES", 2**30, "bytes", "8ff42bb")
 #: Several GPUs share a matrix of at least this size, even if one could hold it.
 SHARED_FROM: Final = _decided("SHARED_FROM", 16384, "vertices", "6abc271")
-#: Where rounds wait for the disk, this share of the shorter of work and copies does not hide behind the longer one.
+#: Where rounds wait for the disk, work and copies overlap, except for this share of the shorter one of them.
 UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
 #: Copies take longer by the share COPY_START_ROWS / (height of a stripe), as each stripe waits for the disk, the bus
 #: and the device once; and by the share FEW_SLOTS if fewer than SLOTS stripes are in flight.

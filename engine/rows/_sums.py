@@ -2,7 +2,8 @@
 
 An arc (u, v) is *tight* in the row of a source if d(u) + weight = d(v).  A walk from the source along tight arcs is as
 long as a shortest path to each of its vertices, so a breadth-first walk finds the fewest arcs of a shortest path, also
-where arcs of length zero make cycles.  Of the vertices before v with one arc less, the first one is its predecessor.
+where arcs of length zero make cycles.  The predecessor of v is a vertex before it whose path has one arc less; of
+several, the one with the lowest number.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class FileSink:
         return self.received == self._size
 
     def ask(self) -> Mapping[str, str]:
-        """Return the headers for the missing bytes, valid only if the file is unchanged."""
+        """Return the headers that ask for the missing bytes, or for all bytes if the file has changed."""
         if self.received and self._etag:
             return {"Range": f"bytes={self.received}-", "If-Range": self._etag}
         return {}

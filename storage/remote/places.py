@@ -82,7 +82,7 @@ def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: 
     """Return where a prepared graph with new weights is made, as :func:`prepared_place`.
 
     Args:
-        found: the open prepared graph that gets them.
+        found: the open prepared graph that gets new weights.
         out: the new place; None to replace ``found``, which in an object store is done only if it is still the one that
             was opened.
         overwrite: whether a store at ``out`` may be replaced.

@@ -12,7 +12,8 @@ from engine.graph.kernels import njit
 
 #: States of a block: no thread has taken it, it is finished, it was given up.
 UNTAKEN, FINISHED, GIVEN_UP = 0, 1, 2
-#: Indices of the numbers that threads share: the next block, the next thread, the blocks finished, the blocks given up.
+#: Indices in the array of counters that all threads change: blocks taken, threads begun, blocks finished, blocks given
+#: up.
 NEXT, THREAD, GOOD, BAD = range(4)
 
 
@@ -29,7 +30,7 @@ def _space(n, far, weights):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _take(given):  # type: ignore[no-untyped-def]
-    """Search blocks until none is left, or until it is too late."""
+    """Search blocks until none is left or the time is over; skip the rest once too many were given up."""
     shared, arcs, ends, goal, batch, bounds, late, gathered = given
     sources, rows, starts, states, out = batch
     n, numbers = len(goal[0]), shared.ctypes.data
@@ -58,14 +59,16 @@ def search_all_lanes(threads, pool, given):  # type: ignore[no-untyped-def]
     Args:
         threads: the number of threads.
         pool: threads, see :mod:`engine.devices.cpu.atonce.pool`.
-        given: a tuple of: shared, int64: the numbers of ``NEXT`` to ``BAD``, changed in place; arcs, ends, goal and
-            bounds as in :func:`engine.devices.cpu.lanes.search_lanes`, between them the batch: sources, rows (int64),
-            starts (int64: where each block begins in ``rows``, and the end), states (uint8, shape (blocks,)), and out;
-            seconds: for how long blocks are begun; gathered, as :meth:`engine.devices.cpu.atonce.facts.Gathered.arrays`
-            returns it.
+        given: a tuple ``(shared, arcs, ends, goal, batch, bounds, seconds, gathered)``.  ``shared``, int64: the
+            counters ``NEXT`` to ``BAD``, changed in place.  ``arcs``, ``ends``, ``goal`` and ``bounds``: as in
+            :func:`engine.devices.cpu.lanes.search_lanes`.  ``batch``: the sources; ``rows``, int64: the rows of all
+            blocks, one block after the other; ``starts``, int64, shape (blocks + 1,): where each block begins in
+            ``rows``; ``states``, uint8, shape (blocks,), receives the state of each; and ``out``.  ``seconds``: no
+            block is begun later than this.  ``gathered``: from
+            :meth:`engine.devices.cpu.atonce.facts.Gathered.arrays`.
 
     Returns:
-        How many calls have failed.
+        The number of calls of :func:`_take` that failed.
     """
     shared, arcs, ends, goal, batch, bounds, seconds, gathered = given
     late = seconds_now() + seconds

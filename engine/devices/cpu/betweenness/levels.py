@@ -82,8 +82,8 @@ def _count(into, hops, levels, paths, here, there):  # type: ignore[no-untyped-d
         into: where the arcs into each vertex begin, and their tails.
         hops: int32, shape (n, LANES).
         levels: what :func:`_list_levels` has found: ``ends`` and ``listed``.
-        paths: float64, shape (n, LANES); receives the counts, in lanes without a path anything.
-        here, there: float64, shape (n, LANES), all 0, and again so afterwards.
+        paths: float64, shape (n, LANES); receives the counts; entries without a path are undefined.
+        here, there: two buffers, float64, shape (n, LANES); they are all 0 before and after the call.
 
     Returns:
         The largest count.
@@ -108,15 +108,16 @@ def _count(into, hops, levels, paths, here, there):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[no-untyped-def]
-    """Add what passes through vertices and over arcs.
+    """Follow the paths from eight sources backwards, and add what passes through vertices and over arcs.
 
     Args:
         arcs: where the arcs out of each vertex begin, and their heads.
-        hops, levels, paths: as in :func:`_count`.
-        wanted: float64, shape (n,): what each vertex keeps.
-        spaces: two of float64, shape (n, LANES), all 0, and again so afterwards.
-        out: float64: what passes through each vertex is added; what passes over each arc is added, unless that is
-            empty; receives what leaves each source, shape (LANES,).
+        hops, levels, paths: as :func:`_count` fills or takes them.
+        wanted: float64, shape (n,): the flow from each source that ends at each vertex.
+        spaces: two buffers, float64, shape (n, LANES); they are all 0 before and after the call.
+        out: three arrays, float64.  The flow through each vertex is added to the first one, shape (n,); the flow over
+            each arc is added to the second one, shape (arcs,), unless it is empty; the third one, shape (LANES,),
+            receives the flow that leaves each source.
     """
     indptr, heads = arcs
     ends, listed = levels
@@ -134,7 +135,7 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
         if level == 0:
             for v in listed[: ends[1]]:
                 for k in range(LANES):
-                    if hops[v, k] == 0:  # one path, so what it sends back is what it keeps and what leaves it
+                    if hops[v, k] == 0:  # the source: its flow is what ends here and what leaves it
                         passed[k] = there[v, k] - wanted[v]
         _clear(here, listed[ends[level + 1] : ends[min(level + 2, len(ends) - 1)]])
         here, there = there, here
@@ -163,17 +164,19 @@ def _check(hops, most, passed, sources, wanted, begins, ends):  # type: ignore[n
 
 @njit(nogil=True, cache=True)
 def pass_levels(both, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
-    """Add what passes from some sources, whose rows of hops are known.
+    """Add the flow from some sources, whose rows of hops are known, eight sources at a time where that is faster.
 
     Args:
-        both: ``into`` of :func:`engine.devices.cpu.betweenness.tracing.pass_rows`, where all arcs count 1, and the
-            arcs out: where those of each vertex begin, and their heads.
+        both: the arcs in both directions.  Arcs in: ``into`` of
+            :func:`engine.devices.cpu.betweenness.tracing.pass_rows`, where all arcs count 1.  Arcs out: where those of
+            each vertex begin, and their heads.
         task, rows, found, kept, out: as in :func:`engine.devices.cpu.betweenness.tracing.pass_rows`.
-        space: its space; ``hops``, int32, and three arrays of float64, the last two 0, all of shape (n, LANES); two
-            int32 of shape (n,), and one of shape (TAKEN * n,).
+        space: buffers of this thread: those of ``pass_rows``; ``hops``, int32, shape (n, LANES); ``paths`` and two
+            buffers that are all 0, float64, of the same shape; ``least`` and ``most``, int32, shape (n,); and
+            ``listed``, int32, shape (TAKEN * n,).
 
     Returns:
-        ``DONE``, or why it has ended.
+        As ``pass_rows``.
     """
     into, arcs = both
     block, far = found

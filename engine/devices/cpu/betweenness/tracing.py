@@ -103,16 +103,16 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
 
 @njit(nogil=True, cache=True)
 def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
-    """Add what passes through vertices and over arcs.
+    """Follow the paths from one source backwards, and add what passes through vertices and over arcs.
 
     Args:
-        order, paths, before, ends: as :func:`_trace` leaves them.
-        wanted: float64, shape (n,): what each vertex keeps.
-        vertices: float64, shape (n,); what passes through each vertex but the source is added.
-        over: float64, shape (arcs,), receives what passes over each arc; empty if that is not wanted.
+        order, paths, before, ends: as :func:`_trace` fills them.
+        wanted: float64, shape (n,): the flow from the source that ends at each vertex.
+        vertices: float64, shape (n,); the flow through each vertex but the source is added to it.
+        over: float64, shape (arcs,); the flow over each arc is added to it, unless it is empty.
 
     Returns:
-        What leaves the source.
+        The flow that leaves the source.
     """
     listed, moved = before
     for i in range(len(order) - 1, 0, -1):
@@ -131,21 +131,22 @@ def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ign
 
 @njit(nogil=True, cache=True)
 def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
-    """Add what passes from some sources, whose rows of distances are known.
+    """Add the flow from some sources, whose rows of distances are known, one source after the other.
 
     Args:
         into: as in :func:`_trace`.
-        task: the sources, int64, and for each the vertex that keeps nothing, -1 for none.
-        rows: int64: which sources.
-        found: their distances, integers, shape (rows, n), and the one that means *unreachable*.
-        kept: float64, shape (n,): what each vertex keeps of every source.
-        space: two arrays for sorting and one for counts, ``paths``, the two of ``before``, ``ends``, and ``wanted``,
-            which equals ``kept``, of this thread.
-        out: of this thread, ``vertices``, ``begins``, ``ends`` and ``over`` as in
+        task: two arrays over all sources: the vertex of each, int64; and the vertex at which nothing from it ends, -1
+            for none.
+        rows: int64: the positions in ``task`` of the sources to be done.
+        found: their distances, integers, shape (rows, n), and the integer that stands for *unreachable*.
+        kept: float64, shape (n,): the flow from every source that ends at each vertex.
+        space: buffers of this thread: ``order``, ``other`` and ``counts`` of :func:`_sort_reached`; ``paths``, the two
+            arrays of ``before``, and ``ends`` of :func:`_trace`; and a copy of ``kept``.
+        out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of
             :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.
 
     Returns:
-        ``DONE``, or why it has ended.
+        ``DONE``; or the code of what is wrong, after which the sums are incomplete.
     """
     block, far = found
     order, other, counts, paths, listed, moved, last, wanted = space

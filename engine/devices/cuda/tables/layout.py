@@ -137,7 +137,7 @@ class TableLayout:
         return tables * entries * self.itemsize + index
 
     def row_bytes(self, n: int, rows: int) -> int:
-        """Return the bytes that a sweep of ``rows`` rows takes in addition."""
+        """Return the bytes that a sweep of ``rows`` rows takes in addition to the tables."""
         padded = -(-rows // ROW_STEP) * ROW_STEP
         return (padded * len(self.owner) + rows * n) * self.itemsize + 16 * rows
 

@@ -222,14 +222,3 @@ def _agrees(found: Route, stored: Any) -> bool:
         return bool(found.length == stored.item())
     magnitude = math.fsum(map(abs, found.weights))
     return bool(abs(found.length - float(stored)) <= rounding(len(found.weights), magnitude, stored.dtype))
-
-
-def route(matrix: SealedResult, source: int, target: int) -> Route | None:
-    """Find a shortest path as :meth:`Router.route`.
-
-    Args:
-        matrix: the solved store, or the prepared graph.
-        source: vertex index.
-        target: vertex index.
-    """
-    return Router(matrix).route(source, target)

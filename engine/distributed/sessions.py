@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import socket
@@ -37,8 +36,6 @@ MEMORY: Final = "APSP_WORKER_MEMORY"
 IDLE: Final = 600.0
 #: Share of the free memory that a worker offers by default.
 OFFERED: Final = 0.8
-
-log = logging.getLogger("apsp.engine")
 
 
 class WorkerSession(Protocol):

@@ -92,13 +92,7 @@ class ArraySink:
         return self.array
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Copy ``block``, shape (rows, columns), to matrix entry (``row``, ``column``).
-
-        Args:
-            row: row of the block's first entry.
-            column: column of the block's first entry.
-            block: the entries.
-        """
+        """Copy ``block``, shape (rows, columns), to matrix entry (``row``, ``column``)."""
         self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
 
 
@@ -109,13 +103,7 @@ class NullSink:
         self.tile = (64, max(1, n))
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Discard a block.
-
-        Args:
-            row: row of the block's first entry.
-            column: column of the block's first entry.
-            block: shape (rows, columns).
-        """
+        """Discard a block."""
 
 
 class KnownRows:

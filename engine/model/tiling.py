@@ -148,6 +148,17 @@ def stripe_entries(tiling: Tiling, stripe: int, n: int) -> int:
     return (last - first) * (n - tiling.left(stripe))
 
 
+def round_updates(tiling: Tiling, k: int, stripe: int, n: int) -> int:
+    """Return the updates that relaxing a stripe by the panel of round ``k`` takes.
+
+    Args:
+        tiling, n: the layout; vertices.
+        k, stripe: the round; number of the stripe.
+    """
+    start, stop = tiling.pivot(k, n)
+    return (stop - start) * stripe_entries(tiling, stripe, n)
+
+
 def passed_bytes(tiling: Tiling, n: int, itemsize: int) -> tuple[int, int]:
     """Return the bytes that a device reads, and those that it writes, in a whole solve in passes.
 

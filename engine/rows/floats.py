@@ -21,13 +21,7 @@ class FloatSink:
         return self._out
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Convert ``block`` into its place.
-
-        Args:
-            row: row of the block's first entry.
-            column: column of the block's first entry.
-            block: the entries, shape (rows, columns).
-        """
+        """Convert ``block`` into its place."""
         place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
         if block.dtype.kind == "f":
             place[...] = block

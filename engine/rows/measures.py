@@ -90,20 +90,10 @@ class MeasureSink:
         return
 
     def keep(self, row: int, block: Array) -> None:
-        """Do nothing: :meth:`gather` has already computed the measures of these rows.
-
-        Args:
-            row: number of the first row.
-            block: shape (rows, columns).
-        """
+        """Do nothing: :meth:`gather` has already computed the measures of these rows."""
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Compute the measures of whole rows.
-
-        Args:
-            row: number of the first row.
-            column: 0.
-            block: shape (rows, columns).
 
         Raises:
             ValueError: the rows are not whole.

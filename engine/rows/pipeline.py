@@ -26,8 +26,6 @@ from engine.model.progress import Monitor
 from engine.model.rows import Array, FactSink, Sink
 from storage.errors import Cancelled
 
-Indices = npt.NDArray[np.int64]
-
 #: Entries that are written at once: as many as fit in a cache, but at least the rows of one tile.
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.

@@ -270,11 +270,6 @@ class SummarySink:
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of whole rows, then pass the rows on.
 
-        Args:
-            row: number of the first row.
-            column: 0.
-            block: shape (rows, columns).
-
         Raises:
             ValueError: the rows are not whole.
             SolveFailed: the sum of some row is not finite.
@@ -284,12 +279,7 @@ class SummarySink:
         self._sink.write(row, column, block)
 
     def keep(self, row: int, block: Array) -> None:
-        """Pass on whole rows, after :meth:`gather` has gathered their facts.
-
-        Args:
-            row: number of the first row.
-            block: shape (rows, columns).
-        """
+        """Pass on whole rows, after :meth:`gather` has gathered their facts."""
         self._check(0, block)
         self._sink.write(row, 0, block)
 
@@ -301,12 +291,6 @@ class SummarySink:
         found: FoundFacts | None = None,
     ) -> None:
         """Gather the facts of whole rows.
-
-        Args:
-            row: number of the first row of ``block``.
-            block: shape (rows, columns).
-            some: the rows of ``block`` to look at, int64; None for all.
-            found: the facts of these rows if they are known already; the rows are then not read.
 
         Raises:
             SolveFailed: the sum of some row is not finite.

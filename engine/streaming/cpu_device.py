@@ -11,7 +11,7 @@ from engine.algorithms.products import multiply
 from engine.model.backend import Array, Backend
 from engine.model.dtypes import settle
 from engine.model.stripe_device import StripeJob
-from engine.model.tiling import stripe_entries
+from engine.model.tiling import round_updates
 from engine.streaming.cpu_panels import Checks, check_diagonal, close_panel
 
 
@@ -188,5 +188,4 @@ class CpuStreamer:
         self._job.done(k, stripe, rows)
 
     def _advance(self, k: int, stripe: int) -> None:
-        start, stop = self._job.pivot(k)
-        self._job.advance((stop - start) * stripe_entries(self._job.tiling, stripe, self._job.n))
+        self._job.advance(round_updates(self._job.tiling, k, stripe, self._job.n))

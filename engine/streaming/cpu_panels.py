@@ -82,10 +82,6 @@ class CpuPanels:
     def give(self, k: int, level: int) -> None:
         """Copy panel ``k`` to the tier.
 
-        Args:
-            k: the panel.
-            level: the level that its stripes have reached.
-
         Raises:
             BelowZero: as in :meth:`close`.
         """

@@ -95,13 +95,7 @@ class FinishingHostTier(KeptHostTier):
         return _View(self.blank(stripe), self._loading.ready(stripe))
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
-        """Record the level of a stripe, and write it if it is final.
-
-        Args:
-            k: the level.
-            stripe: number of the stripe.
-            rows: the stripe's view, which already holds the entries.
-        """
+        """Record the level of a stripe, whose view already holds the entries, and write it if it is final."""
         super().give(k, stripe, rows)
         if k == FINISHED and not self._known[stripe]:
             self._begin_finish(stripe, self._collector.write)

@@ -45,10 +45,8 @@ class PartJournal(PartRecorder):
         resumed: for each step, the number of parts that were restored and not computed again.
     """
 
-    def __init__(self, kept: PreparedJournal, every: float | None = None) -> None:
-        """Begin with the open journal files ``kept``; ``every`` is the seconds between two commits, None for the
-        default."""
-        self._kept, self._every, self._last = kept, EVERY if every is None else every, time.monotonic()
+    def __init__(self, kept: PreparedJournal) -> None:
+        self._kept, self._last = kept, time.monotonic()
         self.resumed = dict.fromkeys(STEPS, 0)
 
     def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
@@ -91,7 +89,7 @@ class PartJournal(PartRecorder):
             StorageFailed: the file system refused.
         """
         self._new[step].append(some)
-        if time.monotonic() - self._last >= self._every:
+        if time.monotonic() - self._last >= EVERY:
             self.commit()
 
     def commit(self) -> None:

@@ -21,7 +21,7 @@ from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.model.stripe_device import Streamer, StripeJob
 from engine.model.tier import Tier
-from engine.model.tiling import Tiling, stripe_entries
+from engine.model.tiling import Tiling, round_updates, stripe_entries
 from storage.threads import Promise, ThreadPool
 
 #: Seconds between two calls of the monitor while no device reports progress.
@@ -260,13 +260,9 @@ class _Run:
                 stripe = order.popleft()
                 if self._level[stripe] < k:
                     return stripe
-                self._skip(k, stripe)
+                self._news += round_updates(self._tiling, k, stripe, self._tier.n)
         self._check()
         return None
-
-    def _skip(self, k: int, stripe: int) -> None:
-        start, stop = self._job.pivot(k)
-        self._news += (stop - start) * stripe_entries(self._tiling, stripe, self._tier.n)
 
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
         """Return the rows of a stripe for round ``k``; wait until round ``k`` - 1 has given it back."""

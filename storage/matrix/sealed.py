@@ -282,16 +282,12 @@ class SealedResult(SealedFolder, ABC):
         """Return the row of a source.  Raises NotFound if that vertex does not exist or is no source."""
         return int(self.source_positions([vertex_index])[0])
 
-    def target_position(self, vertex_index: int) -> int:
-        """Return the column of a target.  Raises NotFound if that vertex does not exist or is no target."""
-        return int(self.target_positions([vertex_index])[0])
-
     def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
         """Return the rows of sources (vertex indices); errors as in :meth:`source_position`."""
         return self._positions(vertices, "source", self._rows_of, self.shape[0])
 
     def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """Return the columns of targets (vertex indices); errors as in :meth:`target_position`."""
+        """Return the columns of targets (vertex indices).  Raises NotFound if one does not exist or is no target."""
         return self._positions(vertices, "target", self._columns_of, self.shape[1])
 
     def vertex(self, text: str | int) -> int:

@@ -15,11 +15,8 @@ tables.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.graph.kernels import njit
-
-Array = npt.NDArray[np.generic]
 
 
 # the compiler vectorises minima of floats only if told that there is no NaN; tables have none, and sums stay exact

@@ -94,7 +94,7 @@ def split_evenly(rows: Indices, parts: int) -> list[Indices]:
 
 
 class Searches:
-    """The searches of one batch; all methods may be called by several threads.
+    """The searches of one batch, an :class:`engine.model.backend.RowSearches`; several threads may call all methods.
 
     Args:
         pieces: the searches.
@@ -112,10 +112,6 @@ class Searches:
 
     def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do one piece, if one is waiting.
-
-        Args:
-            worker: number of the calling thread.
-            then: called with the rows that the piece has finished, int64, if there are any, and their facts if known.
 
         Returns:
             The number of rows finished, and whether all searches of the batch are done: True for one call only, the
@@ -136,11 +132,6 @@ class Searches:
 
     def take_all(self, threads: int, seconds: float, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do all pieces that one compiled call can do in several threads, if there are some.
-
-        Args:
-            threads: the number of threads, the calling one included.
-            seconds: for how long pieces are begun.
-            then: as in :meth:`take`; called once, with all rows that are finished.
 
         Returns:
             As :meth:`take`.

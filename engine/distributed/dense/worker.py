@@ -29,7 +29,7 @@ from engine.distributed.row_facts import observe
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
-from engine.model.tiling import stripe_entries
+from engine.model.tiling import round_updates
 from engine.rows.dense import fill_weights
 from engine.rows.summary import PartialSummary, Summary
 from storage.errors import StorageFailed
@@ -309,8 +309,7 @@ class DenseWorker:
         self._panels.put(k, panel)
 
     def _updates(self, k: int, stripe: int) -> int:
-        start, stop = self._tiling.pivot(k, self.job.n)
-        return (stop - start) * stripe_entries(self._tiling, stripe, self.job.n)
+        return round_updates(self._tiling, k, stripe, self.job.n)
 
     def _forget(self, stripe: int) -> None:
         self._lives[stripe] += 1

@@ -99,12 +99,7 @@ class CudaPanels(StripeMemory):
         self._lowering.append((closed, len(panel) ** 2 * self._job.n))
 
     def give(self, k: int, level: int) -> None:
-        """Queue the copies of panel ``k`` to the tier.
-
-        Args:
-            k: the panel.
-            level: the level that its stripes have reached.
-        """
+        """Queue the copies of panel ``k`` to the tier."""
         job, lane, panel, start = self._job, self._lane(), self._rows_of(k), self._job.pivot(k)[0]
         if level == FINISHED and self._signed:
             with lane:

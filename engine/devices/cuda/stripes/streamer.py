@@ -19,7 +19,7 @@ from engine.devices.cuda.context import alike, modules
 from engine.devices.cuda.launch import Copy
 from engine.devices.cuda.stripes.memory import Slot, StripeMemory
 from engine.model.backend import Array
-from engine.model.tiling import stripe_entries
+from engine.model.tiling import round_updates
 
 #: Seconds between two checks whether the device has finished a round.
 _LOOK: Final = 0.0005
@@ -321,8 +321,7 @@ class CudaStreamer(StripeMemory):
             self._job.done(k, stripe, rows)
 
     def _updates(self, k: int, stripe: int) -> int:
-        start, stop = self._job.pivot(k)
-        return (stop - start) * stripe_entries(self._job.tiling, stripe, self._job.n)
+        return round_updates(self._job.tiling, k, stripe, self._job.n)
 
     def _owe(self, when: int, k: int, stripe: int) -> None:
         """Remember the updates of a stripe, to report them when round ``when`` is done."""

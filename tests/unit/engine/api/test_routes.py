@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.api.routes import Router, route
+from engine.api.routes import Router
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from storage.errors import DoesNotFit, NotFound, StorageFailed
@@ -69,7 +69,7 @@ def test_negative_arcs(tmp_path: Path, algorithm: str) -> None:
 def test_cycles_of_length_zero_do_not_trap_the_walk(tmp_path: Path) -> None:
     """1, 2 and 3 form a cycle of zeros; the greedy walk back from 4 would turn in it for ever."""
     arcs = [(0, 3, 1), (1, 2, 0), (2, 3, 0), (3, 1, 0), (2, 4, 1)]
-    found = route(store(tmp_path, graph_of(arcs, 5)), 0, 4)
+    found = Router(store(tmp_path, graph_of(arcs, 5))).route(0, 4)
     assert found is not None
     assert found.vertices == [0, 3, 1, 2, 4]
 
@@ -83,13 +83,13 @@ def test_hop_limits_are_kept(tmp_path: Path, hops: int) -> None:
 
 def test_a_source_that_was_not_solved_is_named(tmp_path: Path) -> None:
     matrix = store(tmp_path, graph_of([(0, 1, 2), (1, 2, 2)], 3), sources=(1,))
-    assert route(matrix, 1, 2) is not None
+    assert Router(matrix).route(1, 2) is not None
     with pytest.raises(NotFound, match="0"):
-        route(matrix, 0, 2)
+        Router(matrix).route(0, 2)
 
 
 def test_a_vertex_reaches_itself_without_arcs(tmp_path: Path) -> None:
-    found = route(store(tmp_path, graph_of([(0, 1, 2)], 2)), 1, 1)
+    found = Router(store(tmp_path, graph_of([(0, 1, 2)], 2))).route(1, 1)
     assert found is not None
     assert (found.vertices, found.weights, found.length) == ([1], [], 0)
 
@@ -99,7 +99,7 @@ def test_a_hop_limit_beside_a_far_vertex_takes_no_longer_path(tmp_path: Path) ->
     graph = graph_of([(0, 1, 0.1), (0, 2, 0.00001), (2, 1, 0.00001), (0, 3, 1000)], 4)
     matrix = store(tmp_path, graph, max_hops=2)
     assert matrix.dtype == np.float32
-    found = route(matrix, 0, 1)
+    found = Router(matrix).route(0, 1)
     assert found is not None
     assert found.vertices == [0, 2, 1]
 
@@ -109,7 +109,7 @@ def test_a_plateau_of_rounding_is_no_way_out(tmp_path: Path) -> None:
     arcs = [(0, 1, 9.1), (1, 2, 1e-8), (0, 3, 9), (3, 2, 0.15), (0, 4, 1e6)]
     matrix = store(tmp_path, graph_of(arcs, 5, directed=False))
     assert matrix.dtype == np.float32
-    found = route(matrix, 0, 1)
+    found = Router(matrix).route(0, 1)
     assert found is not None
     assert found.vertices == [0, 1]
 
@@ -123,7 +123,7 @@ def test_a_wrong_distance_is_refused_and_not_explained(tmp_path: Path, dtype: st
     graph = graph_of([(0, 1, 2), (1, 2, 2), (0, 2, 7)], 3)
     matrix = sealed(tmp_path / "d.zarr", graph, change, dtype=dtype, **options)
     with pytest.raises(StorageFailed, match=r"distance 5(\.0)? from 0 to 2: the shortest path has the length 4"):
-        route(matrix, 0, 2)
+        Router(matrix).route(0, 2)
 
 
 def test_a_distance_that_floats_have_lost_behind_large_arcs_is_refused(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_distance_that_floats_have_lost_behind_large_arcs_is_refused(tmp_path:
 
     graph = graph_of([(0, 1, -1e17), (1, 2, 1.5)], 3)
     with pytest.raises(StorageFailed, match=r"length 1\.5"):
-        route(sealed(tmp_path / "d.zarr", graph, change, dtype="float64"), 1, 2)
+        Router(sealed(tmp_path / "d.zarr", graph, change, dtype="float64")).route(1, 2)
 
 
 def test_sums_of_many_arcs_may_be_off_by_the_rounding_of_each(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_sums_of_many_arcs_may_be_off_by_the_rounding_of_each(tmp_path: Path) ->
         array[0] = added
 
     graph = graph_of([(v, v + 1, 0.1) for v in range(1000)], 1001)
-    found = route(sealed(tmp_path / "d.zarr", graph, change, dtype="float32", sources=(0,)), 0, 1000)
+    found = Router(sealed(tmp_path / "d.zarr", graph, change, dtype="float32", sources=(0,))).route(0, 1000)
     assert found is not None
     assert found.length == pytest.approx(100)
 

@@ -32,7 +32,7 @@ def test_rows_and_columns_are_named_by_vertex(path):
         np.testing.assert_array_equal(matrix.targets, TARGETS)
         np.testing.assert_array_equal(matrix.labels, labels)
         np.testing.assert_array_equal(matrix.target_labels, labels[TARGETS])
-        assert [matrix.target_position(v) for v in TARGETS] == [0, 1, 2, 3]
+        assert matrix.target_positions(TARGETS).tolist() == [0, 1, 2, 3]
         np.testing.assert_array_equal(matrix.row(3), entries[1])
         np.testing.assert_array_equal(matrix.rows([99, 70]), entries[[2, 0]])
         np.testing.assert_array_equal(matrix.entries([3, 70], [41, 70]), [entries[1, 3], entries[0, 1]])
@@ -66,7 +66,7 @@ def test_vertices_that_are_no_targets_are_not_found(path):
         with pytest.raises(NotFound, match="vertex 8589934595 was not solved as a source; this store holds 3 of 100"):
             matrix.entries([1], [5])
         with pytest.raises(NotFound, match="index 100 does not exist; the graph has 100"):
-            matrix.target_position(100)
+            matrix.target_positions([100])
 
 
 def test_xarray_sees_the_labels_of_both_sides(path):

@@ -56,17 +56,17 @@ class Eliminated:
         return cls.of(parts, *(np.empty(count, kind.dtype) for count in (entries, entries, squares)))
 
     def up(self, i: int) -> Array:
-        """Return ``upward`` of a part."""
+        """Return the entries of ``upward`` that belong to a part, shape (its vertices, its border)."""
         size, depth = self._shape(i)
         return self.upward[self.at[i] : self.at[i] + size * depth].reshape(size, depth)
 
     def down(self, i: int) -> Array:
-        """Return ``across`` of a part."""
+        """Return the entries of ``across`` that belong to a part, shape (its border, its vertices)."""
         size, depth = self._shape(i)
         return self.across[self.at[i] : self.at[i] + size * depth].reshape(depth, size)
 
     def rest(self, i: int) -> Array:
-        """Return ``rests`` of a part."""
+        """Return the entries of ``rests`` that belong to a part, shape (its border, its border)."""
         _, depth = self._shape(i)
         return self.rests[self.rest_at[i] : self.rest_at[i] + depth**2].reshape(depth, depth)
 

@@ -73,7 +73,7 @@ WORK_TYPES: Final = MappingProxyType(
         "float64": WorkType("float64", float("inf"), float("inf"), float("inf")),
     }
 )
-#: The same by NumPy's types, whose names take microseconds to find.
+#: The same table by NumPy's types, because finding the name of a type takes microseconds.
 _BY_DTYPE: Final = {kind.dtype: kind for kind in WORK_TYPES.values()}
 
 

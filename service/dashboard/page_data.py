@@ -237,9 +237,9 @@ def algorithm(name: str) -> str:
 
 
 def kind(record: JobRecord) -> str:
-    """Return in a word what a job makes; nothing for a matrix of distances, which is usual.
+    """Return a word for what a job makes; the empty text for a matrix of distances, which most jobs make.
 
-    Records in lists have no options: their plan says it, or the columns of a finished table.
+    The records of a list come without options, so the plan or the columns of a finished table tell what a job makes.
     """
     semiring = SEMIRINGS.get(record.options.get("semiring", ""))
     if semiring is not None:

@@ -129,7 +129,8 @@ class PreparedStore(SealedResult):
             OSError: the file system refused.
             StorageFailed: the file is missing or damaged.
         """
-        linked = self._files[name].told and not name.endswith(ROOT_DOCUMENT)  # metadata is read again at once
+        # metadata is copied, because it is read again right after this
+        linked = self._files[name].told and not name.endswith(ROOT_DOCUMENT)
         if linked and not isinstance(self._folder, RemoteFolder):
             with contextlib.suppress(OSError):
                 os.link(name, folder / name, src_dir_fd=self._folder.handle, follow_symlinks=False)

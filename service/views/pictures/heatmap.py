@@ -52,7 +52,7 @@ def take_picture(
             are read.
         order: of rows and columns: ``near`` keeps regions of the graph together, ``label`` is the stored order.
         monitor: receives the progress in bytes.
-        observe: is given the rows that are read, too: how many there were before, and a block of whole rows.
+        observe: called with each block of whole rows that is read, after the number of rows before it.
     """
     rows, columns = matrix.shape
     height, width = min(side, rows), min(side, columns)

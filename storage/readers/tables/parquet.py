@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import InvalidGraph, InvalidRequest
+from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.layers.edges import read_edges
 from storage.readers.layers.frames import SAMPLE, arcs_of, sample_of
@@ -73,21 +74,26 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
         raise InvalidRequest(f"column {names[weight]!r} holds {schema[names[weight]]}, not weights", field="weight")
     text = not (schema[names[source]].is_integer() and schema[names[target]].is_integer())
     wanted = [names[source], names[target]] + ([] if weight is None else [names[weight]])
-    columns, labels = ArcColumns(options.limits, weight is not None), TextLabels()
-    for top in range(0, rows, _ROWS):
-        frame = table.select(wanted).slice(top, _ROWS).collect()
-        columns.append(*arcs_of(frame, top, text, labels, options.length_of))
-    arcs = columns.take()
+    arcs, labels = _arcs(table.select(wanted), rows, options, text=text)
     directed, told = _direction(table, names, selected.kind, options)
     return Parsed(
         arcs,
-        labels.finish(arcs) if text else None,
+        labels,
         directed,
         rows,
         weight_column=None if weight is None else names[weight],
         length_of=None if options.length_of is None else options.length_of.text,
         notes=[*selected.notes, *told],
     )
+
+
+def _arcs(table: pl.LazyFrame, rows: int, options: ReadOptions, *, text: bool) -> tuple[ArcList, AnyArray | None]:
+    """Return the arcs of a table of two or three columns, and the labels of vertices that are text."""
+    columns, labels = ArcColumns(options.limits, table.collect_schema().len() > 2), TextLabels()
+    for top in range(0, rows, _ROWS):
+        columns.append(*arcs_of(table.slice(top, _ROWS).collect(), top, text, labels, options.length_of))
+    arcs = columns.take()
+    return arcs, labels.finish(arcs) if text else None
 
 
 def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: ReadOptions) -> tuple[bool, list[str]]:

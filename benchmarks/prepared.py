@@ -1,10 +1,11 @@
 """What a prepared graph takes, how fast it answers and gets new weights: wall and processor seconds; checked by SciPy.
 
-    python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER] [--peers]
+    python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER] [--peers] [--gpu]
 
 A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  METIS runs in a process of its own for large graphs,
-whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.  What a
-GPU answers is measured by ``benchmarks.prepared_device``.
+whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.  Files of
+up to 25,000 vertices are solved by a service, too, and distances are asked of both results over HTTP.  With ``--gpu``,
+what a GPU answers follows (``benchmarks.prepared_device``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 import apsp
 from benchmarks.graphs import road
+from benchmarks.prepared_http import MOST, over_http
 from benchmarks.prepared_peers import PAIRS, compare_peers
 from engine.algorithms.both_ways import find_tables
 from engine.algorithms.part_lengths import PartWork
@@ -174,6 +176,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--peers", action="store_true", help="measure other libraries, too")
+    parser.add_argument("--gpu", action="store_true", help="measure what a GPU answers, too")
     parser.add_argument("--rows", type=int, default=COMPARED, help="rows that are compared with searches")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
@@ -191,6 +194,12 @@ def main() -> None:
                 compare(matrix, graph, args.rows)
                 if args.peers:
                     beside(matrix, graph)
+            if graph.n <= MOST and not name.startswith("road:"):
+                over_http(Path(name), graph)
+            if args.gpu:
+                from benchmarks.prepared_device import answered
+
+                answered(Path(folder) / "p", name, args.rows)
             change(matrix, graph, Path(folder) / "p", args.threads)
             matrix.close()
 

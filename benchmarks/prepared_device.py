@@ -149,6 +149,23 @@ def graph_of(name: str) -> Graph:
     return road(int(name[5:])) if name.startswith("road:") else read_graph(name)[0]
 
 
+def answered(folder: Path, graph_name: str, rows: int) -> dict[str, Any]:
+    """Print what the GPU takes to answer from a prepared graph, and return the figures.
+
+    Args:
+        folder: the prepared graph.
+        graph_name: its file, or ``road:N``.
+        rows: how many rows are compared with searches.
+    """
+    there, here = (open_result(folder, device=device) for device in ("cuda", "cpu"))
+    assert isinstance(there, DevicePreparedMatrix)
+    assert isinstance(here, PreparedMatrix)
+    with there, here:
+        asked = ask(there)
+        wrong = compare(there, here) + search(there, graph_name, rows)
+        return {"dtype": str(here.dtype), "wrong": wrong, **asked}
+
+
 def main() -> None:
     """Print a table for each graph, and write all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -173,15 +190,9 @@ def main() -> None:
             seconds = time.perf_counter() - began
             phases = ", ".join(f"{phase} {spent:.2f}" for phase, spent in outcome.seconds.items())
             print(f"{graph_name}: {graph.n:,} vertices, {graph.arcs:,} arcs; prepared in {seconds:.2f} s ({phases})")
-            there, here = (open_result(Path(folder) / "p", device=device) for device in ("cuda", "cpu"))
-            assert isinstance(there, DevicePreparedMatrix)
-            assert isinstance(here, PreparedMatrix)
-            with there, here:
-                asked = ask(there)
-                wrong = compare(there, here) + search(there, graph_name, args.rows)
             figures["graphs"][Path(graph_name).name] = {
-                "vertices": graph.n, "arcs": graph.arcs, "dtype": str(here.dtype), "wrong": wrong,
-                "prepare_seconds": seconds, "phases": outcome.seconds, **asked,
+                "vertices": graph.n, "arcs": graph.arcs, "prepare_seconds": seconds, "phases": outcome.seconds,
+                **answered(Path(folder) / "p", graph_name, args.rows),
             }  # fmt: skip
             if args.json:
                 args.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -293,6 +293,11 @@ class ClientOptions(ReadingOptions, JobOptions, total=False):
     ]  # fmt: skip
 
 
+CompactForm = Annotated[
+    bool, Option("Store closed parts only: a tenth of the bytes, and slower to ask.", default=False)
+]
+
+
 class PrepareOptions(TypedDict, total=False):
     """The options of ``apsp prepare``."""
 
@@ -309,7 +314,14 @@ class PrepareOptions(TypedDict, total=False):
 class PrepareForm(PrepareOptions, total=False):
     """The options of ``apsp prepare`` that ``apsp reweight`` does not have."""
 
-    compact: Annotated[bool, Option("Store closed parts only: a tenth of the bytes, and slower to ask.", default=False)]
+    compact: CompactForm
+
+
+class PlannedForm(TypedDict, total=False):
+    """What ``apsp plan`` plans in place of a matrix."""
+
+    prepared: Annotated[bool, Option("Plan apsp prepare, which makes no matrix.", default=False)]
+    compact: CompactForm
 
 
 class ReweightOptions(PrepareOptions, total=False):

@@ -82,7 +82,7 @@ def make_plan(
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
     plan = with_sums(plan, graph, options) if options.also else plan
-    return bind_plan(_with_fixed(plan, stored=out is not None), graph, options, profile.content)
+    return bind_plan(with_fixed(plan, stored=out is not None), graph, options, profile.content)
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
@@ -107,12 +107,15 @@ def _walks(graph: Graph) -> bool:
     return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
 
 
-def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
+def with_fixed(plan: Plan, *, stored: bool) -> Plan:
     """Return the plan with the costs added that, except for kernels, are the same for all candidates.
 
     Args:
         plan: the plan without these costs.
-        stored: whether the matrix goes into a store.
+        stored: whether the result goes into a store.
+
+    Returns:
+        The plan with the phases before and after, and with their seconds.
     """
     waiting = needed(plan)
     before = [Phase("create", CREATE_SECONDS)] if stored else []

@@ -19,9 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.prepared.sharing import ThreadLimit, share
-from engine.algorithms.prepared.tables import StoredTables, check_memory, limits_of
 from engine.api.from_tables.reopening import reopened
-from engine.graph.partition import Lengths, Parts
 from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
@@ -36,8 +34,10 @@ from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS
 
 if TYPE_CHECKING:
+    from engine.algorithms.prepared.tables import StoredTables
     from engine.api.from_tables.on_device import AnswerDevice
     from engine.devices.cpu.sweep import Sweeper
+    from engine.graph.partition import Lengths, Parts
     from storage.prepared.served import ComputedStore
 
 Array = npt.NDArray[Any]
@@ -222,6 +222,8 @@ class PreparedMatrix(PreparedStore):
 
     def parts(self) -> Parts:
         """Return the parts of the graph, opened.  Raises StorageFailed."""
+        from engine.graph.partition import Parts
+
         position, starts, parents, ends, borders = map(
             self.part_array, ("position", "starts", "parents", "ends", "borders")
         )
@@ -236,6 +238,8 @@ class PreparedMatrix(PreparedStore):
     @cached_property
     def _described(self) -> StoredTables:
         """The tables; nothing of them has been read yet."""
+        from engine.algorithms.prepared.tables import StoredTables
+
         try:
             forward, backward = self.checked("tables/forward"), self.checked("tables/backward")
         except MemoryError:
@@ -246,6 +250,8 @@ class PreparedMatrix(PreparedStore):
 
     def _admit(self, needed: int) -> None:
         """Refuse to read more of the tables than there is memory for.  Raises DoesNotFit."""
+        from engine.algorithms.prepared.tables import check_memory
+
         check_memory(f"the tables of {self.path}", needed, available_memory())
 
     @property
@@ -280,6 +286,8 @@ class PreparedMatrix(PreparedStore):
     @cached_property
     def _limits(self) -> tuple[Any, Any]:
         """The largest distance, and *unreachable*."""
+        from engine.algorithms.prepared.tables import limits_of
+
         return limits_of(work_type(self.dtype), self._beyond, nonnegative=self.least_weight >= 0)
 
     @cached_property

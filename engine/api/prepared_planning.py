@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from engine.api.planning import with_fixed
 from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, Parts, find_parts
@@ -103,7 +104,7 @@ def plan_prepared(
         workers=candidate.workers,
         statistics=statistics(inner, replace(problem, parts=facts)),
     )
-    return bind_plan(plan, profile.graph, options)
+    return bind_plan(with_fixed(plan, stored=True), profile.graph, options)
 
 
 def _machine(options: Options, out: Path | None) -> Machine:

@@ -15,6 +15,7 @@ from engine.planning.constants import (
     DEVICE_SWEEP_EFFICIENCY,
     DEVICE_SWEEP_START,
     ENTRY_SECONDS,
+    FILL_RATE,
     PART_SECONDS,
     PARTS_EFFICIENCY,
     PROCESS_BYTES,
@@ -88,6 +89,8 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
     """
     size, ways = setting.kind.itemsize, 1 + directed
     prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
+    # Each page of the tables is touched for the first time, by one thread.
+    prepare = replace(prepare, seconds=prepare.seconds + ways * size * facts.entries / FILL_RATE)
     phases = (Phase("partition", facts.seconds), prepare, setting.written)
     memory = ways * size * facts.entries + 60 * setting.problem.arcs + 40 * setting.problem.n
     return candidate(setting, "prepared", phases, memory=memory)

@@ -31,6 +31,8 @@ from storage.prepared.journal import PreparedJournal, committed
 
 #: Seconds between two commits; a shorter run makes none.
 EVERY: Final = 10.0
+#: Bytes of the arrays in a file of a commit, which are copied while the file is written.
+PIECE_BYTES: Final = 32 << 20
 #: A graph of at least this many vertices and arcs has its dissection committed at once: finding it takes a second or
 #: more.
 LARGE: Final = 1 << 18
@@ -97,9 +99,16 @@ class PartJournal(PartRecorder):
         for step in STEPS:
             if self._new[step]:
                 some = np.concatenate(self._new[step]).astype(np.int64)
-                self._kept.commit(step, [some, *gathered([self._blocks(step, i) for i in some.tolist()])], of=self._of)
+                for piece in self._pieces(step, some):
+                    blocks = gathered([self._blocks(step, i) for i in piece.tolist()])
+                    self._kept.commit(step, [piece, *blocks], of=self._of)
                 self._new[step] = []
         self._last = time.monotonic()
+
+    def _pieces(self, step: str, some: Indices) -> list[Indices]:
+        """Cut parts into runs whose arrays have about ``PIECE_BYTES``, or one part each where a part has more."""
+        sizes = [sum(block.nbytes for block in self._blocks(step, i)) for i in some.tolist()]
+        return np.split(some, np.flatnonzero(np.diff(np.cumsum(sizes) // PIECE_BYTES)) + 1)
 
     def _take_up(self, step: str) -> None:
         for entry in self._kept.record:

@@ -34,7 +34,7 @@ EXAMPLES: Final = {
         "apsp inspect roads.graphml --weight travel_time",
         "apsp inspect roads.csv --nodes nodes.csv",
     ),
-    "plan": ("apsp plan roads.csv --out roads.zarr", "apsp plan roads.csv --memory 4GiB --dtype float32"),
+    "plan": ("apsp plan roads.csv --out roads.zarr", "apsp plan roads.csv --prepared --out roads.prepared"),
     "solve": (
         "apsp solve roads.csv --out roads.zarr",
         "apsp solve roads.csv --out shops.zarr --targets @shops.txt --cutoff 900",

@@ -33,7 +33,8 @@ from service.cli.arguments import (
 from service.cli.betweenness import assign, betweenness
 from service.cli.help_pages import GroupedCommands, command, plainer
 from service.cli.measure import measure
-from service.options import AlsoOptions, BulkOptions, NearOptions
+from service.options import AlsoOptions, BulkOptions, NearOptions, PlannedForm
+from storage.errors import InvalidRequest
 from storage.options import FileReadingOptions, ReadingOptions
 from storage.remote.objects import address_of
 
@@ -143,17 +144,26 @@ def plan(
     graph: GraphFile,
     reading: GraphOptions,
     options: AlsoOptions,
+    planned: PlannedForm,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="STORE.zarr", help="Check the free space on this store's disk."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how a graph would be solved, and what was rejected."""
+    """Show how a graph would be solved, or prepared, and what was rejected."""
     must_open(graph)
-    from service.cli.commands import solving
+    from service.cli.commands import preparing, solving
 
-    solving.plan(solving.GraphArgs.of(graph, reading, options), options, out=out, as_json=as_json)
+    given = solving.GraphArgs.of(graph, reading, options)
+    if planned["prepared"]:
+        preparing.plan(given, options, compact=planned["compact"], out=out, as_json=as_json)
+    elif planned["compact"]:
+        raise InvalidRequest(
+            "--compact is a form of prepared graphs, and a matrix is planned; say --prepared, too", field="compact"
+        )
+    else:
+        solving.plan(given, options, out=out, as_json=as_json)
 
 
 @command(app)

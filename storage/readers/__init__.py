@@ -16,7 +16,7 @@ import numpy as np
 from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import Coordinates, check_system
 from storage.geography.nodes import read_nodes
-from storage.graph.cleaning import check_quantity_name, quantity_values
+from storage.graph.cleaning import ArcList, check_quantity_name, compress, quantity_values
 from storage.graph.graph import Graph, Receipt, build_from
 from storage.graph.inputs import keeps_greatest
 from storage.options import FileReadingOptions, ReadingOptions, lists_options
@@ -366,22 +366,17 @@ def _with_terminals(graph: Graph, parsed: Parsed) -> Graph:
 
 def _check_mirrored(graph: Graph) -> None:
     """Refuse an undirected graph whose file lists an edge at one end only, or with two weights."""
-    from scipy.sparse import csr_array
-
-    rows = csr_array((graph.weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
-    transposed = rows.T.tocsr()
-    transposed.sort_indices()
-    if np.array_equal(transposed.indptr, graph.indptr) and np.array_equal(transposed.indices, graph.heads):
-        at = np.flatnonzero(transposed.data != graph.weights)
+    tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
+    starts, into, weights, _ = compress(ArcList(graph.heads, tails, graph.weights), graph.n)
+    if np.array_equal(starts, graph.indptr) and np.array_equal(into, graph.heads):
+        at = np.flatnonzero(weights != graph.weights)
         if len(at) == 0:
             return
-        tail = int(np.searchsorted(graph.indptr, at[0], side="right")) - 1
-        u, v = graph.labels[tail], graph.labels[graph.heads[at[0]]]
-        raise InvalidGraph(f"edge {u} - {v} has two weights, {graph.weights[at[0]]} and {transposed.data[at[0]]}")
+        u, v = graph.labels[tails[at[0]]], graph.labels[graph.heads[at[0]]]
+        raise InvalidGraph(f"edge {u} - {v} has two weights, {graph.weights[at[0]]} and {weights[at[0]]}")
     for tail in range(graph.n):
         out = graph.heads[graph.indptr[tail] : graph.indptr[tail + 1]]
-        into = transposed.indices[transposed.indptr[tail] : transposed.indptr[tail + 1]]
-        lone = np.setdiff1d(out, into)
+        lone = np.setdiff1d(out, into[starts[tail] : starts[tail + 1]])
         if len(lone):
             u, v = graph.labels[tail], graph.labels[lone[0]]
             raise InvalidGraph(f"vertex {u} lists {v} as a neighbour, but {v} does not list {u}", field="neighbours")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ from engine.api.prepared_matrix import open_result
 from engine.api.prepared_planning import plan_prepared
 from engine.model.problem import Options
 from engine.streaming import part_journal
+from service.runner.runner import Runner
+from service.settings import Settings
 from storage.errors import ApspError, DoesNotFit, SolveFailed, StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.working_dir import RECORD
@@ -32,6 +36,7 @@ from tests.integration.service_process import LiveService
 from tests.integration.test_dask import _ip, wait_for
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.distributed.prepared.test_driver import KINDS, Until, random_graph, whole
+from tests.unit.service.support import Bench
 
 pytest.importorskip("distributed")
 two_networks = test_dask.two_networks  # a fixture
@@ -130,6 +135,50 @@ def test_the_client_killed_and_run_again(three: Processes, tmp_path: Path, monke
     assert outcome.summary["resumed"]["eliminate"] > 0  # type: ignore[index]
     assert whole(place) == local(grid_graph(60), tmp_path / "local")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "p"]
+
+
+RUNNER = """
+import sys, threading
+from engine.distributed.prepared import driver, planning
+from engine.streaming import part_journal
+from service.runner.runner import Runner
+from service.settings import Settings
+from tests.unit.service.runner.test_making import kill_at
+part_journal.EVERY, part_journal.LARGE, planning.LEAST_UPDATES, driver.TASK_UPDATES = 0.0, 0, 1, 1
+kill_at(int(sys.argv[2]))
+runner = Runner(Settings.load(), threading.Event())
+runner.work(runner._jobs.job(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("call", [60, 200, *(pytest.param(call, marks=pytest.mark.slow) for call in (20, 120))])
+def test_a_runner_killed_and_its_job_gone_on_with_by_another(
+    three: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: int
+) -> None:
+    """It is killed before a call that changes the disk; the next claim takes up the spans, and nothing else is left."""
+    monkeypatch.setattr(part_journal, "EVERY", 0.0)
+    monkeypatch.setattr(part_journal, "LARGE", 0)
+    settings, graph = Settings(data_dir=tmp_path / "data", auth=False, scheduler=three.address), grid_graph(40)
+    bench, root = Bench(settings), Path(__file__).resolve().parents[2]
+    record = bench.jobs.create(bench.add_graph(graph), {"result": "prepared", "executor": "dask"}, {})
+    assert bench.jobs.claim(f"{settings.slot('cpu')}:1") is not None
+    environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(root)}
+    words = [sys.executable, "-c", RUNNER, record.id, str(call)]
+    done = subprocess.run(words, env=environment, cwd=root, check=False, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    bench.jobs.recover()
+    again = bench.jobs.claim("second")
+    assert again is not None
+    runner = Runner(settings, threading.Event())
+    with caplog.at_level(logging.INFO):
+        runner.work(again)
+    runner._jobs.close()
+    assert bench.jobs.job(record.id).state == "successful", bench.jobs.job(record.id)
+    assert call < 100 or "had done: eliminate" in caplog.text
+    store = settings.store(record.id)
+    assert whole(store) == local(graph, tmp_path / "local")
+    assert sorted(path.name for path in store.parent.iterdir()) == ["log.txt", store.name]
+    bench.jobs.close()
 
 
 def test_everything_lost_and_gone_on_with_by_other_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,20 @@ def test_metis_refuses(tmp_path: Path, text: str, message: str) -> None:
     refused(tmp_path, text, message, "g.graph", format="metis")
 
 
+@pytest.mark.parametrize("few", [0, 1 << 18])  # sorted by scipy.sparse, and without it
+def test_metis_names_the_end_that_is_missing_or_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("storage.graph.cleaning.FEW_ARCS", few)
+    right = "4 3 1\n2 5 4 8\n1 5 3 7\n2 7\n1 8\n"
+    assert arcs_of(read(tmp_path, right, "g.graph")[0])[:2] == [(1, 2, 5), (1, 4, 8)]
+    refused(
+        tmp_path, right.replace("4 8", "3 8", 1), "vertex 1 lists 3 as a neighbour, but 3", "g.graph", format="metis"
+    )
+    refused(tmp_path, right.replace("\n1 8", "\n1 9"), "edge 1 - 4 has two weights, 8 and 9", "g.graph", format="metis")
+    refused(tmp_path, right.replace("3 7\n", "3 6\n"), "edge 2 - 3 has two weights, 6 and 7", "g.graph", format="metis")
+
+
 def test_metis_read_as_directed_may_be_one_sided(tmp_path: Path) -> None:
     graph, _ = read(tmp_path, "3 1\n2 3\n\n\n", "g.graph", directed=True)
     assert arcs_of(graph) == [(1, 2, 1), (1, 3, 1)]

@@ -1,4 +1,4 @@
-"""Runs ``apsp prepare`` and ``apsp reweight``."""
+"""Runs ``apsp prepare``, ``apsp plan --prepared`` and ``apsp reweight``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit_done, emit_json, table
+from service.cli.commands.output import emit, emit_done, emit_json, table
 from service.cli.commands.querying import store_folder
-from service.cli.commands.solving import GraphArgs, describe_plan, load, read_facts, tell
+from service.cli.commands.showing import show_refusal, table_of
+from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, read_facts, tell
 from service.cli.progress import ProgressMonitor
-from service.options import PrepareForm, PrepareOptions, ReweightOptions
+from service.options import LocalOptions, PrepareForm, PrepareOptions, ReweightOptions
 from service.units import format_bytes, parse_size
-from storage.errors import InvalidRequest
+from storage.errors import DoesNotFit, InvalidRequest
 from storage.files.writing import writing_early
 from storage.options import ReadingOptions
 from storage.remote.objects import address_of
@@ -99,6 +100,36 @@ def _prepare(
     tables = "closed" if compact else "tables"
     lines = [(tables, f"{format_bytes(size)}, {parts:,} parts"), ("answers", f"{rows:,} x {columns:,} distances")]
     emit_done(out, seconds, table(lines + _resumed(outcome.summary), indent="  "))
+
+
+def plan(graph_args: GraphArgs, given: LocalOptions, *, compact: bool, out: Path | None, as_json: bool) -> None:
+    """Print what preparing a graph would take; nothing is prepared.
+
+    Args:
+        graph_args: the graph file.
+        given: the options of the command line; those that prepared graphs do not keep are refused.
+        compact: plan the compact form.
+        out: the folder, where free space is checked.
+        as_json: whether to print one JSON object instead of text.
+
+    Raises:
+        ApspError: as ``engine.api.prepared_planning.plan_prepared``.
+    """
+    from engine.api.prepared_planning import plan_prepared
+
+    budgets_of(given)
+    graph, receipt = load(graph_args)
+    options = options_of(given, graph, graph_args.snap_limit)
+    try:
+        selected = plan_prepared(graph, options, out=out, compact=compact)
+    except DoesNotFit as refusal:
+        show_refusal(refusal, str(graph_args.graph), receipt, as_json=as_json)
+        raise
+    tell(f"note: {note}" for note in receipt.notes)
+    if as_json:
+        emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": selected.to_dict()})
+    else:
+        emit([*_described(selected), "", *table_of(selected.candidates)])
 
 
 def _options(given: PrepareOptions) -> Options:

@@ -7,14 +7,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from service.cli.commands.output import emit, emit_json, number, table
+from service.units import format_bytes
 from service.views.matrix_summary import shown_facts
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.files.writing import Writing
 from storage.matrix.frame import said_unit
 from storage.semirings import SEMIRINGS
+
+if TYPE_CHECKING:
+    from engine.model.plan import Candidate
+    from storage.errors import DoesNotFit
+    from storage.graph.graph import Receipt
 
 #: Ending of the files of paths.
 ROUTES: Final = ".geojson"
@@ -224,3 +230,39 @@ def summary_lines(summary: Mapping[str, Any], unit: str | None = None) -> list[s
     """Return the summary of a matrix in aligned lines, and what its distances measure if that is known."""
     facts = [*shown_facts(summary), *([("unit", unit)] if unit else [])]
     return table(facts, indent="  ")
+
+
+def show_refusal(refusal: DoesNotFit, graph: str, receipt: Receipt, *, as_json: bool) -> None:
+    """Print what a refused plan has looked at.
+
+    Args:
+        refusal: why nothing fits.
+        graph: the file.
+        receipt: what its reader says.
+        as_json: whether to print one JSON object instead of a table.
+    """
+    candidates = cast("tuple[Candidate, ...]", refusal.candidates)
+    if not as_json:
+        emit(table_of(candidates))
+        return
+    said = {"graph": graph, "notes": receipt.notes, "plan": None, "refused": str(refusal)}
+    emit_json({**said, **refusal.details(), "candidates": [candidate.to_dict() for candidate in candidates]})
+
+
+def table_of(candidates: Iterable[Candidate]) -> list[str]:
+    """Return a table of what planning has looked at, with the reasons why candidates were rejected."""
+    head = ("candidate", "device", "tier", "memory", "GPU memory", "disk", "seconds", "")
+    rows = [
+        (
+            candidate.algorithm,
+            candidate.device,
+            candidate.tier,
+            format_bytes(candidate.memory),
+            format_bytes(candidate.device_memory) if candidate.device_memory else "-",
+            format_bytes(candidate.disk),
+            f"{candidate.seconds:.3g}",
+            "chosen" if candidate.rejected is None else candidate.rejected,
+        )
+        for candidate in candidates
+    ]
+    return table([head, *rows], right=(3, 4, 5, 6))

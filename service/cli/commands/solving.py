@@ -16,7 +16,7 @@ from engine.model.progress import COMPILING, PhaseClock
 from service.cli.arguments import GraphOptions, OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_done, emit_json, number, table
-from service.cli.commands.showing import summary_lines
+from service.cli.commands.showing import show_refusal, summary_lines, table_of
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
 from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions, split_names
@@ -176,13 +176,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
             selected = make_plan(profile, options, out=out, monitor=monitor)
     except DoesNotFit as refusal:
-        candidates = cast(tuple[Candidate, ...], refusal.candidates)
-        if as_json:
-            listed = [candidate.to_dict() for candidate in candidates]
-            said = {"graph": str(graph_args.graph), "notes": receipt.notes, "plan": None, "refused": str(refusal)}
-            emit_json({**said, **refusal.details(), "candidates": listed})
-        else:
-            emit(_table_of(candidates))
+        show_refusal(refusal, str(graph_args.graph), receipt, as_json=as_json)
         raise
     tell(_notes(receipt, given, selected))
     prepared, measures = beside(profile, options, out), _measures(selected)
@@ -193,7 +187,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         emit_json({**said, "plan": selected.to_dict(), **also})
     else:
         others = [one for one in (prepared, measures) if one is not None]
-        emit([*describe_plan(selected), "", *_table_of((*selected.candidates, *others))])
+        emit([*describe_plan(selected), "", *table_of((*selected.candidates, *others))])
 
 
 def _measures(selected: Plan) -> Candidate | None:
@@ -277,24 +271,6 @@ def _stream_text(selected: Plan) -> str:
         text += f", {cut.slots} slots, {cut.resident:,} stripes stay on the GPU"
     moved = sum(phase.bytes for phase in selected.phases if phase.name == "relax")
     return f"{text}, {format_bytes(moved)} to and from the store" if moved else text
-
-
-def _table_of(candidates: Iterable[Candidate]) -> list[str]:
-    head = ("candidate", "device", "tier", "memory", "GPU memory", "disk", "seconds", "")
-    rows = [
-        (
-            candidate.algorithm,
-            candidate.device,
-            candidate.tier,
-            format_bytes(candidate.memory),
-            format_bytes(candidate.device_memory) if candidate.device_memory else "-",
-            format_bytes(candidate.disk),
-            f"{candidate.seconds:.3g}",
-            "chosen" if candidate.rejected is None else candidate.rejected,
-        )
-        for candidate in candidates
-    ]
-    return table([head, *rows], right=(3, 4, 5, 6))
 
 
 def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOptions, *, as_json: bool) -> None:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from engine.api import planning, prepared_planning
+from engine.api.from_tables.compacting import prepare_compact
 from engine.api.planning import make_plan
 from engine.api.prepared import prepare
 from engine.api.prepared_planning import beside, plan_prepared
+from engine.execution import compiling
+from engine.execution.kernel_list import used_by
 from engine.graph.profile import GraphProfile
 from engine.model.problem import Options
 from storage.errors import DoesNotFit
@@ -84,6 +87,27 @@ def test_a_plan_says_what_is_made():
     plan = plan_prepared(line_graph(500))
     assert plan.algorithm == "prepared"
     assert plan.shape == (500, 500)
-    assert [phase.name for phase in plan.phases] == ["partition", "prepare", "write"]
+    own = ["partition", "prepare", "write"]
+    assert [phase.name for phase in plan.phases if phase.name not in ("start", "compile")] == ["create", *own, "seal"]
+    assert plan.seconds == pytest.approx(sum(phase.seconds for phase in plan.phases))
     assert plan.to_dict()["algorithm"] == "prepared"
     assert plan.memory > 0 < plan.seconds
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("compact", [False, True])
+def test_the_bytes_on_disk_are_predicted(tmp_path, directed, compact):
+    rng = np.random.default_rng(3)
+    tails, heads = np.array([(i, j) for i in range(2500) for j in (i + 1, i + 50) if j < 2500]).T
+    weights = rng.integers(1, 10**6, len(tails))
+    graph = build_graph(tails, heads, weights, n=2500, directed=directed)[0]
+    plan = plan_prepared(graph, out=tmp_path / "p", compact=compact)
+    (prepare_compact if compact else prepare)(graph, tmp_path / "p", plan=plan)
+    taken = sum(path.stat().st_size for path in (tmp_path / "p").rglob("*") if path.is_file())
+    assert taken <= plan.disk <= 1.3 * taken + 2**20  # a mebibyte for metadata
+
+
+def test_a_machine_without_compiled_kernels_waits_for_those_of_parts(monkeypatch):
+    monkeypatch.setattr(compiling, "missing_for", used_by)
+    plan = plan_prepared(line_graph(500))
+    assert next(phase.seconds for phase in plan.phases if phase.name == "compile") > 1

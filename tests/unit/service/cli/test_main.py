@@ -345,16 +345,18 @@ HEAVY = {"numba", "polars", "zarr", "numcodecs", "scipy.sparse", "fastapi", "htt
 #: What only some solves need: layers of geometry, other semirings, streamed rounds, the ways out of a refusal.
 HEAVY |= {"sqlite3", "storage.geography.layers", "engine.api.semirings.solving", "engine.execution.streamed"}
 HEAVY |= {"engine.streaming.schedule", "engine.api.prepared_planning", "engine.rows.asked_measures"}
+#: What only those need who plan or compute: parts, and all that is known of what algorithms cost.
+COMPUTING = {"engine.graph.partition", "engine.planning.cost", "engine.algorithms.prepared.tables"}
 
 
-def heavy_imports(*words):
-    """What of HEAVY a command imports, and its exit code."""
+def heavy_imports(*words, heavy=HEAVY):
+    """What of ``heavy`` a command imports, and its exit code."""
     code = (
         "import sys; from service.cli import main; code = main.run(sys.argv[2:]); "
         "print(' '.join({'numpy', *sys.argv[1].split()} & set(sys.modules)), code, file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, " ".join(HEAVY), *map(str, words)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, " ".join(heavy), *map(str, words)], capture_output=True, text=True, check=False
     )
     *names, status = done.stderr.splitlines()[-1].split()
     return set(names), int(status)
@@ -367,7 +369,24 @@ def test_commands_import_what_they_need(tmp_path):
         assert heavy_imports(command[0], tmp_path / "mistyped.csv", *command[1:]) == (set(), 2)
     assert heavy_imports("solve", graph, "--out", store) == ({"numpy", "numba"}, 0)
     assert heavy_imports("query", store, "summary") == ({"numpy"}, 0)
-    assert heavy_imports("query", store, "distance", "v1", "v7") == ({"numpy"}, 0)
+    assert heavy_imports("query", store, "distance", "v1", "v7", heavy=HEAVY | COMPUTING) == ({"numpy"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("g.graph", "3 2\n2\n1 3\n2\n"),  # METIS lists every edge at both of its ends
+        ("g.csv", "from,to,w\na,b,1\nb,c,2\n"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("solve", "--out", "g.zarr"), ("plan",), ("near", "--nearest", "1", "--out", "n.csv")]
+)
+def test_a_small_graph_is_read_without_sparse_matrices(tmp_path, monkeypatch, name, text, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    found, status = heavy_imports(command[0], name, *command[1:], "--undirected")
+    assert (found & {"scipy.sparse"}, status) == (set(), 0)
 
 
 def test_the_choices_of_the_command_line_are_those_of_the_engine():

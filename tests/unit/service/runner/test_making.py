@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,27 +17,39 @@ from engine.api.prepared import prepare
 from engine.streaming import part_journal
 from service.runner.runner import Runner
 from service.settings import Settings
+from storage.files import atomic
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.api.test_prepared_weights import files_of
 from tests.unit.service.support import Bench
 
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def kill_at(call: int) -> None:
+    """Kill this process before so many calls that change the disk."""
+    left = iter(range(call - 1, -1, -1))
+
+    def dies(real: Any) -> Any:
+        def called(*args: Any, **keywords: Any) -> Any:
+            if next(left, 1) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **keywords)
+
+        return called
+
+    for module, name in ((os, "fsync"), (os, "writev"), (atomic, "_renameat2"), (os, "rename")):
+        setattr(module, name, dies(getattr(module, name)))
+    os.replace = os.rename
+
+
 KILLED = """
-import os, signal, sys, threading
+import sys, threading
 from engine.streaming import part_journal
 from service.runner.runner import Runner
 from service.settings import Settings
-from storage.files import atomic
-part_journal.EVERY, part_journal.LARGE, left = 0.0, 0, int(sys.argv[2])
-def dies(real):
-    def call(*args, **keywords):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **keywords)
-    return call
-os.fsync, os.writev, atomic._renameat2 = dies(os.fsync), dies(os.writev), dies(atomic._renameat2)
-os.replace = os.rename = dies(os.rename)
+from tests.unit.service.runner.test_making import kill_at
+part_journal.EVERY, part_journal.LARGE = 0.0, 0
+kill_at(int(sys.argv[2]))
 runner = Runner(Settings.load(), threading.Event())
 runner.work(runner._jobs.job(sys.argv[1]))
 """
@@ -60,7 +73,7 @@ def test_a_preparation_goes_on_from_that_of_a_killed_runner(
         record = bench.jobs.claim(f"{settings.slot('cpu')}:1")
         assert record is not None
         words = [sys.executable, "-c", KILLED, record.id, str(call)]
-        done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+        done = subprocess.run(words, env=environment, cwd=ROOT, check=False, capture_output=True, text=True)
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL, done.stderr

@@ -169,3 +169,48 @@ def test_a_device_is_refused_where_it_cannot_answer(roads, tmp_path, capsys, mon
         error = " ".join(capsys.readouterr().err.replace("│", " ").split())
         assert message in error, error
     assert not (tmp_path / "all.csv").exists()
+
+
+def test_a_plan_says_what_preparing_takes_and_prepares_nothing(roads, tmp_path, capsys):
+    told = said(capsys, "plan", roads, "--prepared", "--out", tmp_path / "p")
+    assert told.startswith("plan: prepared in uint16 on cpu")
+    assert "tables  for 6 x 6 distances" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["roads.csv"]
+    found = json.loads(said(capsys, "plan", roads, "--prepared", "--cutoff", "7", "--json"))["plan"]
+    assert (found["algorithm"], found["cutoff"]) == ("prepared", 7)
+    assert (
+        json.loads(said(capsys, "prepare", roads, "--out", tmp_path / "p", "--json"))["plan"]["disk"] == found["disk"]
+    )
+    compact = json.loads(said(capsys, "plan", roads, "--prepared", "--compact", "--json"))["plan"]
+    assert "the compact form" not in compact["reason"]
+    assert "closed parts" in compact["reason"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--max-hops", "3"], "--max-hops cannot be kept"),
+        (["--sources", "a"], "--sources cannot be said"),
+        (["--algorithm", "dijkstra"], "algorithm dijkstra was asked for"),
+        (["--device", "cuda"], "device cuda was asked for"),
+        (["--semiring", "max-min"], "max-min"),
+        (["--also", "km"], "km"),
+    ],
+)
+def test_a_plan_refuses_what_preparing_refuses(roads, capsys, flags, message):
+    assert main.run(["plan", str(roads), "--prepared", *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_plan_of_a_matrix_has_no_compact_form(roads, capsys):
+    assert main.run(["plan", str(roads), "--compact"]) == 2
+    assert "say --prepared" in capsys.readouterr().err
+
+
+def test_a_plan_refuses_tables_beyond_the_memory_with_the_numbers(roads, capsys):
+    assert main.run(["plan", str(roads), "--prepared", "--memory", "1MiB", "--json"]) == 3
+    out, err = capsys.readouterr()
+    refused = json.loads(out)
+    assert (refused["plan"], refused["resource"], refused["available"]) == (None, "memory", 2**20)
+    assert [one["feasible"] for one in refused["candidates"]] == [False]
+    assert "of memory 1048576" in err

@@ -17,6 +17,16 @@ pytest_plugins = ["tests.leftovers", "tests.told"]
 ROOT = Path(__file__).resolve().parent.parent
 
 
+#: The folders whose files take longest, which begin first where processes take one file after the other.
+LONGEST = ("docs", "browser", "integration", "faults", "property")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long files first, so that no process works on one when the others are done."""
+    ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.parent, len(ranks)))
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The real graphs with known answers: APSP_DATA, or shared/data beside the repository.

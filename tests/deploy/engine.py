@@ -68,6 +68,11 @@ class Engine:
             self._daemon.wait(60)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def remove_image(self, name: str) -> None:
+        """Remove an image from an engine that stays; our own loses all of them when it is stopped."""
+        if self._daemon is None:
+            self.run("image", "rm", "-f", name, check=False)
+
     def base_image(self) -> str:
         """An image with Python to build on: APSP_BASE_IMAGE, or Debian's, made here from its packages."""
         if named := os.environ.get("APSP_BASE_IMAGE"):

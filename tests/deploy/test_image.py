@@ -57,7 +57,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
         engine.run("build", "--network", "host", "-f", "deploy/Dockerfile", "--target", "cpu", *words,
                    "-t", "apsp-test:cpu", ROOT, seconds=1200)  # fmt: skip
         yield Image(engine, "apsp-test:cpu", canaries)
-        engine.run("image", "rm", "-f", "apsp-test:cpu", check=False)
+        engine.remove_image("apsp-test:cpu")
     finally:
         engine.stop()
 

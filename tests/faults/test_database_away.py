@@ -47,7 +47,6 @@ def check(live: LiveService, job: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_a_locked_database_delays_writes_and_loses_nothing(tmp_path: Path):
     with LiveService(tmp_path / "data", APSP_DATABASE_TIMEOUT=str(_TIMEOUT)) as live:
         job = dense_job(live, 5000)
@@ -86,7 +85,6 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_postgresql_may_restart_in_mid_job(tmp_path: Path, server: Postgres):
     settings = {"APSP_DATABASE_URL": server.url(), "APSP_DATABASE_TIMEOUT": str(_TIMEOUT)}
     with LiveService(tmp_path / "data", **settings) as live:

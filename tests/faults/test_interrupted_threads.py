@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -40,8 +41,16 @@ def modules() -> list[ModuleType]:
 
 
 def at_work(known: set[threading.Thread]) -> list[str]:
-    """Names of the program's threads that are none of the known ones, which other tests may have left to end idle."""
-    return [one.name for one in threading.enumerate() if one.name.startswith("apsp") and one not in known]
+    """Names of the program's threads that are none of the known ones, which other tests may have left to end idle.
+
+    A thread that was told to end has a moment for it: the interrupt may have come while its end was waited for.
+    """
+    until = time.monotonic() + 10
+    while True:
+        found = [one.name for one in threading.enumerate() if one.name.startswith("apsp") and one not in known]
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.001)
 
 
 def steps_of(work: Callable[[], object], few: int | None) -> list[int]:

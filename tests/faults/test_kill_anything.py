@@ -93,7 +93,6 @@ def ending(job: dict[str, object]) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.timeout(3600)
 def test_every_promise_survives_sigkill(tmp_path: Path):
     seed = int(os.environ.get("APSP_KILL_SEED", time.time_ns() % 10**6))
@@ -126,7 +125,7 @@ def test_every_promise_survives_sigkill(tmp_path: Path):
 
 def check_promises(run: Round, data: Path, distances: np.ndarray) -> None:
     """Each accepted job is over, once, with the right distances; what was deleted is gone, all of it."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     for job in run.accepted.values():
         while True:
             response = run.service.ask("GET", f"/v1/jobs/{job}")

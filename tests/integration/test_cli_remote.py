@@ -19,6 +19,7 @@ import pytest
 
 from service.cli import main
 from storage.matrix.reader import verify_matrix
+from tests.commands import run_here
 from tests.integration.keyed_service import KeyedService
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -39,9 +40,7 @@ def environment(live: KeyedService) -> dict[str, str]:
 
 def apsp(live: KeyedService, *words: object, code: int = 0) -> tuple[str, str]:
     """Standard output and standard error; the key is in neither."""
-    done = subprocess.run(
-        [*APSP, *map(str, words)], env=environment(live), capture_output=True, text=True, check=False, timeout=300
-    )
+    done = run_here(*words, APSP_SERVER=live.url, APSP_KEY=live.key)
     assert done.returncode == code, done.stderr
     assert live.key not in done.stdout + done.stderr
     return done.stdout, done.stderr

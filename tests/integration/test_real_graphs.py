@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +17,7 @@ from engine.api.routes import Router
 from storage.graph.graph import Graph
 from storage.matrix.reader import Matrix, open_matrix
 from storage.readers import read_graph
+from tests.commands import run_here
 from tests.reference_options import OPTIONS, cli_options, graph_file, read_arguments, references
 
 pytestmark = pytest.mark.data
@@ -28,10 +27,7 @@ WHOLE = 12_000
 
 
 def solve(command: list[str], out: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "service.cli.main", "solve", *command, "--out", str(out), "--json"],
-        capture_output=True, text=True, check=False, timeout=900,
-    )  # fmt: skip
+    done = run_here("solve", *command, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -176,10 +172,7 @@ def check_sources(matrix: Matrix, per_source: list[list[Any]], rel: float) -> No
 def check_refused(command: list[str], graph: Graph, folder: Path) -> None:
     """The message names a cycle; its arcs are in the file and their sum is below zero."""
     out = folder / "refused.zarr"
-    done = subprocess.run(
-        [sys.executable, "-m", "service.cli.main", "solve", *command, "--out", str(out)],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    done = run_here("solve", *command, "--out", out)
     assert done.returncode == 2
     assert not out.exists()
     assert "negative cycle" in done.stderr

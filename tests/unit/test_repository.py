@@ -253,6 +253,27 @@ def test_what_fails_beside_the_others_runs_once_more_with_nothing_beside_it(monk
     assert chosen(calls[1]) == f"not gpu and not long and {again}"
 
 
+def test_passes_of_few_tests_read_the_files_that_have_them(monkeypatch):
+    dev, calls = script_whose_commands_are_noted(monkeypatch)
+    besides = noted_beside(monkeypatch, dev, 0)
+    dev.test(["--all"])
+    together, alone = calls
+    assert not [word for word in map(str, together) if word.startswith("tests")]
+    assert "tests/integration/test_budget.py" in alone
+    assert "tests/deploy/test_image.py" in besides[0]
+    assert all((ROOT / word).is_file() for word in (*alone, *besides[0]) if str(word).startswith("tests"))
+
+
+def test_marks_of_the_passes_are_given_in_files_of_tests_only():
+    """``./dev test`` looks for them there; given elsewhere, or under another name, a test would run in no pass."""
+    for file in (ROOT / "tests").rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert "add_" + "marker" not in text, file
+        assert "pytest import " + "mark" not in text, file
+        if not file.name.startswith("test_"):
+            assert re.search(r"mark\.(alone|beside)", text) is None, file
+
+
 def test_every_example_has_its_licence_noted():
     notes = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     files = [path.name for path in (ROOT / "examples").iterdir() if path.is_file() and path.name != "README.md"]

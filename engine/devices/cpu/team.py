@@ -6,13 +6,16 @@ a thread that loses its processor delays the others by one item at most.
 
 Ctrl-C raises an exception in the caller's thread between any two steps.  So threads take tasks from a queue, whose
 ``put`` is never half done, and each task records whether it is over. A run first waits for the tasks of an interrupted
-run. So no thread waits for a task that was never begun, and no two runs mix (decision 166).
+run. So no thread waits for a task that was never begun, and no two runs mix (decision 166).  Threads are kept before
+they start, and start in another thread, so none is lost (decision 195).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, cast
@@ -22,6 +25,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from engine.model.system import usable_processors
+from storage.threads import Promise
 
 
 @intrinsic
@@ -168,6 +172,38 @@ class _Task:
             self.lock.acquire()
 
 
+class _Start:
+    """Starts one thread; an interrupt leaves none that nobody knows of, and ``thread`` may be called again after it.
+
+    ``Thread.start`` is written in Python.  If an interrupt ended it in this thread, the new one would work or not, and
+    nobody could tell.  So another thread starts it, in which no interrupt is raised (decision 172).
+    """
+
+    def __init__(self, work: Callable[[], None], name: str) -> None:
+        self._thread = threading.Thread(target=work, name=name, daemon=True)
+        self._once, self._started = allocate_lock(), Promise[threading.Thread]()
+
+    def thread(self) -> threading.Thread:
+        """Return the thread, which has been started.
+
+        Raises:
+            RuntimeError: the system lets no more threads begin.
+        """
+        if not self._started.done():
+            start_new_thread(self._start, ())
+        return self._started.result()
+
+    def _start(self) -> None:
+        if not self._once.acquire(blocking=False):
+            return
+        try:
+            self._thread.start()
+        except BaseException as error:
+            self._started.fail(error)
+        else:
+            self._started.keep(self._thread)
+
+
 class _Other:
     """One thread of a team, which waits for kernels to run.
 
@@ -181,11 +217,15 @@ class _Other:
         self._worker = worker
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._last, self._sure = cast("_Task | None", None), True
-        self._thread = threading.Thread(target=self._run, name=f"apsp-team-{worker}", daemon=True)
-        self._thread.start()
+        self._start = _Start(self._run, f"apsp-team-{worker}")
 
     def begin(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
-        """Let the thread run ``kernel(worker, *args)``."""
+        """Let the thread, which is started if need be, run ``kernel(worker, *args)``."""
+        try:
+            self._start.thread()
+        except RuntimeError:  # the system has too many threads now; the next run tries again
+            self._start = _Start(self._run, f"apsp-team-{self._worker}")
+            raise
         self._sure, self._last = False, _Task(kernel, args)
         self._tasks.put(self._last)
         self._sure = True
@@ -203,9 +243,10 @@ class _Other:
         return error
 
     def end(self) -> None:
-        """End the thread, after all its tasks."""
+        """End the thread, after all its tasks; one that was never started begins and ends."""
         self._tasks.put(None)
-        self._thread.join()
+        with contextlib.suppress(RuntimeError):  # no thread could be started, and none is to be ended
+            self._start.thread().join()
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

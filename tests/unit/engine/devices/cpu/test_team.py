@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+import storage.threads as threads_module
 from engine.devices.cpu import team as team_module
 from engine.devices.cpu.team import Team, fetch_add
 from engine.model.system import usable_processors
@@ -209,6 +210,42 @@ def test_an_interrupt_at_any_step_of_closing_leaves_a_team_that_can_be_closed() 
         return 0
 
     assert by_itself(work) > 20
+
+
+def test_an_interrupt_at_any_step_of_a_first_run_leaves_no_thread_behind() -> None:
+    """Steps of ``threading`` count, too: a thread that has begun before the team knew of it would sleep for ever."""
+
+    def work() -> int:
+        for at in range(1, 2000):
+            team, known = Team(3), set(threading.enumerate())
+            hit = Interruption(at, team_module, threads_module, threading).hits(
+                lambda team=team: team.run(lambda worker: None)
+            )
+            team.close()
+            left = [one.name for one in threading.enumerate() if one.name.startswith("apsp") and one not in known]
+            assert left == [], f"after step {at}"
+            if not hit:
+                return at
+        return 0
+
+    assert by_itself(work) > 20
+
+
+def test_where_no_thread_can_begin_a_run_fails_and_a_later_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = Team(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            team.run(lambda worker: None)
+        team.close()
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            team.run(lambda worker: None)
+    goes_on(team)
+    team.close()
+
+
+def refuse(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_a_run_waits_for_threads_that_an_interrupted_one_has_left_at_work() -> None:

@@ -11,6 +11,7 @@ run. So no thread waits for a task that was never begun, and no two runs mix (de
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.model.system import usable_processors
+from engine.model.system import THREADS_REFUSED, usable_processors
+from storage.errors import SolveFailed
 
 
 @intrinsic
@@ -60,7 +62,7 @@ class Team:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or usable_processors()
+        self.threads, self._process = threads or usable_processors(), os.getpid()
         self._others: list[_Other] = []
         self._running: list[_Other] = []
         self._task: tuple[Callable[..., object], tuple[object, ...]] | None = None
@@ -102,7 +104,12 @@ class Team:
             del errors[:]  # an error and a frame that refer to each other would keep arrays alive
 
     def _settle(self) -> None:
-        """Wait for the others that run; those of an earlier run are some if an interrupt ended its waiting."""
+        """Wait for the others that run; those of an earlier run are some if an interrupt ended its waiting.
+
+        A forked child has none of the threads, and starts others.
+        """
+        if self._process != os.getpid():
+            self._others, self._running, self._process = [], [], os.getpid()
         for other in self._running:
             other.wait()
         self._running = []
@@ -141,8 +148,9 @@ class Team:
 
     def close(self) -> None:
         """End the threads, once they have done their tasks."""
-        for other in self._others:
-            other.end()
+        if self._process == os.getpid():
+            for other in self._others:
+                other.end()
         self._others, self._running = [], []
 
 
@@ -182,7 +190,10 @@ class _Other:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._last, self._sure = cast("_Task | None", None), True
         self._thread = threading.Thread(target=self._run, name=f"apsp-team-{worker}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            raise SolveFailed(f"{THREADS_REFUSED} (the thread {worker} of a team): {error}") from error
 
     def begin(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
         """Let the thread run ``kernel(worker, *args)``."""

@@ -184,13 +184,15 @@ def plan(graph: Graph, options: Options | None = None, *, out: str | PathLike[st
     from pathlib import Path
 
     from engine.api.solve import make_plan
-    from engine.model.problem import Options
+    from engine.model.problem import given_options
+    from storage.arguments import check_paths
     from storage.errors import InvalidRequest
     from storage.remote.objects import is_address
 
+    check_paths(out=out)
     if is_address(out):
         raise InvalidRequest(f"out: {out} is no folder; name the one that would be worked in", field="out")
-    return make_plan(graph, options or Options(), out=None if out is None else Path(out))
+    return make_plan(graph, given_options(options), out=None if out is None else Path(out))
 
 
 def solve_to_store(
@@ -229,17 +231,23 @@ def solve_to_store(
     from pathlib import Path
 
     from engine.api.solve import solve_to_store
-    from engine.model.problem import Options
+    from engine.model.problem import given_options
+    from storage.arguments import check_choice, check_flags, check_paths
+    from storage.matrix.format import COMPRESSIONS
     from storage.remote.objects import is_address
     from storage.remote.places import place_of
 
+    options = given_options(options)
+    check_flags(overwrite=overwrite, resume=resume)
+    check_choice("compression", compression, COMPRESSIONS)
+    check_paths(out=out, work=work)
     place, address = Path(out), None
     if work is not None or is_address(out):
         folder = None if work is None else Path(work)
         place, address = place_of(str(out), folder, overwrite=overwrite, resume=resume)
     return solve_to_store(
         graph,
-        options or Options(),
+        options,
         place,
         overwrite=overwrite,
         resume=resume,

@@ -14,6 +14,7 @@ interrupt ends the first exit, the second one does the work.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
@@ -89,11 +90,18 @@ class Dropped(RuntimeError):  # noqa: N818
 class _Call(Promise[T]):
     """A call for a thread of a pool to make."""
 
-    __slots__ = ("_work",)
+    __slots__ = ("_process", "_work")
 
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__()
         self._work: Callable[[], T] | None = work
+        self._process = os.getpid()
+
+    def wait(self) -> None:
+        """Wait as the base class does; a forked child, in which no thread makes the call, gets a RuntimeError."""
+        if not self._over and self._process != os.getpid():
+            raise RuntimeError("this call was to be made by a thread of the process that has forked this one")
+        super().wait()
 
     def make(self) -> None:
         """Make the call."""
@@ -120,10 +128,13 @@ class ThreadPool:
     Args:
         threads: the most threads; they are started when calls are submitted.
         name: their name, to which numbers are added.
+        together: calls wait for each other, so that each needs a thread of its own: if the system refuses to start one,
+            the calls without a thread are dropped, and those who wait for them are told so.
     """
 
-    def __init__(self, threads: int, name: str = "apsp-thread") -> None:
-        self._most, self._name = max(1, threads), name
+    def __init__(self, threads: int, name: str = "apsp-thread", *, together: bool = False) -> None:
+        self._most, self._name, self._together = max(1, threads), name, together
+        self._process = os.getpid()
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._orders: SimpleQueue[bool] = SimpleQueue()  # True starts one more thread, False ends all
         self._ordered = 0
@@ -136,10 +147,13 @@ class ThreadPool:
         """Let a thread call ``function(*args)``; return a promise of the value.
 
         Raises:
-            RuntimeError: the pool was left, or the system refused to start any thread.
+            Dropped: the system refused to start any thread.
+            RuntimeError: the pool was left, or belongs to the process that has forked this one.
         """
         if self._ending:
             raise RuntimeError("this pool of threads was left")
+        if self._process != os.getpid():
+            raise RuntimeError("this pool of threads belongs to the process that has forked this one")
         call = _Call(partial(function, *args))
         self._begun = True
         self._start()
@@ -178,13 +192,16 @@ class ThreadPool:
         """
         self._dropping = self._dropping or drop
         self._ending = True
+        if self._process != os.getpid():  # the threads are the parent's, and the locks will never be free here
+            return
         if sys.is_finalizing():  # a generator with a pool was left to the interpreter, whose other threads are gone
             return
         if self._begun and not self._over:
             self._orders.put(False)
             self._calls.put(None)  # for the thread that starts others, if it makes the calls itself
-            self._start()
-            if not self._over:
+            with contextlib.suppress(Dropped):  # if not even that one could be started, there is none to wait for
+                self._start()
+            if self._sure and not self._over:
                 with self._busy:
                     pass
 
@@ -199,7 +216,10 @@ class ThreadPool:
     def _start(self) -> None:
         """Start the thread that starts the others; once more if an interrupt came when it was started."""
         if not self._sure:
-            start_new_thread(self._manage, ())
+            try:
+                start_new_thread(self._manage, ())
+            except RuntimeError as error:
+                raise Dropped(f"the system refused to start a thread: {error}") from error
             self._sure = True
 
     def _manage(self) -> None:
@@ -217,7 +237,9 @@ class ThreadPool:
                     RuntimeError,
                     MemoryError,
                 ):  # the system has too few, and whoever waits for a call must not hang
-                    if not threads:
+                    if self._together:
+                        self._drop_all("the system refused to start another thread")
+                    elif not threads:
                         self._work()
                         break
         for _ in threads:
@@ -236,13 +258,13 @@ class ThreadPool:
                 call.make()
             del call  # so that a waiting thread keeps no array alive
 
-    def _drop_all(self) -> None:
+    def _drop_all(self, why: str = "its pool of threads was left") -> None:
         """Drop the calls that no thread will make."""
         with contextlib.suppress(Empty):
             while True:
                 call = self._calls.get_nowait()
                 if call is not None:
-                    call.drop("its pool of threads was left")
+                    call.drop(why)
 
 
 def in_threads(

@@ -31,7 +31,7 @@ from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem, refuse_also, refuse_semiring
-from engine.model.progress import Monitor
+from engine.model.progress import Monitor, given_monitor
 from engine.model.rows import Array, NullSink
 from engine.planning.binding import bind_plan, check_plan
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
@@ -148,7 +148,7 @@ def run(
         Cancelled: the monitor asked to stop; graphs that are being solved are finished first, and the others are not
             begun.
     """
-    monitor, stores = monitor or Monitor(), stores or StoreOptions()
+    monitor, stores = given_monitor(monitor), stores or StoreOptions()
     monitor.begin("solve", len(entries), "graphs")
     for result in _results(entries, plan, options, stores, monitor):
         yield result

@@ -12,7 +12,7 @@ from engine.api.solve import Outcome
 from engine.api.solve import solve as solve_into
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Options, over_workers, refuse_also
+from engine.model.problem import Options, given_options, over_workers, refuse_also
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from engine.model.system import available_memory, resident_bytes
@@ -48,11 +48,10 @@ def solve(
         NegativeCycle: the graph has one; it is named.
         Cancelled: the monitor asked to stop.
     """
-    options = options or Options()
+    profile, options = GraphProfile.of(graph), given_options(options)
     refuse_also(options, "a solve into memory", "use solve_to_store")
     if over_workers(options):
         raise InvalidRequest("workers solve into a store, not into memory: use solve_to_store", field="executor")
-    profile = GraphProfile(graph)
     plan = make_plan(profile, replace(options, memory=_beside_the_array(graph, options)))
     if plan.semiring != MIN_PLUS:
         sink = ArraySink(plan.shape, plan.dtype)
@@ -66,8 +65,6 @@ def solve(
 
 def _beside_the_array(graph: Graph, options: Options) -> int | None:
     """Return the bytes of memory that the array leaves for the work; raise DoesNotFit if it leaves none."""
-    if options.memory is not None and options.memory < 1:
-        return options.memory  # planning refuses such a budget
     rows, columns = (graph.n if side is None else len(side) for side in (options.sources, options.targets))
     size, free = rows * columns * _WIDEST, available_memory() + resident_bytes()
     there = free if options.memory is None else min(options.memory, free)

@@ -20,7 +20,7 @@ from engine.model.backend import Arcs
 from engine.model.decimals import limit_on_paper
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options, refuse_also, refuse_semiring
+from engine.model.problem import Options, given_options, refuse_also, refuse_semiring
 from engine.model.progress import Monitor
 from engine.model.rows import Array
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
@@ -89,7 +89,7 @@ class Measurement:
         self, graph: Graph | GraphProfile, options: Options | None = None, **request: Unpack[MeasureRequest]
     ) -> None:
         given = GraphProfile.of(graph)
-        self._labels, options = given.graph.labels, options or Options()
+        self._labels, options = given.graph.labels, given_options(options)
         self.asked: AskedMeasures = asked_measures(given.graph.n, given.weight_range[0], request)
         _check(options)
         if self.asked.direction == "in":

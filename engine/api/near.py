@@ -18,11 +18,12 @@ from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.team import Team
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle, check_cutoff, check_vertices
+from engine.graph.selection import Rectangle, check_vertices
 from engine.model.plan import Candidate, Phase, Plan
-from engine.model.problem import Machine, Options, refuse_semiring
-from engine.model.progress import Monitor, PhaseClock, told_of_compiling
+from engine.model.problem import Machine, Options, given_options, refuse_semiring
+from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.planning.refusal import gib
+from storage.arguments import check_paths, check_whole
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.pairs.near_pairs import NearPairs
@@ -89,13 +90,14 @@ def near_pairs(
         from engine.api.from_tables.near import PreparedNear
 
         return PreparedNear(graph, options, nearest=nearest).run(monitor, beside=beside)
-    profile = GraphProfile.of(graph)
+    profile, options = GraphProfile.of(graph), given_options(options)
     graph = profile.graph
+    check_paths(spill=spill)
     _check(profile, options, nearest)
     machine = survey(memory=options.memory, threads=options.threads)
-    clock, asked = PhaseClock(monitor or Monitor()), Rectangle.of(options, graph.n)
+    clock, asked = PhaseClock(given_monitor(monitor)), Rectangle.of(options, graph.n)
     inner, rectangle = profile.open(asked)
-    each = ENTRY_BYTES + beside
+    each = ENTRY_BYTES + check_whole("beside", beside, 0)
     budget = _budget(machine, inner.graph, each)
     clock.begin("search", len(asked.rows), "rows")
     team = Team(machine.threads)
@@ -133,9 +135,8 @@ def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
             "near pairs need a cutoff, or the number of nearest targets; for all distances, solve the graph",
             field="cutoff",
         )
-    check_cutoff(cutoff)
-    if nearest is not None and nearest < 1:
-        raise InvalidRequest(f"nearest must be at least 1, found {nearest}", field="nearest")
+    if nearest is not None:
+        check_whole("nearest", nearest, 1)
 
 
 def not_searchable(profile: GraphProfile, cutoff: float | None) -> InvalidRequest | None:
@@ -274,7 +275,7 @@ def plan_near(
         from engine.api.from_tables.near import PreparedNear
 
         return PreparedNear(graph, options, nearest=nearest).make_plan(beside=beside, out=out)
-    profile = GraphProfile.of(graph)
+    profile, options = GraphProfile.of(graph), given_options(options)
     graph = profile.graph
     _check(profile, options, nearest)
     machine = survey(out=out, memory=options.memory, threads=options.threads)

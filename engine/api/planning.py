@@ -15,11 +15,11 @@ from engine.graph.analysis import describe, statistics, with_shape
 from engine.graph.kernels import PLAIN
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle, check_cutoff, check_vertices
+from engine.graph.selection import Rectangle, check_vertices
 from engine.model.algorithms import ALGORITHMS
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers
-from engine.model.progress import COMPILING, Monitor, PhaseClock, told_of_compiling
+from engine.model.progress import COMPILING, Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
@@ -66,7 +66,7 @@ def make_plan(
         return plan_semiring(graph, options, out=out, resume=resume)
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
-    found, clock = resumable(out, resume=resume), PhaseClock(monitor or Monitor())
+    found, clock = resumable(out, resume=resume), PhaseClock(given_monitor(monitor))
     with told_of_compiling(clock):
         if _walks(profile.graph):
             compile_for(missing_for(PLANNING), clock)
@@ -229,7 +229,6 @@ def _uncut(plan: Plan, problem: Problem) -> Plan:
 def _check(graph: Graph, options: Options) -> None:
     check_vertices("sources", options.sources, graph.labels)
     check_vertices("targets", options.targets, graph.labels)
-    check_cutoff(options.cutoff)
     if over_workers(options) and graph.terminals:
         raise InvalidRequest(
             f"executor dask does not know the {graph.terminals:,} vertices that no path may pass through; "

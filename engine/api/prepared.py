@@ -15,10 +15,11 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Options
-from engine.model.progress import Monitor, PhaseClock, told_of_compiling
+from engine.model.problem import Options, given_options
+from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.planning.binding import check_plan
 from engine.streaming.part_journal import PartJournal, identity_of, keep_dissection
+from storage.arguments import check_flags, check_paths
 from storage.files.writing import Writing
 from storage.graph.graph import Graph
 from storage.matrix.frame import MatrixSpec
@@ -68,9 +69,12 @@ def prepare(
         StorageFailed: the disk or the object store refused.
         InvalidRequest, DoesNotFit, NegativeCycle: as :func:`plan_prepared`.
     """
+    profile, options = GraphProfile.of(graph), given_options(options)
+    check_flags(overwrite=overwrite)
+    check_paths(out=None if isinstance(out, tuple) else out, work=work)
     place, sent = out if isinstance(out, tuple) else prepared_place(out, work, overwrite=overwrite)
     with Writing(place, "prepare"):
-        return _prepared(GraphProfile.of(graph), (place, sent), (options or Options(), plan), overwrite, monitor)
+        return _prepared(profile, (place, sent), (options, plan), overwrite, monitor)
 
 
 def _prepared(
@@ -85,7 +89,7 @@ def _prepared(
     if plan is None:
         plan = plan_prepared(profile, options, out=out)
     check_plan(plan, profile.graph, options)
-    clock = PhaseClock(monitor or Monitor())
+    clock = PhaseClock(given_monitor(monitor))
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
     clock.begin("partition", inner.graph.arcs, "arcs")
     parts = inner.parts(CPU_GRAIN)

@@ -27,7 +27,7 @@ from engine.model.dtypes import adds_exactly, work_type
 from engine.model.system import available_memory, usable_processors
 from storage.errors import InvalidRequest
 from storage.matrix.format import is_compact, is_prepared
-from storage.matrix.reader import Matrix, open_sealed, understood
+from storage.matrix.reader import Matrix, check_opening, open_sealed, understood
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
@@ -75,6 +75,7 @@ def open_result(
         InvalidRequest: ``cuda`` is asked for, and there is no usable GPU, or it is a solved store.
         DoesNotFit: ``cuda`` is asked for, and the tables are larger than the memory; the message has both numbers.
     """
+    check_opening(path, semiring, device, device_memory)
 
     def made(folder: StoreFolder | RemoteFolder) -> Matrix | PreparedMatrix:
         if not is_prepared(folder.read("zarr.json")):

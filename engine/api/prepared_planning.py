@@ -12,7 +12,7 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, Parts, find_parts
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle, check_cutoff
+from engine.graph.selection import Rectangle
 from engine.model.dtypes import WorkType, relaxes_reduced
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import (
@@ -20,6 +20,7 @@ from engine.model.problem import (
     Options,
     PartsFacts,
     Problem,
+    given_options,
     over_workers,
     refuse_also,
     refuse_semiring,
@@ -66,7 +67,7 @@ def plan_prepared(
         NegativeCycle: the graph has one; it is named.
         DoesNotFit: the tables do not fit memory or disk, or are larger than the matrix; with the numbers.
     """
-    profile, options = GraphProfile.of(graph), options or Options()
+    profile, options = GraphProfile.of(graph), given_options(options)
     _check(options)
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
     if out is not None and inner.given_parts is None:
@@ -141,8 +142,7 @@ def _check(options: Options) -> None:
             "use apsp solve",
             field="max_hops",
         )
-    check_cutoff(options.cutoff)
-    over_workers(options)  # names an executor that is unknown, and a scheduler without one
+    over_workers(options)  # names a scheduler without its executor
     if options.device == "cuda":
         raise InvalidRequest("a graph is prepared by processors, and device cuda was asked for", field="device")
     if options.algorithm not in ("auto", "partitioned"):

@@ -16,7 +16,7 @@ from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options, over_workers, refuse_also
-from engine.model.progress import Monitor, PhaseClock, told_of_compiling
+from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.model.rows import Sink
 from engine.planning.binding import check_plan
 from engine.rows.sums import sum_types
@@ -112,7 +112,7 @@ def solve(
         InvalidRequest: the plan was made for another graph, or for other options.
     """
     refuse_also(options, "a solve into memory", "solve into a store")
-    clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
+    clock, profile = PhaseClock(given_monitor(monitor)), GraphProfile.of(graph)
     check_plan(plan, profile.graph, options, profile.content if plan.task else None)
     rectangle = Rectangle.of(options, profile.graph.n)
     context = SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts)
@@ -162,7 +162,7 @@ def solve_to_store(
         check_plan(plan, profile.graph, options, profile.content if plan.task else None)
     if plan is None or (found is not None and not suits(found, plan)):
         plan = make_plan(profile, options, out=path, resume=resume, monitor=monitor)
-    clock = PhaseClock(monitor or Monitor())
+    clock = PhaseClock(given_monitor(monitor))
     clock.begin("create", 1, "store")
     rectangle = Rectangle.of(options, profile.graph.n)
     spec = MatrixSpec(

@@ -19,8 +19,9 @@ from engine.api.reference import Floats, Reference, sums_again
 from engine.api.routes import rounding
 from engine.api.semirings.verifying import ValuesAgain
 from engine.graph.terminals import arrivals, opened
-from engine.model.progress import Monitor
+from engine.model.progress import Monitor, given_monitor
 from engine.rows.sums import exactness
+from storage.arguments import check_whole
 from storage.errors import StorageFailed
 from storage.graph.graph import graph_digest
 from storage.matrix.sealed import SealedResult
@@ -71,6 +72,9 @@ def verify_store(
             one.
         Cancelled: the monitor asked to stop.
     """
+    if sample is not None and not (isinstance(sample, str) and sample == "all"):
+        sample = check_whole("sample", sample, 0)
+    monitor = given_monitor(monitor)
     with open_result(path, semiring=EVERY) as matrix:
         matrix.check()
         check_graph(matrix)
@@ -108,7 +112,7 @@ def verify_rows(
         StorageFailed: an entry differs from the new search; the message names the first one.
         Cancelled: the monitor asked to stop.
     """
-    monitor = monitor or Monitor()
+    monitor = given_monitor(monitor)
     rows = matrix.shape[0]
     if sample == 0 or 0 in matrix.shape:
         return Verified(rows, 0)

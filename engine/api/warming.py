@@ -8,11 +8,14 @@ from typing import Final
 from engine.execution.compiling import compile_kernels
 from engine.execution.kernel_list import ListedKernel, listed_kernels, missing
 from engine.graph.kernels import OWN_CACHE
-from engine.model.progress import COMPILING, Monitor
-from storage.errors import InvalidRequest, SolveFailed
+from engine.model.progress import COMPILING, Monitor, given_monitor
+from storage.arguments import check_choice, check_whole
+from storage.errors import SolveFailed
 
 #: Whose kernels can be compiled ahead.
 DEVICES: Final = ("cpu", "cuda")
+#: The least that is added to a niceness; only few may take any off.
+_NICEST: Final = -20
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,15 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
         InvalidRequest: less than one process, no such device, or no GPU that can be used.
         SolveFailed: some kernels could not be compiled or stored; the message names the first one, and why.
     """
-    if processes is not None and processes < 1:
-        raise InvalidRequest(f"processes must be at least 1, found {processes}", field="processes")
-    if device not in DEVICES:
-        raise InvalidRequest(f"device must be {' or '.join(DEVICES)}, found {device!r}", field="device")
+    processes = None if processes is None else check_whole("processes", processes, 1)
+    nice, monitor = check_whole("nice", nice, _NICEST, 19), given_monitor(monitor)
+    check_choice("device", device, DEVICES)
     if device == "cpu":
-        return _for_processors(processes, nice, monitor or Monitor())
+        return _for_processors(processes, nice, monitor)
     from engine.devices.cuda.context import ensure_kernels, open_device
 
     open_device()  # refused before minutes of work
-    found = _for_processors(processes, nice, monitor or Monitor())
+    found = _for_processors(processes, nice, monitor)
     shipped, compiled = ensure_kernels(monitor=monitor)
     return replace(found, shipped=shipped, gpu_compiled=compiled)
 

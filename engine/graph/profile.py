@@ -22,6 +22,8 @@ from engine.model.dtypes import WorkType, needs_potentials
 from engine.model.progress import Monitor
 from engine.model.rows import KnownRows
 from engine.planning.binding import content_of
+from storage.arguments import shown
+from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
 
 
@@ -46,8 +48,19 @@ class GraphProfile:
 
     @classmethod
     def of(cls, graph: Graph | GraphProfile) -> GraphProfile:
-        """Return the profile of ``graph``: a new one, or ``graph`` itself where it is a profile."""
-        return cls(graph) if isinstance(graph, Graph) else graph
+        """Return the profile of ``graph``: a new one, or ``graph`` itself where it is a profile.
+
+        Raises:
+            InvalidRequest: it is neither.
+        """
+        if isinstance(graph, GraphProfile):
+            return graph
+        if not isinstance(graph, Graph):
+            raise InvalidRequest(
+                f"graph must be a Graph, found {shown(graph)}; read_graph reads a file, build_graph takes arrays",
+                field="graph",
+            )
+        return cls(graph)
 
     # ---- weights ----------------------------------------------------------------------------------------------------
 

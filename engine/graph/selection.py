@@ -151,13 +151,3 @@ def check_vertices(name: str, vertices: Sequence[int] | None, labels: Array) -> 
         if vertex in seen:
             raise InvalidRequest(f"{name} names vertex {labels[vertex]} twice", field=name)
         seen.add(vertex)
-
-
-def check_cutoff(cutoff: float | None) -> None:
-    """Check a cutoff.
-
-    Raises:
-        InvalidRequest: it is no distance.
-    """
-    if cutoff is not None and not 0 <= cutoff < math.inf:
-        raise InvalidRequest(f"cutoff must be a distance of at least 0, found {cutoff}", field="cutoff")

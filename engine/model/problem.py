@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from storage import arguments
 from storage.errors import InvalidRequest
-from storage.semirings import MIN_PLUS
+from storage.semirings import MIN_PLUS, SEMIRINGS
 
 _Any = TypeVar("_Any")
 
@@ -295,6 +296,37 @@ class Options:
     also: tuple[str, ...] = ()
     semiring: str = MIN_PLUS
 
+    def __post_init__(self) -> None:
+        """Check types, names and bounds.  Raises InvalidRequest, which names the option."""
+        from engine.model.dtypes import WORK_TYPES  # which needs this module
+
+        arguments.check_choice("dtype", self.dtype, ("auto", *WORK_TYPES))
+        arguments.check_choice("device", self.device, ("auto", "cpu", "cuda"))
+        arguments.check_choice("executor", self.executor, ("local", "dask"))
+        arguments.check_choice("semiring", self.semiring, SEMIRINGS)
+        arguments.check_texts(scheduler=self.scheduler, algorithm=self.algorithm)  # planners know the algorithms
+        plain: dict[str, object] = {"also": arguments.check_names("also", self.also)}
+        for name in ("memory", "device_memory", "max_hops", "threads"):
+            if (whole := getattr(self, name)) is not None:
+                plain[name] = arguments.check_whole(name, whole, 1)
+        for name in ("sources", "targets"):
+            if (vertices := getattr(self, name)) is not None:
+                plain[name] = arguments.check_indices(name, vertices)
+        if self.cutoff is not None:
+            plain["cutoff"] = arguments.check_distance("cutoff", self.cutoff)
+        vars(self).update(plain)
+
+
+def given_options(options: Options | None) -> Options:
+    """Return the options that a caller gave, or the usual ones for None.
+
+    Raises:
+        InvalidRequest: something else was given.
+    """
+    if options is not None and not isinstance(options, Options):
+        raise InvalidRequest(f"options must be an Options, found {arguments.shown(options)}", field="options")
+    return options or Options()
+
 
 def refuse_also(options: Options, what: str, instead: str) -> None:
     """Refuse quantities where nothing is summed along paths.
@@ -338,10 +370,8 @@ def over_workers(options: Options) -> bool:
     """Return whether workers of a Dask scheduler solve, not this process.
 
     Raises:
-        InvalidRequest: the executor is unknown, or contradicts the scheduler.
+        InvalidRequest: the executor contradicts the scheduler.
     """
-    if options.executor not in ("local", "dask"):
-        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
     if options.executor == "local" and options.scheduler is not None:
         raise InvalidRequest("a scheduler is used with executor dask only", field="scheduler")
     return options.executor == "dask"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final
 
-from storage.errors import Cancelled
+from storage.arguments import shown
+from storage.errors import Cancelled, InvalidRequest
 
 #: Takes the name of a kernel, and returns a context that is entered for as long as that kernel is compiled.
 Announce = Callable[[str], AbstractContextManager[None]]
@@ -49,6 +50,17 @@ class Monitor:
         self.advance(amount)
         if self.cancelled():
             raise Cancelled("the job was cancelled")
+
+
+def given_monitor(monitor: Monitor | None) -> Monitor:
+    """Return the monitor that a caller gave, or for None one that ignores all reports.
+
+    Raises:
+        InvalidRequest: something else was given.
+    """
+    if monitor is not None and not isinstance(monitor, Monitor):
+        raise InvalidRequest(f"monitor must be a Monitor, found {shown(monitor)}", field="monitor")
+    return monitor or Monitor()
 
 
 class PhaseClock(Monitor):

@@ -15,6 +15,8 @@ from typing import Final
 
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 _GROUPS: Final = Path("/sys/fs/cgroup")
+#: How an error begins where the system refuses a thread without which the work cannot be done.
+THREADS_REFUSED: Final = "the system refused to start a thread; allow more of them (ulimit -u, pids.max)"
 #: Bytes of one read from a file of the system.
 _READ: Final = 65536
 

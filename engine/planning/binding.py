@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.model.plan import Plan
 from engine.model.problem import Options, changed
+from storage.arguments import shown
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.format import crc32c
@@ -33,6 +34,8 @@ def check_plan(plan: Plan, graph: Graph, options: Options, content: int | None =
     Raises:
         InvalidRequest: the plan was made for another graph, or for other sources, targets or limits of it.
     """
+    if not isinstance(plan, Plan):
+        raise InvalidRequest(f"plan must be a Plan, found {shown(plan)}", field="plan")
     if not plan.task or plan.task == (found := fingerprint(graph, options, content)):
         return
     other = "another graph" if plan.task[0] != found[0] else "other sources, targets, hop limits, cutoffs or semirings"

@@ -152,14 +152,10 @@ def _cost(candidate: Candidate) -> float:
 
 
 def _check(options: Options, machine: Machine) -> None:
-    if options.dtype != "auto" and options.dtype not in WORK_TYPES:
-        raise InvalidRequest(f"dtype {options.dtype!r} is unknown; use auto, {', '.join(WORK_TYPES)}", field="dtype")
     known = dict.fromkeys((*ESTIMATES, *DEVICE_ESTIMATES))
     if options.algorithm != "auto" and options.algorithm not in known:
         names = ", ".join(known)
         raise InvalidRequest(f"algorithm {options.algorithm!r} is unknown; use auto, {names}", field="algorithm")
-    if options.device not in ("auto", "cpu", "cuda"):
-        raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
     if options.algorithm not in ("auto", *ESTIMATES) and (options.device == "cpu" or machine.cuda is None):
         why = "device cpu was asked for" if options.device == "cpu" else machine.no_cuda
         raise InvalidRequest(f"algorithm {options.algorithm} runs on a GPU only, and {why}", field="algorithm")
@@ -170,10 +166,6 @@ def _check(options: Options, machine: Machine) -> None:
             raise InvalidRequest(message, field="algorithm")
         if machine.cuda is None:
             raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
-    for name in ("memory", "device_memory", "max_hops", "threads"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InvalidRequest(f"{name} must be at least 1, found {value}", field=name)
 
 
 def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
@@ -181,16 +173,13 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
 
     Args:
         problem: the problem.
-        asked: name of a type, or ``auto``.
+        asked: name of a type, or ``auto``, as ``Options`` checks it.
 
     Raises:
-        InvalidRequest: the type is unknown, or cannot hold the distances, or no type can.
+        InvalidRequest: the type cannot hold the distances, or no type can.
     """
     if asked != "auto":
-        kind = WORK_TYPES.get(asked)
-        if kind is None:
-            known = ", ".join(("auto", *WORK_TYPES))
-            raise InvalidRequest(f"dtype {asked!r} is unknown; use {known}", field="dtype")
+        kind = WORK_TYPES[asked]
         wrong = _misfit(kind, problem)
         if wrong:
             raise InvalidRequest(f"dtype {asked} cannot be used: {wrong}", field="dtype")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Literal, TypedDict
@@ -11,6 +11,7 @@ from typing import Final, Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import check_names, check_number, check_whole, shown
 from storage.errors import InvalidRequest
 
 Floats = npt.NDArray[np.float64]
@@ -149,10 +150,11 @@ def asked_measures(n: int, smallest: float, request: MeasureRequest) -> AskedMea
     _check_choice("decay", decay, DECAYS)
     within = _ascending("within", request.get("within", ()), math.inf)
     nearest = request.get("nearest", 0)
-    if isinstance(nearest, bool) or not 0 <= nearest <= MOST_NEAREST:
-        raise InvalidRequest(f"nearest must be from 0 to {MOST_NEAREST:,}, found {nearest}", field="nearest")
+    nearest = check_whole("nearest", nearest, 0, MOST_NEAREST)
     quantiles = tuple(_share(share) for share in _ascending("quantiles", request.get("quantiles", ()), 1))
     given = request.get("opportunities") or {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise InvalidRequest(f"opportunities must be columns by name, found {shown(given)}", field="opportunities")
     opportunities = {name: _numbers(name, values, n) for name, values in given.items()}
     if opportunities and not within:
         raise InvalidRequest(
@@ -180,7 +182,7 @@ def _check_choice(field_name: str, value: str, choices: Sequence[str]) -> None:
 
 def _names(wanted: Sequence[str] | None, smallest: float) -> tuple[str, ...]:
     """Return the names in the order of ``MEASURES``."""
-    for name in wanted or ():
+    for name in () if wanted is None else check_names("measures", wanted):
         _check_choice("measures", name, MEASURES)
     names = tuple(name for name in MEASURES if wanted is None or name in wanted)
     wrong = [name for name in names if name in _NOT_NEGATIVE] if smallest < 0 else []
@@ -196,11 +198,14 @@ def _names(wanted: Sequence[str] | None, smallest: float) -> tuple[str, ...]:
 
 def _ascending(field_name: str, values: Sequence[float], most: float) -> tuple[float, ...]:
     """Return numbers from 0 to ``most``, ascending, none twice."""
-    for value in values:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidRequest(f"{field_name} must be a list of numbers, found {shown(values)}", field=field_name)
+    numbers = [check_number(field_name, value) for value in values]
+    for value in numbers:
         if not (0 <= value <= most) or math.isinf(value):
             span = "of at least 0" if math.isinf(most) else f"from 0 to {most:g}"
             raise InvalidRequest(f"{field_name} must be numbers {span}, found {value}", field=field_name)
-    return tuple(sorted({float(value) for value in values}))
+    return tuple(sorted({float(value) for value in numbers}))
 
 
 def _share(value: float) -> Fraction:
@@ -236,6 +241,8 @@ def _decay_value(decay: str, value: float | None, given: Mapping[str, object], w
         if value is not None:
             raise InvalidRequest(f"decay {decay} has no second parameter, found {value}", field="decay_value")
         return 0.0
+    if value is not None:
+        value = check_number("decay_value", value)
     what = "the width of the slope" if decay == "linear" else "the standard deviation"
     if value is None or not 0 < value < math.inf:
         said = "none was given" if value is None else f"found {value}"

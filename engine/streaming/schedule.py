@@ -20,9 +20,11 @@ from engine.devices.rounds import Action, RoundOrder
 from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.model.stripe_device import Streamer, StripeJob
+from engine.model.system import THREADS_REFUSED
 from engine.model.tier import Tier
 from engine.model.tiling import Tiling, round_updates, stripe_entries
-from storage.threads import Promise, ThreadPool
+from storage.errors import SolveFailed
+from storage.threads import Dropped, Promise, ThreadPool
 
 #: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
@@ -115,13 +117,17 @@ class _Run:
         try:
             for index, device in enumerate(self._devices):
                 device.open(self._job, index, [k for k, own in self._owner.items() if own == index])
-            with ThreadPool(len(self._devices), "apsp-stream") as pool, pool:
+            with ThreadPool(len(self._devices), "apsp-stream", together=True) as pool, pool:
                 try:
-                    for index in range(len(self._devices)):
-                        pool.submit(self._thread, index)
+                    calls = [pool.submit(self._thread, index) for index in range(len(self._devices))]
                     while self._working:
                         self._report()
+                        for call in (call for call in calls if call.done()):
+                            call.result()  # raises if its thread could not be started
                     self._report()
+                except Dropped as error:
+                    many = len(self._devices)
+                    self._fail(SolveFailed(f"{THREADS_REFUSED} ({many} devices need one each): {error}"))
                 except BaseException as error:
                     self._fail(error)
         finally:

@@ -248,7 +248,7 @@ class Staging:
             Conflict: another process writes the target.
             StorageFailed: the file system refused.
         """
-        self.target = target
+        self.target, self._process = target, os.getpid()
         self._writing = None if what is None else Writing(target, what)
         try:
             self.folder, self._lock = _locked_folder(target)
@@ -288,7 +288,13 @@ class Staging:
         so create a folder of the same name without the earlier files.  A folder that was moved away never comes back;
         so if this check passes, everything written before is in the right folder.
         """
+        self._check_process()
         check_leads(self.folder, self._lock)
+
+    def _check_process(self) -> None:
+        """Raise StorageFailed in a forked child, which has the descriptor of the lock but no right to write."""
+        if self._process != os.getpid():
+            raise StorageFailed(f"{self.folder} is written by process {self._process}, which has forked this one")
 
     @property
     def pending(self) -> bool:
@@ -296,8 +302,10 @@ class Staging:
         return self._lock is not None
 
     def discard(self) -> None:
-        """Remove the folder; never raises.  Does nothing after ``publish``."""
-        if self._lock is not None:
+        """Remove the folder; never raises.  Does nothing after ``publish``; a forked child leaves the folder."""
+        if self._process != os.getpid():
+            self._unlock()
+        elif self._lock is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._unlock()
             self._end_writing()

@@ -33,6 +33,7 @@ class _Hold:
         file: the open file; closing it frees the lock.
         key: device and inode of the file.
         users: the numbers of the :class:`Writing` that share the lock.
+        process: the process that took the lock; a forked child has the file open, too, but no right to write.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,6 +42,7 @@ class _Hold:
         found = os.fstat(self.file.fileno())
         self.key = found.st_dev, found.st_ino
         self.thread, self.users = threading.get_ident(), set[int]()
+        self.process = os.getpid()
 
     def end(self, path: Path) -> None:
         """Remove the file, and free the lock.  An interrupt may end this; it can then be done again."""
@@ -49,13 +51,24 @@ class _Hold:
         if _HELD.get(self.key) is self:
             del _HELD[self.key]
         with contextlib.suppress(OSError):
-            if path.stat().st_ino == self.key[1]:
+            if self.process == os.getpid() and path.stat().st_ino == self.key[1]:
                 path.unlink()
         self.file.close()  # not before: until then no other file gets the number of the inode
 
 
 #: Each lock that this process holds, by device and inode of its file.
 _HELD: dict[tuple[int, int], _Hold] = {}
+
+
+def _forget() -> None:
+    """Forget, in a forked child, the locks of its parent: their files are closed, which frees none of them."""
+    for hold in _HELD.values():
+        hold.file.close()
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 class Writing:

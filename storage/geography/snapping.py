@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import shown
 from storage.errors import InvalidRequest
 from storage.geography.coordinates import LONLAT, PLANE, Coordinates, arc_metres, check_numbers, unit_vectors
 from storage.geography.tables import PointTable, read_points
@@ -205,7 +206,25 @@ def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[In
     Raises:
         InvalidRequest: no vertex has coordinates.
     """
-    return VertexFinder(coordinates).nearest(x, y)
+    if not isinstance(coordinates, Coordinates):
+        raise InvalidRequest(
+            f"coordinates must be Coordinates, such as a graph's, found {shown(coordinates)}",
+            field="coordinates",
+        )
+    return VertexFinder(coordinates).nearest(*_points(x, y))
+
+
+def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return points as arrays; raise InvalidRequest if they are no finite numbers, as many x as y."""
+    arrays = []
+    for name, values in (("x", x), ("y", y)):
+        array = np.asarray(values)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf") or not np.isfinite(array).all():
+            raise InvalidRequest(f"{name} must be a list of finite numbers, found {shown(values)}", field=name)
+        arrays.append(array.astype(np.float64))
+    if len(arrays[0]) != len(arrays[1]):
+        raise InvalidRequest(f"x and y must be as many, found {len(arrays[0])} and {len(arrays[1])}", field="y")
+    return arrays[0], arrays[1]
 
 
 class VertexFinder:

@@ -7,12 +7,13 @@ columns and the result together are the peak memory of reading a graph.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import shown
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 
 IntArray = npt.NDArray[np.int64]
@@ -279,6 +280,17 @@ def check_quantity_name(name: str) -> None:
             "and the first is a letter, a digit or _; rename the column",
             field="also",
         )
+
+
+def given_quantities(given: Mapping[str, npt.ArrayLike] | None) -> dict[str, AnyArray]:
+    """Return the quantities of arcs by name, none for None.
+
+    Raises:
+        InvalidGraph, InvalidRequest: as :func:`quantity_values`; or they are not columns by name.
+    """
+    if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        raise InvalidRequest(f"quantities must be columns by name, found {shown(given)}", field="quantities")
+    return {name: quantity_values(name, values) for name, values in (given or {}).items()}
 
 
 def quantity_values(name: str, values: npt.ArrayLike) -> AnyArray:

@@ -16,6 +16,7 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import check_flags, check_whole
 from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
 from storage.files.atomic import Staging, failure, sync_tree
 from storage.geography.coordinates import Coordinates, add_to_digest, load_arrays, save_arrays
@@ -27,10 +28,10 @@ from storage.graph.cleaning import (
     compress,
     compress_all,
     drop_loops,
+    given_quantities,
     index_by_label,
     is_label,
     mirror,
-    quantity_values,
     shift_to_index,
     smallest_type,
 )
@@ -163,8 +164,9 @@ def build_graph(
         InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
         NegativeCycle: a self loop of negative weight.
     """
-    arcs = ArcList(whole_array(tails, "tails"), whole_array(heads, "heads"), None)
-    arcs.greatest = keeps_greatest(further.get("parallel"))
+    check_flags(directed=directed, mirrored=further.get("mirrored", False))
+    greatest = keeps_greatest(further.get("parallel"))
+    arcs = ArcList(whole_array(tails, "tails"), whole_array(heads, "heads"), None, greatest=greatest)
     if weights is not None:
         array = np.asarray(weights)
         if array.dtype.kind not in "iuf" and array.size:
@@ -172,17 +174,15 @@ def build_graph(
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
-    arcs.quantities = {
-        name: quantity_values(name, values) for name, values in (further.get("quantities") or {}).items()
-    }
+    arcs.quantities = given_quantities(further.get("quantities"))
     for name, values in arcs.quantities.items():
         if len(values) != len(arcs.tails):
             raise InvalidGraph(f"quantity {name!r} has {len(values)} entries for {len(arcs.tails)} arcs", field=name)
     names = None if labels is None else label_array(labels)
-    if n is not None and names is not None and len(names) != n:
-        raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
-    if names is None and n is not None:
-        names = np.arange(n, dtype=np.int64)
+    if n is not None:
+        names = np.arange(check_whole("n", n, 0), dtype=np.int64) if names is None else names
+        if len(names) != n:
+            raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
     return build_from(arcs, labels=names, directed=directed, mirrored=further.get("mirrored", False))
 
 

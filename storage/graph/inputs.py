@@ -59,8 +59,7 @@ def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     objects = values if isinstance(values, list | tuple) else array.tolist()
     if all(isinstance(value, str) for value in objects):
         return array.astype(np.dtypes.StringDType())
-    odd = next((value for value in objects if isinstance(value, bool) or not isinstance(value, int | np.integer)), None)
-    if odd is not None:
+    if any(isinstance(value, bool) or not isinstance(value, int | np.integer) for value in objects):
         if array.dtype.kind == "f":
             return array
         kinds = ", ".join(sorted({type(value).__name__ for value in objects}))
@@ -83,8 +82,9 @@ def label_array(labels: npt.ArrayLike) -> AnyArray:
     array = _unboxed(labels, "labels")
     if array.dtype.kind == "u":
         array = _as_int64(array, "labels")
-    if array.size and array.dtype.kind not in "iUT":
-        raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iUT"):
+        found = f"{array.dtype} of {array.ndim} axes"
+        raise InvalidGraph(f"labels are a list of whole numbers or of text, not {found}", field="labels")
     kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
     array = array.astype(kind)
     if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from storage.arguments import check_choice, check_paths, check_whole
 from storage.errors import Conflict, NotFound, StorageFailed
 from storage.matrix.format import ALSO, DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
@@ -25,7 +26,7 @@ from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.quantities.reading import QuantityMatrix, check_all, entries_of, rows_of
 from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
-from storage.semirings import EVERY, MIN_PLUS, check_understood
+from storage.semirings import EVERY, MIN_PLUS, SEMIRINGS, check_understood
 
 __all__ = [
     "Matrix", "MatrixSpec", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix",
@@ -62,6 +63,26 @@ def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
         Conflict: it is of another semiring.
     """
     return understood(open_sealed(path, Matrix), semiring)
+
+
+def check_opening(path: object, semiring: object, device: object, device_memory: object) -> None:
+    """Check the arguments with which a result is opened, before it is read.
+
+    Args:
+        path: a folder, or an address in an object store.
+        semiring: name of a semiring, or names of several.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        device_memory: bytes, or None.
+
+    Raises:
+        InvalidRequest: one of them is something else.
+    """
+    check_paths(path=path)
+    for name in semiring if isinstance(semiring, Collection) and not isinstance(semiring, str) else (semiring,):
+        check_choice("semiring", name, SEMIRINGS)
+    check_choice("device", device, ("auto", "cpu", "cuda"))
+    if device_memory is not None:
+        check_whole("device_memory", device_memory, 1)
 
 
 def understood(result: Result, semiring: str | Collection[str]) -> Result:

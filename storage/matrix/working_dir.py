@@ -135,7 +135,7 @@ class WorkingDir(atomic.Staging):
             Conflict: another process works there, or there is a checkpoint that may not be resumed or replaced.
             StorageFailed: the file system refused, or the record is damaged.
         """
-        self.target, self._identity = target, plain(identity)
+        self.target, self._identity, self._process = target, plain(identity), os.getpid()
         self._base = working_folder(target)
         self.folder, self.spare = self._base / "store", self._base / "spare"
         self.record: dict[str, Any] | None = None
@@ -188,12 +188,13 @@ class WorkingDir(atomic.Staging):
 
     def check_held(self) -> None:
         """Check as the base class does, for the folder around the store.  Raises StorageFailed."""
+        self._check_process()
         check_leads(self._base, self._lock)
 
     def discard(self) -> None:
         """Unlock the folder, and remove it unless ``record`` is set; never raises."""
         if self._lock is not None:
-            if self.record is None:
+            if self.record is None and self._process == os.getpid():
                 with contextlib.suppress(
                     OSError
                 ):  # one of a commit that failed at its last step must not outlive its tiles

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from storage.arguments import check_flags, check_paths, shown
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
 from storage.files.writing import Writing
@@ -80,6 +81,10 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
         InvalidRequest, NotFound, Conflict: as :func:`check_pairs_target`.
         StorageFailed: the file system refused.
     """
+    if not isinstance(pairs, NearPairs):
+        raise InvalidRequest(f"pairs must be NearPairs, found {shown(pairs)}; near_pairs finds them", field="pairs")
+    check_flags(overwrite=overwrite)
+    check_paths(path=path)
     target = check_pairs_target(path, overwrite=overwrite)
     with Writing(target, "near"):
         check_pairs_target(target, overwrite=overwrite)

@@ -57,7 +57,7 @@ class PreparedJournal:
             StorageFailed: the file system refused.
         """
         self._target, self._identity = Path(target).absolute(), plain(identity)
-        self._base, self._done = journal_folder(self._target), False
+        self._base, self._done, self._process = journal_folder(self._target), False, os.getpid()
         self._writing = Writing(self._target, what)
         try:
             self._lock = lock_folder(self._base, self._target)
@@ -175,7 +175,7 @@ class PreparedJournal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._done or not self.record:
+        if self._process == os.getpid() and (self._done or not self.record):  # a forked child must leave it
             with contextlib.suppress(OSError):  # the record is removed first, because it must not outlive its files
                 (self._base / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self._base, ignore_errors=True)

@@ -13,13 +13,14 @@ from typing import Any, Final, Protocol, Unpack, cast
 
 import numpy as np
 
+from storage.arguments import check_declared, check_names, check_paths, shown
 from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import Coordinates, check_system
 from storage.geography.nodes import read_nodes
 from storage.graph.cleaning import ArcList, check_quantity_name, compress, quantity_values
 from storage.graph.graph import Graph, Receipt, build_from
 from storage.graph.inputs import keeps_greatest
-from storage.options import FileReadingOptions, ReadingOptions, lists_options
+from storage.options import FileReadingOptions, ReadingOptions, declared, lists_options
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
@@ -157,7 +158,9 @@ def read_graph(
         LimitExceeded: the graph is larger than ``limits`` allow; raised before anything of that size is allocated.
         StorageFailed: there is no room for a temporary file.
     """
-    with _parsed(path, limits, reading, tuple(also)) as (parsed, name, file):
+    if not isinstance(limits, ReadLimits):
+        raise InvalidRequest(f"limits must be ReadLimits, found {shown(limits)}", field="limits")
+    with _parsed(path, limits, reading, check_names("also", also)) as (parsed, name, file):
         directed = reading.get("directed")
         graph, receipt = _build(parsed, name, file, parsed.directed if directed is None else directed)
     return with_places(graph, receipt, parsed, reading)
@@ -216,6 +219,8 @@ def _parsed(
     path: str | Path, limits: ReadLimits, reading: ReadingOptions, also: tuple[str, ...] = ()
 ) -> Iterator[tuple[Parsed, str, Source]]:
     """Context manager: the arcs of a file, its format, and the file."""
+    check_paths(path=path)
+    check_declared(reading, {name: kind for name, (kind, _) in declared(FileReadingOptions).items()})
     form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
     unweighted = reading.get("unweighted", False)
     if form is not None and form not in FORMATS:

@@ -120,6 +120,17 @@ _pools: list[ThreadPoolExecutor] = []
 _pools_lock = threading.Lock()
 
 
+def _forget_pools() -> None:
+    """Forget, in a forked child, the threads that only its parent has."""
+    global _pools_lock  # noqa: PLW0603 - another thread may have held it when the process forked
+    _pools.clear()
+    _pools_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
 def _asking() -> ThreadPoolExecutor:
     with _pools_lock:
         if not _pools:

@@ -67,7 +67,8 @@ def interrupted(at: int, work: Callable[[], object]) -> None:
         Interruption(at, *modules()).hits(work)
 
 
-ALL_OR_SOME = pytest.mark.parametrize("few", [FEW, pytest.param(None, marks=pytest.mark.long)])
+ALL = pytest.param(None, marks=[pytest.mark.long, pytest.mark.timeout(3700)])
+ALL_OR_SOME = pytest.mark.parametrize("few", [FEW, ALL])
 
 
 @ALL_OR_SOME

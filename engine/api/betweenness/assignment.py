@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.betweenness.passing import PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
-from engine.model.problem import Options
+from engine.graph.profile import GraphProfile
+from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor
+from storage.arguments import shown
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.demand_table import Demands
 from storage.graph.graph import Graph
@@ -131,7 +133,7 @@ class Assigning:
     """
 
     def __init__(self, graph: Graph, demands: Demands, options: Options | None = None) -> None:
-        options = options or Options()
+        options, graph = given_options(options), GraphProfile.of(graph).graph
         check_options(options)
         for name in ("sources", "targets"):
             if getattr(options, name) is not None:
@@ -226,8 +228,14 @@ def _tails(graph: Graph) -> Indices:
 
 def _checked(demands: Demands, n: int) -> Demands:
     """Return the demands as arrays of the right types, or refuse them."""
-    origins, destinations = (np.asarray(side, np.int64) for side in (demands.origins, demands.destinations))
-    flows = np.asarray(demands.flows, np.float64)
+    if not isinstance(demands, Demands):
+        raise InvalidRequest(
+            f"demands must be Demands, found {shown(demands)}; read_demands reads a table", field="demands"
+        )
+    origins, destinations = (
+        _numbers(name, getattr(demands, name), "iu").astype(np.int64) for name in ("origins", "destinations")
+    )
+    flows = _numbers("flows", demands.flows, "iuf").astype(np.float64)
     if not origins.shape == destinations.shape == flows.shape == (len(flows),):
         shapes = f"{origins.shape}, {destinations.shape} and {flows.shape}"
         raise InvalidRequest(f"origins, destinations and flows must have one shape, found {shapes}", field="demands")
@@ -245,6 +253,16 @@ def _checked(demands: Demands, n: int) -> Demands:
             f"a flow must be a finite number of at least 0, and demand {row} has {flows[row]}", field="demands"
         )
     return Demands(origins, destinations, flows)
+
+
+def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
+    """Return an array of numbers as it is; raise InvalidRequest if it holds something else, such as indices of 1.5."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
+        what = "numbers" if "f" in kinds else "vertex indices"
+        found = f"{array.dtype} of {array.ndim} axes"
+        raise InvalidRequest(f"{name} must be a list of {what}, found {found}", field="demands")
+    return array
 
 
 def _check_sums(found: Assignment) -> None:

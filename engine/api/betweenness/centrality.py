@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from engine.algorithms.betweenness.passing import PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
+from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_vertices
-from engine.model.problem import Options
+from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor
+from storage.arguments import check_flags
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
 from storage.graph.vertex_table import Tabular, arc_frame_of, frame_of
@@ -81,7 +83,8 @@ class Centrality:
         endpoints: bool = False,
         decimal: bool = True,
     ) -> None:
-        options = options or Options()
+        options, graph = given_options(options), GraphProfile.of(graph).graph
+        check_flags(arcs=arcs, normalized=normalized, endpoints=endpoints)
         check_options(options)
         check_vertices("sources", options.sources, graph.labels)
         check_vertices("targets", options.targets, graph.labels)

@@ -15,7 +15,7 @@ from engine.devices.cpu.team import Team
 from engine.execution.survey import KERNELS, survey
 from engine.graph.terminals import arrivals, opened
 from engine.model.problem import Machine, Options, refuse_semiring
-from engine.model.progress import Monitor, PhaseClock, told_of_compiling
+from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.planning.refusal import gib
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -152,7 +152,7 @@ class PassageRun:
         visits = (self._passage.size + len(self._passage.arcs.heads)) * self._rows
         seconds, tried = visits / self._machine.search_rate, 0
         if visits > LITTLE:
-            seconds, tried = self._try(monitor or Monitor())
+            seconds, tried = self._try(given_monitor(monitor))
         self.plan = PathPlan(self._passage.search(), self._rows, self._threads, self.memory, seconds, tried)
         return self.plan
 
@@ -183,7 +183,7 @@ class PassageRun:
             InvalidRequest, SolveFailed: as ``engine.algorithms.betweenness.passing.PassingSearches.run``.
         """
         plan = self.plan or self.make_plan(monitor)
-        clock, team = PhaseClock(monitor or Monitor()), Team(self._threads)
+        clock, team = PhaseClock(given_monitor(monitor)), Team(self._threads)
         clock.begin("search", self._rows, "rows")
         try:
             with told_of_compiling(clock):

@@ -17,8 +17,8 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.backend import Array
 from engine.model.plan import Plan
-from engine.model.problem import Options
-from engine.model.progress import Monitor, PhaseClock
+from engine.model.problem import Options, given_options
+from engine.model.progress import Monitor, PhaseClock, given_monitor
 from engine.planning.binding import check_plan
 from engine.streaming.part_journal import PartJournal, identity_of, keep_dissection
 from storage.files.writing import Writing
@@ -54,12 +54,12 @@ def prepare_compact(
         Conflict, Cancelled, StorageFailed, InvalidRequest, DoesNotFit, NegativeCycle: as ``prepare``.
     """
     place, sent = out if isinstance(out, tuple) else prepared_place(out, None, overwrite=overwrite)
-    profile, options = GraphProfile.of(graph), options or Options()
+    profile, options = GraphProfile.of(graph), given_options(options)
     with Writing(place, "prepare"):
         if plan is None:
             plan = plan_prepared(profile, options, out=place, compact=True)
         check_plan(plan, profile.graph, options)
-        clock = PhaseClock(monitor or Monitor())
+        clock = PhaseClock(given_monitor(monitor))
         inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
         clock.begin("partition", inner.graph.arcs, "arcs")
         parts = inner.parts(CPU_GRAIN)

@@ -9,11 +9,11 @@ from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
 from engine.api.measuring import MeasureTable, bounds_on_paper
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
-from engine.graph.selection import Rectangle, check_cutoff
+from engine.graph.selection import Rectangle
 from engine.model.dtypes import work_type
 from engine.model.plan import Phase, Plan
-from engine.model.problem import Options, refuse_semiring
-from engine.model.progress import Monitor, PhaseClock
+from engine.model.problem import Options, given_options, refuse_semiring
+from engine.model.progress import Monitor, PhaseClock, given_monitor
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
 from engine.rows.measures import MeasureSink
 from storage.errors import DoesNotFit, InvalidRequest
@@ -39,7 +39,7 @@ class PreparedMeasurement:
     def __init__(
         self, matrix: PreparedMatrix, options: Options | None = None, **request: Unpack[MeasureRequest]
     ) -> None:
-        self._matrix, options = matrix, options or Options()
+        self._matrix, options = matrix, given_options(options)
         self.asked: AskedMeasures = asked_measures(matrix.n, matrix.least_weight, request)
         _check(matrix, options, self.asked)
         self._memory, inward = options.memory, self.asked.direction == "in"
@@ -117,7 +117,7 @@ class PreparedMeasurement:
         kind, asked = work_type(matrix.dtype), self.asked
         bounds = bounds_on_paper(asked, matrix.graph(), kind.name) if asked.within and not kind.integer else None
         sink = MeasureSink(rectangle, kind, asked, bounds)
-        clock = PhaseClock(monitor or Monitor())
+        clock = PhaseClock(given_monitor(monitor))
         clock.begin("measure", self.rows, "rows")
         with matrix.using(self._threads):
             reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
@@ -143,8 +143,6 @@ def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> No
     if options.dtype not in ("auto", matrix.dtype.name):
         message = f"the tables are of {matrix.dtype.name}, and dtype {options.dtype} was asked for"
         raise InvalidRequest(message, field="dtype")
-    if options.cutoff is not None:
-        check_cutoff(options.cutoff)
     kept = matrix.attributes["cutoff"]
     if kept is None:
         return

@@ -39,7 +39,7 @@ from engine.graph.selection import Rectangle
 from engine.model.dtypes import work_type
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.progress import Monitor, PhaseClock
+from engine.model.progress import Monitor, PhaseClock, given_monitor
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.pairs.near_pairs import NearPairs
 from storage.threads import ThreadPool
@@ -218,7 +218,7 @@ class PreparedNear:
         """
         if not self.way.swept:
             return near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=beside)
-        clock = PhaseClock(monitor or Monitor())
+        clock = PhaseClock(given_monitor(monitor))
         clock.begin("search", len(self._rows), "rows")
         counts, indices, lengths = self._gathered(self._rows, clock, ENTRY_BYTES + beside)
         clock.stop()

@@ -26,9 +26,10 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.graph.terminals import arrivals
 from engine.model.plan import Plan
-from engine.model.problem import Options
-from engine.model.progress import Monitor, PhaseClock
+from engine.model.problem import Options, given_options
+from engine.model.progress import Monitor, PhaseClock, given_monitor
 from engine.streaming.part_journal import identity_of
+from storage.arguments import check_flags, check_paths
 from storage.errors import Conflict, InvalidRequest
 from storage.files.writing import Writing
 from storage.graph.new_weights import ArcWeights, NewGraph, arc_weights, read_weights, reweighted
@@ -90,8 +91,10 @@ def reweight(
         StorageFailed: the disk refused, or ``prepared`` is damaged.
         InvalidRequest, DoesNotFit, NegativeCycle: as in ``prepare``.
     """
+    check_flags(changed=changed, overwrite=overwrite)
+    check_paths(prepared=prepared, out=out)
     replaces = overwrite or out is None
-    clock, options = PhaseClock(monitor or Monitor()), options or Options()
+    clock, options = PhaseClock(given_monitor(monitor)), given_options(options)
     with ExitStack() as stack:
         found = stack.enter_context(open_result(address_of(prepared) or prepared))
         if not isinstance(found, PreparedMatrix):

@@ -10,7 +10,7 @@ import numpy as np
 from engine.api.from_tables.bands import reduce_bands
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.graph.selection import Rectangle
-from engine.model.progress import Monitor
+from engine.model.progress import Monitor, given_monitor
 from engine.rows.summary import SummarySink
 from storage.errors import InvalidRequest
 
@@ -43,7 +43,7 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
     """
     if rows is not None and rows < 1:
         raise InvalidRequest(f"a summary is of at least one row, and {rows} were asked for", field="rows")
-    n, monitor = matrix.n, monitor or Monitor()
+    n, monitor = matrix.n, given_monitor(monitor)
     count = min(n, max(64, _ENTRIES // max(1, n)) if rows is None else rows)
     sources = np.arange(count) * n // max(1, count)
     whole = np.array_equal(sources, np.arange(n))

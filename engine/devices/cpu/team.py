@@ -13,6 +13,7 @@ they start, and start in another thread, so none is lost (decision 195).
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from _thread import allocate_lock, start_new_thread
@@ -24,7 +25,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.model.system import usable_processors
+from engine.model.system import THREADS_REFUSED, usable_processors
+from storage.errors import SolveFailed
 from storage.threads import Promise
 
 
@@ -64,7 +66,7 @@ class Team:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or usable_processors()
+        self.threads, self._process = threads or usable_processors(), os.getpid()
         self._others: list[_Other] = []
         self._running: list[_Other] = []
         self._task: tuple[Callable[..., object], tuple[object, ...]] | None = None
@@ -106,7 +108,12 @@ class Team:
             del errors[:]  # an error and a frame that refer to each other would keep arrays alive
 
     def _settle(self) -> None:
-        """Wait for the others that run; those of an earlier run are some if an interrupt ended its waiting."""
+        """Wait for the others that run; those of an earlier run are some if an interrupt ended its waiting.
+
+        A forked child has none of the threads, and starts others.
+        """
+        if self._process != os.getpid():
+            self._others, self._running, self._process = [], [], os.getpid()
         for other in self._running:
             other.wait()
         self._running = []
@@ -145,8 +152,9 @@ class Team:
 
     def close(self) -> None:
         """End the threads, once they have done their tasks."""
-        for other in self._others:
-            other.end()
+        if self._process == os.getpid():
+            for other in self._others:
+                other.end()
         self._others, self._running = [], []
 
 
@@ -223,9 +231,9 @@ class _Other:
         """Let the thread, which is started if need be, run ``kernel(worker, *args)``."""
         try:
             self._start.thread()
-        except RuntimeError:  # the system has too many threads now; the next run tries again
+        except (RuntimeError, MemoryError) as error:  # the next run tries again
             self._start = _Start(self._run, f"apsp-team-{self._worker}")
-            raise
+            raise SolveFailed(f"{THREADS_REFUSED} (the thread {self._worker} of a team): {error}") from error
         self._sure, self._last = False, _Task(kernel, args)
         self._tasks.put(self._last)
         self._sure = True
@@ -245,7 +253,7 @@ class _Other:
     def end(self) -> None:
         """End the thread, after all its tasks; one that was never started begins and ends."""
         self._tasks.put(None)
-        with contextlib.suppress(RuntimeError):  # no thread could be started, and none is to be ended
+        with contextlib.suppress(RuntimeError, MemoryError):  # no thread could be started, and none is to be ended
             self._start.thread().join()
 
     def _run(self) -> None:

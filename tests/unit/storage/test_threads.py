@@ -260,3 +260,21 @@ def test_an_interrupt_while_threads_work_waits_for_what_they_have_begun() -> Non
         in_threads(2, work, range(1000), told=tell)
     assert sorted(begun) == sorted(ended)
     assert 1 <= len(ended) < 500
+
+
+def test_calls_that_wait_for_each_other_are_dropped_if_one_has_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, names = threading.Thread.start, list[str]()
+
+    def one(thread: threading.Thread) -> None:
+        names.append(thread.name)
+        if len(names) > 1:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    go = threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", one)
+    with ThreadPool(2, together=True) as pool, pool:
+        calls = [pool.submit(go.wait, 60), pool.submit(int)]
+        with pytest.raises(Dropped, match="refused to start another thread"):
+            calls[1].result()
+        go.set()

@@ -113,6 +113,6 @@ def test_without_a_usable_gpu_it_is_refused_before_any_work(
     told = Told()
     with pytest.raises(InvalidRequest, match="no GPU"):
         warming.warm(device="cuda", monitor=told)
-    with pytest.raises(InvalidRequest, match="device must be cpu or cuda, found 'gpu'"):
+    with pytest.raises(InvalidRequest, match="device 'gpu' is unknown; use cpu, cuda"):
         warming.warm(device="gpu", monitor=told)
     assert told.phases == []

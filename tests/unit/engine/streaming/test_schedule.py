@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -19,7 +20,7 @@ from engine.model.tier import HostTier
 from engine.model.tiling import Tiling, updates
 from engine.streaming import schedule
 from engine.streaming.cpu_device import CpuStreamer
-from storage.errors import Cancelled, StorageFailed
+from storage.errors import Cancelled, SolveFailed, StorageFailed
 from storage.threads import Promise
 from tests import oracle
 
@@ -249,3 +250,30 @@ def test_a_slow_device_gets_less(backends):
     schedule.run(streaming, HostTier(found, streaming), devices, Monitor(), nonnegative=True)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "uint16"))
     assert counts[0] > 2 * counts[1] > 0
+
+
+@pytest.mark.parametrize("started", [0, 1, 2])
+def test_devices_whose_threads_cannot_all_be_started_end_with_an_error(backends, started, monkeypatch):
+    """Devices wait for each other's panels, so those that have a thread must not wait for one that has none."""
+    n, streaming, start, count = 257, Tiling("host", 64, 64), threading.Thread.start, itertools.count()
+
+    def some(thread):
+        if thread.name.startswith("apsp-stream") and next(count) >= started:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", some)
+    matrix = oracle.encode(oracle.random_weights(n, seed=1, density=0.02), "float32")
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            solve(backends, matrix, streaming, devices=3)
+        except SolveFailed as error:
+            caught.append(error)
+
+    waiting = threading.Thread(target=work, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert not waiting.is_alive(), "the devices wait for each other"
+    assert "refused to start a thread" in str(caught[0])

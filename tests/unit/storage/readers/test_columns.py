@@ -85,7 +85,7 @@ def test_options_without_meaning_are_refused_by_every_format(tmp_path: Path, opt
     assert samples.keys() < FORMATS.keys()
     for name, text in samples.items():
         with pytest.raises(InvalidRequest, match=f"no meaning for {name} files"):
-            read(tmp_path, text, format=name, **{option: "1 / x"})
+            read(tmp_path, text, format=name, **{option: True if option == "centroids_through" else "1 / x"})
 
 
 # ---- similarities and formulas --------------------------------------------------------------------------------------

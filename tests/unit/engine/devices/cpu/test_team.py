@@ -14,6 +14,7 @@ import storage.threads as threads_module
 from engine.devices.cpu import team as team_module
 from engine.devices.cpu.team import Team, fetch_add
 from engine.model.system import usable_processors
+from storage.errors import SolveFailed
 from tests.interrupting import Interruption, by_itself
 
 
@@ -235,10 +236,10 @@ def test_where_no_thread_can_begin_a_run_fails_and_a_later_one_does_not(monkeypa
     team = Team(3)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(SolveFailed, match="can't start new thread"):
             team.run(lambda worker: None)
         team.close()
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(SolveFailed, match="can't start new thread"):
             team.run(lambda worker: None)
     goes_on(team)
     team.close()

@@ -1,0 +1,213 @@
+"""Checks of arguments at the door of Python: types first, then bounds, each with a message that names the argument.
+
+A wrong type must not reach the work: a thread count of 1.5, a limit of ``"10"`` or a flag of ``"no"`` would end in an
+error from deep inside, or be taken for something else.  The checks return the value as a plain Python one, so that
+NumPy's numbers are as good as Python's.  Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Collection, Mapping
+from numbers import Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from storage.errors import InvalidRequest
+
+#: Most characters of a value that messages show.
+_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it, with its type."""
+    text = repr(value)
+    return f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'} ({type(value).__name__})"
+
+
+def check_whole(field: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """Return ``value`` as an int.
+
+    Args:
+        field: name of the argument.
+        value: what was given; an int of Python or NumPy, but no bool.
+        least, most: its bounds, both allowed; None for no bound.
+
+    Raises:
+        InvalidRequest: it is no whole number, or out of its bounds.
+    """
+    if _is_flag(value):
+        raise InvalidRequest(f"{field} must be a whole number, found {shown(value)}", field=field)
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise InvalidRequest(f"{field} must be a whole number, found {shown(value)}", field=field) from None
+    if least is not None and found < least:
+        span = f"from {least} to {most:,}" if most is not None else f"at least {least}"
+        raise InvalidRequest(f"{field} must be {span}, found {found}", field=field)
+    if most is not None and found > most:
+        raise InvalidRequest(f"{field} must be from {least or 0} to {most:,}, found {found}", field=field)
+    return found
+
+
+def check_number(field: str, value: Any) -> float:
+    """Return ``value`` as an int or a float; infinities and NaN pass, for the caller knows the bounds.
+
+    Args:
+        field: name of the argument.
+        value: what was given; a number of Python or NumPy, but no bool.
+
+    Raises:
+        InvalidRequest: it is no real number, or so large that no float holds it.
+    """
+    if _is_flag(value) or not isinstance(value, Real):
+        raise InvalidRequest(f"{field} must be a number, found {shown(value)}", field=field)
+    try:
+        as_float = float(value)
+    except OverflowError:
+        message = f"{field} must be a number that a float can hold, found {shown(value)}"
+        raise InvalidRequest(message, field=field) from None
+    return int(value) if hasattr(value, "__index__") else as_float
+
+
+def check_distance(field: str, value: Any) -> float:
+    """Return ``value`` as a distance of at least 0.
+
+    Raises:
+        InvalidRequest: it is no number, negative, infinite or NaN.
+    """
+    found = check_number(field, value)
+    if not 0 <= found < math.inf:
+        raise InvalidRequest(f"{field} must be a distance of at least 0, found {found}", field=field)
+    return found
+
+
+def check_choice(field: str, value: Any, choices: Collection[str]) -> None:
+    """Check a name.
+
+    Args:
+        field: name of the argument.
+        value: what was given.
+        choices: the names that are known.
+
+    Raises:
+        InvalidRequest: ``value`` is none of them.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidRequest(f"{field} {value!r} is unknown; use {', '.join(choices)}", field=field)
+
+
+def check_flags(**given: object) -> None:
+    """Check arguments that are either true or false.
+
+    Args:
+        given: what was given, by the names of the arguments.
+
+    Raises:
+        InvalidRequest: one of them is no bool.
+    """
+    for field, value in given.items():
+        if not _is_flag(value):
+            raise InvalidRequest(f"{field} must be True or False, found {shown(value)}", field=field)
+
+
+def check_texts(**given: object) -> None:
+    """Check arguments that are texts, or None.
+
+    Args:
+        given: what was given, by the names of the arguments.
+
+    Raises:
+        InvalidRequest: one of them is neither.
+    """
+    for field, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidRequest(f"{field} must be a text, found {shown(value)}", field=field)
+
+
+def check_paths(**given: object) -> None:
+    """Check arguments that are paths, or None.
+
+    Args:
+        given: what was given, by the names of the arguments.
+
+    Raises:
+        InvalidRequest: one of them is no path, or an empty one, or holds a null character.
+    """
+    for field, value in given.items():
+        if value is None:
+            continue
+        if not isinstance(value, str | os.PathLike):
+            raise InvalidRequest(f"{field} must be a path, found {shown(value)}", field=field)
+        text = os.fspath(value)
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise InvalidRequest(f"{field} must be a path, found {shown(value)}", field=field)
+
+
+def check_names(field: str, value: Any) -> tuple[str, ...]:
+    """Return a sequence of names as a tuple.
+
+    Args:
+        field: name of the argument.
+        value: what was given: a list or tuple of texts; one text is refused, for it would be a sequence of letters.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise InvalidRequest(f"{field} must be a list of names, found {shown(value)}", field=field)
+    return tuple(value)
+
+
+def check_indices(field: str, value: Any) -> tuple[int, ...]:
+    """Return a sequence of vertex indices as a tuple of ints.
+
+    Args:
+        field: name of the argument.
+        value: what was given: a tuple, list or range of whole numbers, or an array of integers of one dimension.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    if type(value) is tuple and set(map(type, value)) <= {int}:
+        return value
+    array = hasattr(value, "dtype") and getattr(value, "ndim", 0) == 1
+    if not array and not isinstance(value, tuple | list | range):
+        raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)
+    listed = value.tolist() if array else value
+    return tuple(check_whole(field, index) for index in listed)
+
+
+def check_declared(given: Mapping[str, object], kinds: Mapping[str, Any]) -> None:
+    """Check options whose types are declared.
+
+    Args:
+        given: the options by name.
+        kinds: the type of each: texts, paths, flags and names out of a ``Literal``, any of them or None; values of
+            other types are left to whoever uses them.
+
+    Raises:
+        InvalidRequest: an option is of another type.
+    """
+    for field, value in given.items():
+        kind = kinds.get(field)
+        leaves = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        if value is None and NoneType in leaves:
+            continue
+        named = [name for leaf in leaves if get_origin(leaf) is Literal for name in get_args(leaf)]
+        if named:
+            check_choice(field, value, named)
+        elif bool in leaves:
+            check_flags(**{field: value})
+        elif Path in leaves:
+            check_paths(**{field: value})
+        elif str in leaves and not isinstance(value, str):
+            raise InvalidRequest(f"{field} must be a text, found {shown(value)}", field=field)
+
+
+def _is_flag(value: object) -> bool:
+    """Return whether a value is a bool, of Python or NumPy."""
+    return isinstance(value, bool) or (getattr(value, "shape", None) == () and getattr(value, "dtype", None) == "bool")

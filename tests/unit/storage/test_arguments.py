@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from storage.arguments import (
+    check_choice,
+    check_declared,
+    check_distance,
+    check_flags,
+    check_indices,
+    check_names,
+    check_number,
+    check_paths,
+    check_texts,
+    check_whole,
+    shown,
+)
+from storage.errors import InvalidRequest
+
+
+def test_values_are_returned_as_plain_ones():
+    assert (type(check_whole("k", np.uint8(3), 1, 4)), check_whole("k", np.uint8(3), 1, 4)) == (int, 3)
+    assert (type(check_number("x", np.float32(0.5))), check_number("x", np.int64(2))) == (float, 2)
+    assert check_distance("cutoff", 0) == 0
+    assert check_indices("sources", np.array([2, 1], np.uint64)) == (2, 1)
+    assert check_names("also", ["a", "b"]) == ("a", "b")
+    check_flags(a=True, b=np.False_)
+    check_texts(a=None, b="")
+    check_paths(a=None, b="s3://bucket/x", c=Path("x"))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "k must be from 1 to 4, found 0"),
+        (5, "k must be from 1 to 4, found 5"),
+        (1.0, r"k must be a whole number, found 1.0 \(float\)"),
+        (True, r"k must be a whole number, found True \(bool\)"),
+        ("1", r"k must be a whole number, found '1' \(str\)"),
+    ],
+)
+def test_messages_name_field_limit_and_what_was_found(value: object, words: str):
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        check_whole("k", value, 1, 4)
+    assert caught.value.field == "k"
+
+
+def test_bounds_on_one_side():
+    with pytest.raises(InvalidRequest, match="k must be at least 1, found 0"):
+        check_whole("k", 0, 1)
+    assert check_whole("k", -(10**30)) == -(10**30)
+
+
+def test_long_values_are_cut_in_messages():
+    assert len(shown("x" * 1000)) < 100
+
+
+def test_declared_options():
+    kinds = {"a": str | None, "b": bool, "c": Literal["x", "y"] | None, "d": str | Path | None, "e": list | None}
+    check_declared({"a": None, "b": True, "c": "x", "d": Path("x"), "e": 3}, kinds)
+    for wrong in ({"a": 1}, {"b": None}, {"c": "z"}, {"d": 1}, {"a": b"x"}):
+        with pytest.raises(InvalidRequest) as caught:
+            check_declared(wrong, kinds)
+        assert caught.value.field == next(iter(wrong))
+
+
+def test_a_choice_lists_what_is_known():
+    with pytest.raises(InvalidRequest, match=r"device \['cpu'\] is unknown; use cpu, cuda"):
+        check_choice("device", ["cpu"], ("cpu", "cuda"))

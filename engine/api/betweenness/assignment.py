@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from engine.algorithms.betweenness.passing import PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
+from engine.graph.selection import check_lengths
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest, SolveFailed
@@ -133,6 +134,7 @@ class Assigning:
     def __init__(self, graph: Graph, demands: Demands, options: Options | None = None) -> None:
         options = options or Options()
         check_options(options)
+        check_lengths(graph)
         for name in ("sources", "targets"):
             if getattr(options, name) is not None:
                 raise InvalidRequest(f"the demands say from where to where, so {name} cannot be given", field=name)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from engine.algorithms.betweenness.passing import PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
-from engine.graph.selection import Rectangle, check_vertices
+from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest
@@ -83,6 +83,7 @@ class Centrality:
     ) -> None:
         options = options or Options()
         check_options(options)
+        check_lengths(graph)
         check_vertices("sources", options.sources, graph.labels)
         check_vertices("targets", options.targets, graph.labels)
         if arcs and endpoints:

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend, RowSearches, RowsWanted
 from engine.model.problem import changed
 from engine.model.progress import Monitor
-from engine.model.rows import ArraySink, KnownRows, Sink
+from engine.model.rows import AnyOrderSink, ArraySink, KnownRows, Sink
 from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
@@ -151,8 +152,11 @@ def run(backend: Backend, search: RowSearch) -> None:
     levels = bool(getattr(sink, "levels_suffice", False))
     asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known, levels)
 
+    in_any_order = targets is None and bool(getattr(sink, "any_order", False))
+
     def begin(rows: range, block: Array) -> RowSearches:
-        return backend.begin_search(search.arcs, sources[rows.start : rows.stop], block, asked)
+        own = changed(asked, take=partial(cast("AnyOrderSink", sink).take, rows.start)) if in_any_order else asked
+        return backend.begin_search(search.arcs, sources[rows.start : rows.stop], block, own)
 
     search.monitor.begin("search", len(sources), "rows")
     few = None if search.seconds is None else max(2, math.ceil(search.seconds / SHARE_SECONDS))

@@ -27,7 +27,7 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe
 from engine.graph.potentials import Potentials
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle
+from engine.graph.selection import Rectangle, check_lengths
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem, refuse_also, refuse_semiring
@@ -106,6 +106,7 @@ def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: boo
     problems: dict[int, Problem] = {}
     for index, graph in graphs.items():
         try:
+            check_lengths(graph)
             inner, wanted = GraphProfile(graph).open(Rectangle.of(options, graph.n))
             rows, targets = (None if side is None else len(side) for side in (wanted.sources, wanted.targets))
             problem = describe(inner, rows=rows, targets=targets, max_hops=options.max_hops)

@@ -18,7 +18,7 @@ from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.team import Team
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle, check_vertices
+from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options, given_options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
@@ -122,6 +122,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
     """Refuse requests for near pairs that make no sense for any graph with these labels.  Raises InvalidRequest."""
     refuse_semiring(options, "a table of near pairs")
+    check_lengths(graph)
     cutoff, usual = options.cutoff, Options()
     for name in _NOT_HERE:
         if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):

@@ -15,7 +15,7 @@ from engine.graph.analysis import describe, statistics, with_shape
 from engine.graph.kernels import PLAIN
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle, check_vertices
+from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.algorithms import ALGORITHMS
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers
@@ -227,6 +227,7 @@ def _uncut(plan: Plan, problem: Problem) -> Plan:
 
 
 def _check(graph: Graph, options: Options) -> None:
+    check_lengths(graph)
     check_vertices("sources", options.sources, graph.labels)
     check_vertices("targets", options.targets, graph.labels)
     if over_workers(options) and graph.terminals:

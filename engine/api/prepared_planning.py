@@ -12,7 +12,7 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, Parts, find_parts
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle
+from engine.graph.selection import Rectangle, check_lengths
 from engine.model.dtypes import WorkType, relaxes_reduced
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import (
@@ -69,6 +69,7 @@ def plan_prepared(
     """
     profile, options = GraphProfile.of(graph), given_options(options)
     _check(options)
+    check_lengths(profile.graph)
     inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
     if out is not None and inner.given_parts is None:
         take_dissection(profile, inner, str(out))

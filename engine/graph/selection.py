@@ -17,6 +17,7 @@ from engine.model.dtypes import work_type
 from engine.model.problem import Options
 from engine.model.rows import Sink
 from storage.errors import InvalidRequest
+from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
@@ -127,6 +128,22 @@ def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
     last = np.nextafter(beyond, np.float32(0)) if np.isinf(beyond) else np.nextafter(beyond, np.float32(-np.inf))
     middle = float(last) + (float(beyond) - float(last)) / 2
     return middle if np.float32(middle) > last else float(np.nextafter(middle, np.inf))
+
+
+def check_lengths(graph: Graph) -> None:
+    """Refuse a graph that was read for widest paths: where distances are asked for, an arc of it may be too long, and a
+    loop below 0, a negative cycle, may have been dropped.
+
+    Raises:
+        InvalidRequest: it was read with the greatest of parallel arcs, and has weights.
+    """
+    if graph.weighted and graph.parallel != "least":
+        raise InvalidRequest(
+            f"distances (min-plus) need the least of parallel arcs, and the graph was read with the {graph.parallel} "
+            "of them; read it again with parallel least (--parallel least; read_graph, build_graph and uploads: "
+            "parallel='least')",
+            field="parallel",
+        )
 
 
 def check_vertices(name: str, vertices: Sequence[int] | None, labels: Array) -> None:

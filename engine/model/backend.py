@@ -19,6 +19,9 @@ Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
 #: Called with the rows of a batch that are finished, and with their facts; None if the facts are not known.
 RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]
+#: Called with the numbers of some rows, int64, the rows themselves in some order of columns, shape (rows, at least n),
+#: and where in that order each vertex is, shape (n,).  All further columns are *unreachable*.  The array is used again.
+TakeRows = Callable[[npt.NDArray[np.int64], Array, npt.NDArray[np.integer]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,8 @@ class RowsWanted:
             for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
         levels: that rows need not be written where their facts, and how many targets are at each distance, are found.
+        take: takes rows of all distances in another order of columns, which then need not be written; None where the
+            rows have to be written.
     """
 
     unit: bool = False
@@ -111,6 +116,7 @@ class RowsWanted:
     dtype: npt.DTypeLike | None = None
     known: KnownRows | None = None
     levels: bool = False
+    take: TakeRows | None = None
 
 
 #: No promises, and all distances, in the type of the array that receives them.

@@ -96,6 +96,26 @@ class ArraySink:
         self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
 
 
+class AnyOrderSink(Sink, Protocol):
+    """A sink that keeps no row, and may take rows of all distances in another order of columns."""
+
+    @property
+    def any_order(self) -> bool:
+        """Whether it takes such rows."""
+        ...
+
+    def take(self, first: int, rows: npt.NDArray[np.int64], block: Array, places: npt.NDArray[np.integer]) -> None:
+        """Take whole rows; several threads may, each with its own rows.
+
+        Args:
+            first: number of the first row of the batch.
+            rows: numbers of the rows within the batch, shape (rows,).
+            block: of the working type, shape (rows, at least n); it may be used again after the call.
+            places: shape (n,): the column of ``block`` in which each vertex is; all others are *unreachable*.
+        """
+        ...
+
+
 class NullSink:
     """A sink that discards the rows of a matrix of ``n`` columns."""
 

@@ -60,6 +60,41 @@ def count_within(block, rows, own, limits, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def _holds(some, value):  # type: ignore[no-untyped-def]
+    """Return whether one of a few entries is ``value``."""
+    found = np.int32(0)
+    for j in range(len(some)):  # no branches, so that LLVM vectorises this loop
+        found |= np.int32(some[j] == value)
+    return found != 0
+
+
+@njit(nogil=True, cache=True)
+def find_first(block, rows, own, values, vertices, out):  # type: ignore[no-untyped-def]
+    """Find the first vertex whose entry is a given value, in rows whose columns are in another order.
+
+    Args:
+        block: of a working type, shape (block's rows, columns).
+        rows: int64, shape (rows,): the rows of ``block`` to look at.
+        own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
+        values: of the same type, shape (rows,).
+        vertices: int64, shape (columns,): the vertex in each column; the number of vertices for none.
+        out: int64, shape (rows,): -1 where nothing is to be found; else receives the vertex.
+    """
+    for i in range(len(rows)):
+        if out[i] < 0:
+            continue
+        row, value, first = block[rows[i]], values[i], np.int64(len(vertices))
+        for start in range(0, len(row), CHUNK):
+            some = row[start : start + CHUNK]
+            if not _holds(some, value):
+                continue
+            for j in range(len(some)):
+                if some[j] == value and start + j != own[i]:
+                    first = min(first, vertices[start + j])
+        out[i] = first
+
+
+@njit(nogil=True, cache=True)
 def sum_inverses(block, rows, unreachable, out):  # type: ignore[no-untyped-def]
     """Sum 1 / distance, over the distances of each row that are not zero.
 
@@ -267,7 +302,16 @@ def sum_faded(block, rows, columns, unreachable, decay, weights, out):  # type: 
 
 
 @njit(nogil=True, cache=True)
-def find_nearest(block, rows, own, unreachable, columns, distances):  # type: ignore[no-untyped-def]
+def _up_to(row, limit):  # type: ignore[no-untyped-def]
+    """Return the number of entries that are at most ``limit``."""
+    count = np.int32(0)
+    for j in range(len(row)):  # LLVM vectorises this loop, because it has no branches
+        count = np.int32(count + np.int32(row[j] <= limit))
+    return count
+
+
+@njit(nogil=True, cache=True)
+def find_nearest(block, rows, own, unreachable, vertices, columns, distances):  # type: ignore[no-untyped-def]
     """Find the columns of the smallest distances of each row, the first ones where distances are equal.
 
     Args:
@@ -275,10 +319,12 @@ def find_nearest(block, rows, own, unreachable, columns, distances):  # type: ig
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
         unreachable: the value for *no path*, of the same type as ``block``.
+        vertices: int64, shape (columns,): the vertex in each column, which is found in place of the column; empty to
+            find columns.
         columns: int64, shape (rows, most), receives them, nearest first; -1 where there are fewer.
         distances: float64, shape (rows, most), receives the distances; NaN where there are fewer.
     """
-    most = columns.shape[1]
+    most, usual = columns.shape[1], len(vertices) == 0
     near = np.empty(most, block.dtype)
     for i in range(len(rows)):
         row, mine, count, worst = block[rows[i]], own[i], 0, unreachable
@@ -286,16 +332,16 @@ def find_nearest(block, rows, own, unreachable, columns, distances):  # type: ig
         distances[i] = np.nan
         for first in range(0, len(row), CHUNK):
             some = row[first : first + CHUNK]
-            if _below(some, worst) == 0:
+            if (_below(some, worst) if usual or count < most else _up_to(some, worst)) == 0:
                 continue
             for j in range(len(some)):
-                x = some[j]
-                if x < worst and first + j != mine:
+                x, v = some[j], first + j if usual else vertices[first + j]
+                if (x < worst or (count == most and x == worst and v < columns[i, most - 1])) and first + j != mine:
                     at = min(count, most - 1)
-                    while at > 0 and near[at - 1] > x:
+                    while at > 0 and (near[at - 1] > x or (near[at - 1] == x and columns[i, at - 1] > v)):
                         near[at], columns[i, at] = near[at - 1], columns[i, at - 1]
                         at -= 1
-                    near[at], columns[i, at] = x, first + j
+                    near[at], columns[i, at] = x, v
                     count = min(count + 1, most)
                     worst = near[most - 1] if count == most else unreachable
         for k in range(count):

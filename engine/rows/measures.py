@@ -6,8 +6,9 @@ rows in the columns of the table.  So threads share no data, and neither locks n
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,22 @@ def _narrowed(weights: Floats, decay: str) -> Array:
     if decay != "step" or not (np.abs(weights).sum(1) < 2.0**31).all() or (weights != np.rint(weights)).any():
         return weights
     return weights.astype(np.int32)
+
+
+class _Ordered(NamedTuple):
+    """What kernels are given of the columns, in the order in which these lie.
+
+    Attributes:
+        own: int64, shape (rows of the table,): the column of each row's source; -1 for none.
+        held: int32, ascending: the columns that have opportunities.
+        weights: shape (kinds, columns that have opportunities).
+        vertices: int64: the vertex in each column, n for none; empty where columns are in their usual order.
+    """
+
+    own: Indices
+    held: npt.NDArray[np.int32]
+    weights: Array
+    vertices: Indices = np.empty(0, np.int64)
 
 
 class MeasureSink:
@@ -82,6 +99,9 @@ class MeasureSink:
             held.astype(np.int32),
             _narrowed(np.ascontiguousarray(weights[:, held]), asked.decay),
         )
+        self._whole = len(columns) == rectangle.n
+        self._ordered: _Ordered | None = None
+        self._lock = threading.Lock()
         self._fading = None if asked.decay == "step" or not len(weights) else self._decay()
 
     @property
@@ -127,6 +147,42 @@ class MeasureSink:
             self._reduce(group + row, block, group, known=found is not None)
 
     @property
+    def any_order(self) -> bool:
+        """Whether rows may come in another order of columns: where these are all vertices."""
+        return self._whole
+
+    def take(self, first: int, rows: Indices, block: Array, places: npt.NDArray[np.integer]) -> None:
+        """Compute the measures of whole rows in another order of columns.
+
+        Args:
+            first: number of the first row of the batch.
+            rows: numbers of the rows within the batch, shape (rows,).
+            block: of the working type, shape (rows, at least n).
+            places: shape (n,), the same for all rows: the column in which each vertex is; all others are *unreachable*.
+
+        Raises:
+            SolveFailed: the sum of some row is not finite.
+        """
+        with self._lock:
+            if self._ordered is None:
+                self._ordered = self._order(places, block.shape[1])
+        self._reduce(rows + first, block, np.arange(len(block)), known=False, order=self._ordered)
+
+    def _order(self, places: npt.NDArray[np.integer], width: int) -> _Ordered:
+        """Return what kernels take in place of columns, own columns and weights, if columns are in another order."""
+        vertices = np.full(width, len(places), np.int64)
+        vertices[places] = np.arange(len(places))
+        moved = places[self._held].astype(np.int32)
+        if len(moved) == len(places):  # a row is read as it is, with weights of 0 in columns without a vertex
+            held, weights = np.arange(width, dtype=np.int32), np.zeros((len(self._weights), width), self._weights.dtype)
+            weights[:, moved] = self._weights
+        else:
+            order = np.argsort(moved)
+            held, weights = moved[order], np.ascontiguousarray(self._weights[:, order])
+        own = np.where(self._own >= 0, places[self._own], -1)
+        return _Ordered(own.astype(np.int64), held, weights, vertices)
+
+    @property
     def levels_suffice(self) -> bool:
         """Whether facts of rows, and how many targets are at each number of hops, tell all that is asked."""
         return not (len(self._weights) or self._asked.nearest)
@@ -155,15 +211,21 @@ class MeasureSink:
         self._farthest[numbers[some]] = facts.farthest[some]
         self._largest[numbers[some]] = facts.largest[some]
 
-    def _reduce(self, numbers: Indices, block: Array, rows: Indices, *, known: bool) -> None:
+    def _reduce(
+        self, numbers: Indices, block: Array, rows: Indices, *, known: bool, order: _Ordered | None = None
+    ) -> None:
         """Call the kernels of the measures that are wanted, each for all of ``rows``."""
         from engine.devices.cpu.row_facts import row_facts
         from engine.rows import _measures as kernels
         from engine.rows._quantiles import find_quantiles
 
-        own, far, count = self._own[numbers], self._kind.sentinel(), len(rows)
+        every = _Ordered(self._own, self._held, self._weights) if order is None else order
+        own, far, count = every.own[numbers], self._kind.sentinel(), len(rows)
         if self._facts and not known:
-            self._take(numbers, RowFacts(*row_facts(block, own, rows)))
+            facts = RowFacts(*row_facts(block, own, rows))
+            if order is not None:
+                kernels.find_first(block, rows, own, facts.largest, order.vertices, facts.farthest)
+            self._take(numbers, facts)
         if len(self._inverse):
             inverse = np.empty(count)
             kernels.sum_inverses(block, rows, far, inverse)
@@ -178,10 +240,10 @@ class MeasureSink:
             self._quantiles[numbers] = quantiles
         if self._asked.nearest:
             nearest, near = np.empty((count, self._asked.nearest), np.int64), np.empty((count, self._asked.nearest))
-            kernels.find_nearest(block, rows, own, far, nearest, near)
+            kernels.find_nearest(block, rows, own, far, every.vertices, nearest, near)
             self._nearest[numbers], self._near[numbers] = nearest, near
         if len(self._weights):
-            self._sum_of[numbers] = self._opportunities(block, rows)
+            self._sum_of[numbers] = self._opportunities(block, rows, every)
 
     def _decay(self) -> tuple[tuple[int, float, Floats], Floats | None]:
         """Return the decay as kernels take it, and its values for all distances if the type has few enough."""
@@ -196,19 +258,19 @@ class MeasureSink:
         kernels.fade_all(distances, kind.sentinel(), decay, tables[:, : len(distances)])
         return decay, tables
 
-    def _opportunities(self, block: Array, rows: Indices) -> Floats:
+    def _opportunities(self, block: Array, rows: Indices, order: _Ordered) -> Floats:
         """Return the sums of opportunities of some rows, shape (rows, kinds, distances)."""
         from engine.rows import _measures as kernels
 
         out = np.empty((len(rows), len(self._weights), len(self._limits)))
         if self._fading is None:
-            kernels.sum_within(block, rows, self._held, self._limits, self._weights, out)
+            kernels.sum_within(block, rows, order.held, self._limits, order.weights, out)
             return out
         decay, tables = self._fading
         if tables is None:
-            kernels.sum_faded(block, rows, self._held, self._kind.sentinel(), decay, self._weights, out)
+            kernels.sum_faded(block, rows, order.held, self._kind.sentinel(), decay, order.weights, out)
         else:
-            kernels.sum_looked_up(block, rows, self._held, tables, self._weights, out)
+            kernels.sum_looked_up(block, rows, order.held, tables, order.weights, out)
         return out
 
     def columns(self) -> dict[str, Array]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.passing import PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
 from engine.graph.profile import GraphProfile
+from engine.graph.selection import check_lengths
 from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor
 from storage.arguments import shown
@@ -135,6 +136,7 @@ class Assigning:
     def __init__(self, graph: Graph, demands: Demands, options: Options | None = None) -> None:
         options, graph = given_options(options), GraphProfile.of(graph).graph
         check_options(options)
+        check_lengths(graph)
         for name in ("sources", "targets"):
             if getattr(options, name) is not None:
                 raise InvalidRequest(f"the demands say from where to where, so {name} cannot be given", field=name)

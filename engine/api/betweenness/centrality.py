@@ -11,7 +11,7 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.passing import PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle, check_vertices
+from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor
 from storage.arguments import check_flags
@@ -86,6 +86,7 @@ class Centrality:
         options, graph = given_options(options), GraphProfile.of(graph).graph
         check_flags(arcs=arcs, normalized=normalized, endpoints=endpoints)
         check_options(options)
+        check_lengths(graph)
         check_vertices("sources", options.sources, graph.labels)
         check_vertices("targets", options.targets, graph.labels)
         if arcs and endpoints:

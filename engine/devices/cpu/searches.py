@@ -30,11 +30,13 @@ class Done:
         rows: the rows of the batch that are finished, int64.
         left: pieces that have to be done instead of it.
         found: the facts of the rows, if the search can compute them faster than by reading the rows.
+        taken: whether the sink has taken the rows already (``RowsWanted.take``), which were not written then.
     """
 
     rows: Indices
     left: list[Piece] = field(default_factory=list)
     found: Callable[[], FoundFacts] | None = None
+    taken: bool = False
 
 
 #: A function that searches some rows; it takes the number of the thread.
@@ -123,7 +125,7 @@ class Searches:
             piece = self._pieces.popleft()
             self._running += 1
         done = piece(worker)
-        if then is not None and len(done.rows):
+        if then is not None and len(done.rows) and not done.taken:
             then(done.rows, None if done.found is None else done.found())
         with self._lock:
             self._running -= 1

@@ -26,6 +26,8 @@ from engine.model.dtypes import WorkType, work_type
 
 #: Most rows that a thread sweeps before it gathers their facts.
 PIECE_ROWS: Final = 128
+#: Most entries that a thread sweeps, after the first sweep, before a sink takes them from the work space.
+KEPT_ENTRIES: Final = 2**20
 
 
 @njit(nogil=True, cache=True)
@@ -80,19 +82,16 @@ def _emit(x, places, shift, source, limit, far, sentinel, row):  # type: ignore[
 
 
 @njit(nogil=True, cache=True)
-def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
-    """Fill the rows ``out`` with the distances from ``sources``.
+def _sweep_rows(walk, space, places, far, sources, by_bits):  # type: ignore[no-untyped-def]
+    """Fill rows of the work space with the lengths from ``sources``, in the order of positions.
 
     ``walk``: ``starts``, ``parents``, ``ends`` and ``borders`` of the parts; the part of each position; the tables of
     all parts, where each part's table begins and how long its rows are; the packed lengths from borders to parts, and
-    where each part's begin.  ``space``: work space for the rows, the left side and the edge of a product.  ``columns``:
-    the position of each vertex, and potentials or nothing.  ``ends``: the largest distance and *unreachable* in the
-    type of the tables, and *unreachable* in the type of ``out``.
+    where each part's begin.  ``space``: work space for the rows, the left side and the edge of a product.  ``places``:
+    the position of each vertex.  ``far``: *unreachable* in the type of the tables.
     """
     starts, parents, lasts, borders, part, tables, table, wide, across, packed = walk
     x, left, edge = space
-    places, shift = columns
-    limit, far, sentinel = ends
     n, rows = starts[-1], len(sources)
     width = TILE_VECTORS * VECTOR_BYTES // tables.itemsize
     stride = (n + width - 1) // width * width
@@ -108,9 +107,6 @@ def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ign
             right = across[packed[j] + k * padded : packed[j] + (k + deep) * padded]
             above = -rows - size  # so that no tile is taken to lie below the diagonal and left out
             relax_packed(x, starts[j], stride, rows, size, deep, above, by_bits, left, right, edge)
-    for i in range(rows):
-        row = x[i * stride : i * stride + n]
-        _emit(row, places, shift, sources[i], limit, far, sentinel, out[i])
 
 
 # minima of floats become vectors only where no NaN can be met; sums stay as they are
@@ -149,12 +145,40 @@ def _sweep_one(walk, x, columns, ends, source, row):  # type: ignore[no-untyped-
 
 @njit(nogil=True, cache=True)
 def _sweep_piece(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
-    """Sweep as many rows at a time as the work space holds, until all rows ``out`` are filled."""
-    width = TILE_VECTORS * VECTOR_BYTES // walk[5].itemsize
-    high = len(space[0]) // ((walk[0][-1] + width - 1) // width * width)
+    """Sweep as many rows at a time as the work space holds, until all rows ``out`` are filled.
+
+    ``columns``: the position of each vertex, and potentials or nothing.  ``ends``: the largest distance and
+    *unreachable* in the type of the tables, and *unreachable* in the type of ``out``.  The others: :func:`_sweep_rows`.
+    """
+    places, shift = columns
+    limit, far, sentinel = ends
+    n, width = walk[0][-1], TILE_VECTORS * VECTOR_BYTES // walk[5].itemsize
+    stride = (n + width - 1) // width * width
+    high = len(space[0]) // stride
     for first in range(0, len(sources), high):
-        some, rows = sources[first : first + high], out[first : first + high]
-        _sweep_rows(walk, space, columns, ends, some, rows, by_bits)
+        some = sources[first : first + high]
+        _sweep_rows(walk, space, places, far, some, by_bits)
+        for i in range(len(some)):
+            row = space[0][i * stride : i * stride + n]
+            _emit(row, places, shift, some[i], limit, far, sentinel, out[first + i])
+
+
+@njit(nogil=True, cache=True)
+def _sweep_kept(walk, space, columns, ends, sources, block, by_bits):  # type: ignore[no-untyped-def]
+    """Do what :func:`_sweep_piece` does without potentials, and leave the rows in the order of positions.
+
+    ``block``: shape (rows, positions, rounded up); entries after the last position become *unreachable*, too.
+    ``space``: how many rows are swept together; work space for the left side and the edge of a product.
+    """
+    high, left, edge = space
+    limit, far, _ = ends
+    x, stride = block.reshape(-1), block.shape[1]
+    for first in range(0, len(sources), high):
+        some = sources[first : first + high]
+        rows = x[first * stride : (first + len(some)) * stride]
+        _sweep_rows(walk, (rows, left, edge), columns[0], far, some, by_bits)
+        for j in range(len(rows)):  # without branches, so that LLVM vectorises it
+            rows[j] = far if rows[j] > limit else rows[j]
 
 
 class Sweeper(CpuBackend):
@@ -182,7 +206,7 @@ class Sweeper(CpuBackend):
             arcs: only the potentials are read; they turn reduced lengths into distances.
             sources: vertex indices, shape (rows,).
             out: shape (rows, n); row i receives the distances from ``sources[i]``.
-            wanted: only ``dtype`` is used; ``targets`` and ``cutoff`` must be None, the others have no effect.
+            wanted: ``dtype`` and ``take`` are used; ``targets`` and ``cutoff`` must be None, the others have no effect.
 
         Raises:
             ValueError: there are targets or a cutoff.
@@ -207,26 +231,39 @@ class Sweeper(CpuBackend):
         # a piece consists of several sweeps, with one call for all of them, because calls from the
         # interpreter wait for each other if there are many threads; but there are at least four pieces per thread
         rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
+        if wanted.take is not None:
+            rows = min(rows, high * max(1, KEPT_ENTRIES // (high * len(self._position))))
+
+        kept = wanted.take if len(shift) == 0 else None
 
         def sweep(first: int, worker: int) -> Done:
-            space = self._spaces.of(worker, ("sweep", high, kind.name), lambda: self._space_of(worker, high, kind))
+            held = rows if kept is not None else 0
+            key = ("sweep", high, held, kind.name)
+            *space, block = self._spaces.of(worker, key, lambda: self._space_of(worker, high, held, kind))
             last = min(first + rows, len(sources))
             some = slice(first, last)
-            _sweep_piece(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
+            if kept is not None:
+                part, work = block[: last - first], (high, *space[1:])
+                _sweep_kept(self._parts, work, columns, ends, sources[some], part, self._nonnegative)
+                kept(np.arange(first, last), part, self._position)
+                return Done(np.arange(first, last), taken=True)
+            _sweep_piece(self._parts, tuple(space), columns, ends, sources[some], out[some], self._nonnegative)
             return Done(np.arange(first, last))
 
         return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
 
-    def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
-        """Return the work space of a thread that sweeps ``high`` rows: the rows, the left operand of a product, and its
-        edge."""
+    def _space_of(self, worker: int, high: int, held: int, kind: WorkType) -> tuple[Array, Array, Array, Array]:
+        """Return the work space of a thread that sweeps ``high`` rows: the rows, the left operand of a product, its
+        edge, and an array for ``held`` swept rows, which takes the place of the first one.
+        """
         pack, _, edges, _ = self._space.packs(kind.dtype)
         starts, parents, lasts = self._parts[:3]
         width = TILE_VECTORS * VECTOR_BYTES // kind.itemsize
         stride = -(-int(starts[-1]) // width) * width
         deepest = min(DEPTH, int(np.diff(lasts).max())) if len(parents) else 0
         left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
-        return np.empty(high * stride, kind.dtype), left, edges[worker]
+        block = np.empty((held, stride), kind.dtype)
+        return np.empty(0 if held else high * stride, kind.dtype), left, edges[worker], block
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:

@@ -218,3 +218,34 @@ def test_levels_tell_the_same_as_rows():
         np.testing.assert_allclose(by_levels.columns()[name], column, rtol=1e-14, err_msg=name)
     for more in ({"nearest": 1}, {"within": [1], "opportunities": {"w": np.ones(n)}}):
         assert not sink_of("uint16", n, **more).levels_suffice
+
+
+@pytest.mark.parametrize("kind", WORK_TYPES)
+@pytest.mark.parametrize("decay", ["step", "exponential"])
+def test_columns_in_another_order_give_the_same_measures(kind, decay):
+    n, width, far = 300, 320, WORK_TYPES[kind].sentinel()
+    rng, block = np.random.default_rng(3), rows_of(kind, n, 4)
+    block[7] = far  # reaches nothing
+    block[7, 7] = 0
+    block[8] = 5  # the first of equal distances is the first by label, not by place
+    block[8, 8] = 0
+    places = rng.permutation(width)[:n].astype(np.int32)
+    moved = np.full((n, width), far, block.dtype)
+    moved[:, places] = block
+    few = np.where(rng.random(n) < 0.1, rng.integers(1, 9, n), 0)
+    asked = {"within": [3, 20.5], "quantiles": [0, 0.3, 1], "nearest": 9, "decay": decay}
+    for weights in ({"all": rng.random(n)}, {"whole": rng.integers(0, 9, n)}, {"few": few}):
+        usual, other = (sink_of(kind, n, **asked, opportunities=weights) for _ in range(2))
+        usual.write(0, 0, block)
+        assert other.any_order
+        for first in range(0, n, 100):
+            some = moved[first : first + 100].copy()
+            other.take(first - 20, np.arange(20, 20 + len(some)), some, places)
+        others = other.columns()
+        for name, column in usual.columns().items():
+            np.testing.assert_allclose(others[name], column, rtol=1e-13, err_msg=name)
+
+
+def test_only_rows_to_all_vertices_may_be_in_another_order():
+    assert sink_of("int32", 9, sources=[1, 4]).any_order
+    assert not sink_of("int32", 9, targets=[1, 4]).any_order

@@ -99,7 +99,7 @@ def test_a_plan_is_for_its_semiring_only():
     graph = sample()
     plan = make_plan(graph, Options(semiring="max-min"))
     assert plan.to_dict()["semiring"] == "max-min"
-    assert "semiring" not in make_plan(graph, Options()).to_dict()
+    assert "semiring" not in make_plan(sample("least"), Options()).to_dict()
     check_plan(plan, graph, Options(semiring="max-min"))
     for other in (Options(), Options(semiring="lor-land")):
         with pytest.raises(InvalidRequest, match="semirings; make one"):

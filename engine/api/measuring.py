@@ -51,6 +51,7 @@ class MeasureTable(Tabular):
         vertex_columns: the names of the columns that hold vertices.
         plan: the plan that was followed.
         seconds: wall seconds of each phase.
+        unit: what distances measure; None if that is not known.
     """
 
     labels: Array
@@ -59,6 +60,7 @@ class MeasureTable(Tabular):
     vertex_columns: frozenset[str]
     plan: Plan
     seconds: dict[str, float]
+    unit: str | None = None
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -152,9 +154,8 @@ class Measurement:
             rectangle, WORK_TYPES[plan.dtype], self.asked, bounds_on_paper(self.asked, self._profile.graph, plan.dtype)
         )
         outcome = solve(self._profile, plan, options, sink, monitor, facts=False)
-        return MeasureTable(
-            self._labels, rectangle.rows, sink.columns(), self.asked.vertex_columns, plan, outcome.seconds
-        )
+        named, unit = self.asked.vertex_columns, self._profile.graph.unit
+        return MeasureTable(self._labels, rectangle.rows, sink.columns(), named, plan, outcome.seconds, unit)
 
 
 def measure(

@@ -122,8 +122,8 @@ class PreparedMeasurement:
         with matrix.using(self._threads):
             reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
         clock.stop()
-        columns = sink.columns()
-        return MeasureTable(matrix.labels, rectangle.rows, columns, self.asked.vertex_columns, plan, clock.seconds)
+        named, columns = self.asked.vertex_columns, sink.columns()
+        return MeasureTable(matrix.labels, rectangle.rows, columns, named, plan, clock.seconds, matrix.unit)
 
 
 def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Rows that are held at a time for each thread: as many as the widest search computes together.
 BATCH_ROWS: Final = 512
+#: Why plans of measures are for processors.
+BY_PROCESSORS: Final = "measures are taken by processors"
 #: Searches from the targets hold a rectangle in memory; they are used only if it has at most this many bytes.
 HELD_BYTES: Final = 256 << 20
 
@@ -97,7 +99,8 @@ class Measurement:
         if self.asked.direction == "in":
             given = _reversed(given)
             options = replace(options, sources=options.targets, targets=options.sources)
-        if options.dtype == "auto" and not given.graph.integral:
+        self._widened = options.dtype == "auto" and not given.graph.integral
+        if self._widened:
             options = replace(options, dtype="float64")  # no matrix is stored, so float32 would save nothing
         targets = options.targets
         self._options = replace(options, device="cpu", targets=None if targets is None else tuple(sorted(targets)))
@@ -135,7 +138,9 @@ class Measurement:
                 available=there,
             )
         made = make_plan(self._profile, replace(self._options, memory=there - self.bytes), monitor=monitor)
-        self.plan = _without_matrix(made, self.bytes)
+        why = "no matrix is stored, so float32 would save nothing" if self._widened else made.dtype_reason
+        said = replace(made, dtype_reason=why, device_reason=BY_PROCESSORS)
+        self.plan = _without_matrix(said, self.bytes)
         return self.plan
 
     def run(self, monitor: Monitor | None = None) -> MeasureTable:

@@ -355,10 +355,12 @@ def test_the_unit_takes_away_what_the_service_does_not_need():
     found = unit()
     for name in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables",
                  "ProtectKernelLogs", "ProtectControlGroups", "ProtectClock", "RestrictNamespaces", "RestrictRealtime",
-                 "RestrictSUIDSGID", "LockPersonality"):  # fmt: skip
+                 "RestrictSUIDSGID", "LockPersonality", "RemoveIPC"):  # fmt: skip
         assert found[name] == ["true"], name
     assert found["ProtectSystem"] == ["strict"]
     assert found["CapabilityBoundingSet"] == [""]
+    assert found["SystemCallFilter"] == ["@system-service", "~@privileged"], "runners are nice, so @resources stays"
+    assert found["SystemCallErrorNumber"] == ["EPERM"], "a call that is not let through is an error, no death"
     assert "AF_INET" in found["RestrictAddressFamilies"][0].split()
     assert "MemoryDenyWriteExecute" not in found, "kernels are compiled"
     account = (ROOT / "deploy" / "apsp.sysusers").read_text().splitlines()[-1].split()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, Unpack
 
 from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
-from engine.api.measuring import MeasureTable, bounds_on_paper
+from engine.api.measuring import BY_PROCESSORS, MeasureTable, bounds_on_paper
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
 from engine.graph.selection import Rectangle, check_cutoff
@@ -96,7 +96,7 @@ class PreparedMeasurement:
             seconds=seconds,
             reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
             dtype_reason="the type of the tables",
-            device_reason="measures are taken by processors",
+            device_reason=BY_PROCESSORS,
             phases=(Phase("measure", seconds),),
             cutoff=matrix.attributes["cutoff"] if cutoff is None else cutoff,
         )

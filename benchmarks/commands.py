@@ -63,6 +63,7 @@ ROWS: Final = (
     Row("memory", "n = 32,768 in the GPU's memory", 32768, DENSE, 1),
     Row("searches", "n = 65,536 by searches", 65536, (*CUDA, "--dtype", "float32", "--algorithm", "dijkstra"), 2),
     Row("streamed", "n = 65,536 in 4 GiB", 65536, (*DENSE, "--device-memory", "4GiB"), 1),
+    Row("several", "n = 150,000, more than an H100 holds, by all GPUs", 150_000, DENSE, 0),
 )
 
 

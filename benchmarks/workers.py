@@ -238,12 +238,12 @@ def _half(record: Record, folder: Path, spread: Options, count: int, n: int) -> 
 def _one_process(record: Record, count: int, cores: int, n: int, workers: dict[int, float]) -> None:
     """Updates a second of one process that streams through all GPUs."""
     from benchmarks.kernels.gpu_stream import Watch
-    from benchmarks.kernels.gpu_stream_many import USABLE, ingest, layout, stream
+    from benchmarks.kernels.gpu_stream_many import ingest, layout, stream, usable
     from engine.devices.cuda.pinned import host_matrix
 
     with host_matrix((n, n), "float32", threads=cores) as space:
         ingest(random_graph(n, fractions=True), space.array)
-        local: Watch = stream(space.array, layout(n, count, USABLE), count, 0.5, None)
+        local: Watch = stream(space.array, layout(n, count, usable()), count, 0.5, None)
     rate = local.rate()
     record.add(what="one process, half of the rounds", n=n, gpus=count, rate_T=rate * 1e-12,
                workers_of_it={width: found / rate for width, found in workers.items()})  # fmt: skip

@@ -32,8 +32,8 @@ from storage.graph.graph import Graph, build_graph
 THREADS = 64
 #: Bytes a second each way at once, of one GPU and of all four together, and updates a second of one.
 BUS, BUS_MOST, RATE = 5.0e10, 1.06e11, 1.65e13
-#: What streams, rounds and libraries leave of a GPU's memory.
-USABLE = 136 * GIB
+#: What streams, rounds and libraries need of a GPU's memory, beside stripes.
+BESIDE = 4 * GIB
 
 
 def random_graph(n: int, degree: int = 4) -> Graph:
@@ -49,6 +49,11 @@ def ingest(graph: Graph, matrix: Any) -> float:
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda i: fill_weights(graph, kind, i, matrix[i : i + step]), range(0, len(matrix), step)))
     return time.perf_counter() - began
+
+
+def usable() -> int:
+    """Bytes of a GPU's memory that may hold stripes."""
+    return int(cupy.cuda.Device().mem_info[1]) - BESIDE
 
 
 def layout(n: int, count: int, memory: int) -> Tiling:
@@ -75,7 +80,7 @@ def scale(record: Record, n: int = 131_072) -> None:
         matrix, graph = space.array, random_graph(n)
         record.add(what="host memory", n=n, gib=matrix.nbytes / GIB, touch_s=space.touched, lock_s=space.registered,
                    refused=space.refused, fill_s=ingest(graph, matrix))  # fmt: skip
-        for name, memory in (("streamed", 16 * GIB), ("resident", USABLE)):
+        for name, memory in (("streamed", 16 * GIB), ("resident", usable())):
             base = 0.0
             for count in (1, 2, 4):
                 if count > most:
@@ -102,7 +107,7 @@ def large(record: Record, n: int = 200_000, samples: int = 1024) -> None:
                    s_per_gib=(space.touched + space.registered) * GIB / matrix.nbytes, refused=space.refused,
                    fill_s=ingest(graph, matrix))  # fmt: skip
         record.write()
-        found = layout(n, most, USABLE)
+        found = layout(n, most, usable())
         began = time.perf_counter()
         watch = stream(matrix, found, most, 1.0, None)
         wall = time.perf_counter() - began
@@ -111,7 +116,7 @@ def large(record: Record, n: int = 200_000, samples: int = 1024) -> None:
                    with_start_and_end_s=wall, rate_T=updates(found, n) / watch.seconds * 1e-12)  # fmt: skip
         record.write()
         check(record, graph, matrix, samples)
-        alone = layout(n, 1, USABLE)
+        alone = layout(n, 1, usable())
         for name, one in (("one GPU", alone), ("one GPU, streamed", Tiling("host", 1024, 2048, 4, 0))):
             watch = stream(matrix, one, 1, 0.04, None)
             record.add(what=name, n=n, height=one.height, width=one.width, slots=one.slots, resident=one.resident,

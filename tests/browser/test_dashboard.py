@@ -321,6 +321,34 @@ def test_jobs_are_found_and_the_queue_is_emptied(site: Site, visit: Visit, slow:
     expect(page.locator("#waiting")).to_have_count(0)
 
 
+def test_what_has_not_come_yet_does_not_look_like_no_path(visit: Visit, solved: str):
+    page = visit()
+    held = []
+    page.route("**/sample?*", held.append)
+    page.goto(f"/jobs/{solved}")
+    background = "getComputedStyle(document.querySelector('#heat')).backgroundImage"
+    page.wait_for_function("document.querySelector('#heat-help') !== null")
+    while not held:
+        page.wait_for_timeout(50)
+    assert page.evaluate(background) == "none"
+    page.unroute("**/sample?*")
+    held[0].continue_()
+    expect(page.locator("#heat-what")).to_contain_text("every entry")
+    assert "gradient" in page.evaluate(background)
+
+
+def test_a_route_is_drawn_to_scale(visit: Visit, solved: str):
+    page = visit()
+    page.goto(f"/jobs/{solved}?source=v000&target=v004")
+    picture = page.get_by_role(
+        "img", name=re.compile("5 stops on a line of length 10, .* the longest arc, 4, is from v003 to v004")
+    )
+    expect(picture).to_be_visible()
+    places = picture.locator("line:has(title)").evaluate_all("lines => lines.map((line) => +line.getAttribute('x1'))")
+    assert places == [0, 72, 216, 432, 720]
+    assert fits(page)
+
+
 def test_requests_are_tried_on_the_page_of_the_api(site: Site, visit: Visit, solved: str):
     page = visit()
     page.get_by_role("link", name="API", exact=True).first.click()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.model.system import usable_processors
-from tests.integration.service_process import LiveService
+from tests.integration.service_process import USUAL_RUNNERS, LiveService
 
 
 def test_a_short_job_is_solved_beside_a_long_one(tmp_path: Path):
@@ -25,7 +25,7 @@ def test_a_short_job_is_solved_beside_a_long_one(tmp_path: Path):
 
 
 def test_a_short_job_is_solved_beside_a_long_one_by_default(tmp_path: Path):
-    with LiveService(tmp_path / "data", APSP_RUNNER_NICE="0") as service:
+    with LiveService(tmp_path / "data", **USUAL_RUNNERS, APSP_RUNNER_NICE="0") as service:
         ring = "\n".join(f"{i} {(i + 1) % 4000} {i % 7 + 1}" for i in range(4000))
         graph = service.upload(ring.encode(), directed=True)["id"]
         dense = {"algorithm": "repeated-squaring", "dtype": "float64"}

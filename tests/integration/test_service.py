@@ -273,7 +273,7 @@ def test_uploads_do_not_fill_memory(live: LiveService, roads: dict):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_jobs_survive_a_stop_of_the_service(tmp_path: Path, number: signal.Signals):
     data = tmp_path / "data"
-    with LiveService(data, APSP_RUNNER_NICE="0", APSP_SHORT_SECONDS="1e-9") as service:  # no job is short, so one waits
+    with LiveService(data, APSP_RUNNER_NICE="0") as service:
         graph = service.upload(grid(64))
         running = service.submit(graph["id"], algorithm="blocked-floyd-warshall")["id"]
         waiting = service.submit(graph["id"], sources=[0, 1])["id"]

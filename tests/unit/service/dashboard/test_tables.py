@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -41,6 +42,27 @@ def cells(client: TestClient, address: str) -> list[list[str]]:
 
 def text_of(value: object) -> str:
     return "–" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"unit": "min"}, "Distances are in min."),
+        ({"weights": {"column": "length_m"}}, "Distances are sums of length_m."),
+        ({"weights": {"weighted": False}}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_page_of_a_table_says_what_distances_measure(
+    client: TestClient, service: Service, bench: Bench, facts: dict[str, object], said: str
+):
+    owner = log_in(client, service)
+    job, _ = give(service, bench, owner, bench.tabled(small_graph(), result="near", nearest=1))
+    with service.jobs.database.transaction("durable") as connection:
+        for table in ("graphs", "graph_owners"):
+            connection.exec_driver_sql(f"UPDATE {table} SET facts = ?", (json.dumps(facts),))
+    text = " ".join(Tags(client.get(f"/jobs/{job}").text).text.split())
+    assert (said in text) if said else "Distances are" not in text
 
 
 def test_the_page_of_measures(client: TestClient, service: Service, bench: Bench):

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Site, missing
 
@@ -323,16 +323,21 @@ def test_jobs_are_found_and_the_queue_is_emptied(site: Site, visit: Visit, slow:
 
 def test_what_has_not_come_yet_does_not_look_like_no_path(visit: Visit, solved: str):
     page = visit()
-    held = []
-    page.route("**/sample?*", held.append)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/sample?*", hold)
     page.goto(f"/jobs/{solved}")
     background = "getComputedStyle(document.querySelector('#heat')).backgroundImage"
     page.wait_for_function("document.querySelector('#heat-help') !== null")
     while not held:
         page.wait_for_timeout(50)
     assert page.evaluate(background) == "none"
+    for route in held:
+        route.continue_()
     page.unroute("**/sample?*")
-    held[0].continue_()
     expect(page.locator("#heat-what")).to_contain_text("every entry")
     assert "gradient" in page.evaluate(background)
 

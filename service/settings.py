@@ -51,7 +51,11 @@ class Settings(BaseModel):
     database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
     node: str | None = Field(None, max_length=60, description="Name of this machine among the runners' machines.")
     runners: str = Field(
-        "auto", description="Runners of this node: auto, none, or devices: cpu; cpu,cpu; cuda0,cuda1; cuda0-3."
+        "auto", description="Runners of this node: auto, none, or devices: cpu; cpu,short; cuda0,cuda1; cuda0-3."
+    )
+    short_seconds: float = Field(5.0, gt=0, description="Most predicted seconds of a job that the runner short takes.")
+    short_memory: Size = Field(
+        2**30, description="Most bytes of such a job; so many are kept free for it beside other runners."
     )
     gpus_per_runner: Count = Field(
         1, description="GPUs of each runner if runners is auto; a job uses as many as save time."

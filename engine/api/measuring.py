@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Rows that are held at a time for each thread: as many as the widest search computes together.
 BATCH_ROWS: Final = 512
+#: Why plans of measures are for processors.
+BY_PROCESSORS: Final = "measures are taken by processors"
 #: Searches from the targets hold a rectangle in memory; they are used only if it has at most this many bytes.
 HELD_BYTES: Final = 256 << 20
 
@@ -51,6 +53,7 @@ class MeasureTable(Tabular):
         vertex_columns: the names of the columns that hold vertices.
         plan: the plan that was followed.
         seconds: wall seconds of each phase.
+        unit: what distances measure; None if that is not known.
     """
 
     labels: Array
@@ -59,6 +62,7 @@ class MeasureTable(Tabular):
     vertex_columns: frozenset[str]
     plan: Plan
     seconds: dict[str, float]
+    unit: str | None = None
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -95,7 +99,8 @@ class Measurement:
         if self.asked.direction == "in":
             given = _reversed(given)
             options = replace(options, sources=options.targets, targets=options.sources)
-        if options.dtype == "auto" and not given.graph.integral:
+        self._widened = options.dtype == "auto" and not given.graph.integral
+        if self._widened:
             options = replace(options, dtype="float64")  # no matrix is stored, so float32 would save nothing
         targets = options.targets
         self._options = replace(options, device="cpu", targets=None if targets is None else tuple(sorted(targets)))
@@ -133,7 +138,9 @@ class Measurement:
                 available=there,
             )
         made = make_plan(self._profile, replace(self._options, memory=there - self.bytes), monitor=monitor)
-        self.plan = _without_matrix(made, self.bytes)
+        why = "no matrix is stored, so float32 would save nothing" if self._widened else made.dtype_reason
+        said = replace(made, dtype_reason=why, device_reason=BY_PROCESSORS)
+        self.plan = _without_matrix(said, self.bytes)
         return self.plan
 
     def run(self, monitor: Monitor | None = None) -> MeasureTable:
@@ -152,9 +159,8 @@ class Measurement:
             rectangle, WORK_TYPES[plan.dtype], self.asked, bounds_on_paper(self.asked, self._profile.graph, plan.dtype)
         )
         outcome = solve(self._profile, plan, options, sink, monitor, facts=False)
-        return MeasureTable(
-            self._labels, rectangle.rows, sink.columns(), self.asked.vertex_columns, plan, outcome.seconds
-        )
+        named, unit = self.asked.vertex_columns, self._profile.graph.unit
+        return MeasureTable(self._labels, rectangle.rows, sink.columns(), named, plan, outcome.seconds, unit)
 
 
 def measure(

@@ -11,6 +11,7 @@ from engine.execution.survey import survey
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
+from engine.planning.refusal import about_seconds
 from engine.rows.sums import adds_whole, exactness, sum_types
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -113,7 +114,7 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     rows, columns = shape
     work = rows * ((graph.n + graph.arcs) * TREE_SECONDS + len(options.also) * columns * SUM_SECONDS)
     phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype))
-    more = f"; then {', '.join(options.also)} along the paths, about {phase.seconds:.3g} s"
+    more = f"; then {', '.join(options.also)} along the paths, {about_seconds(phase.seconds)}"
     return replace(
         plan,
         shape=shape,

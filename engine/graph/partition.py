@@ -27,7 +27,7 @@ from engine.model.problem import Machine, PartsFacts, Problem, changed
 from engine.model.progress import NotCompiledError, only_ready
 from engine.planning import cost_dijkstra
 from engine.planning.constants import ENTRY_SECONDS
-from engine.planning.refusal import seconds_text
+from engine.planning.refusal import about_seconds, seconds_text
 from storage.graph.cleaning import FEW_ARCS
 
 if TYPE_CHECKING:
@@ -276,8 +276,8 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     work, saved = _work(plan), saved_by_parts(problem, plan, machine)
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     if saved < _worthwhile(profile, problem, plan, saved / max(took, 1e-9)) * took:
-        times = f"{seconds_text(took)}, and all of {plan.algorithm} {seconds_text(work)}"
-        return changed(problem, no_parts=f"a trial partition takes about {times}")
+        times = f"{about_seconds(took)}, and all of {plan.algorithm} {seconds_text(work)}"
+        return changed(problem, no_parts=f"a trial partition takes {times}")
     try:
         with _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)

@@ -23,7 +23,7 @@ from engine.planning.cost_distributed import over_workers
 from engine.planning.cost_streaming import ALGORITHM as STREAMED
 from engine.planning.cost_streaming import streamable, streamed
 from engine.planning.cost_streaming_cuda import through_devices
-from engine.planning.refusal import gib, refusal, seconds_text, shortages
+from engine.planning.refusal import about_seconds, gib, refusal, seconds_text, shortages
 from storage.errors import InvalidRequest
 
 #: The estimate of each algorithm on processors.
@@ -269,7 +269,7 @@ def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
 
 
 def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
-    cost = f"about {seconds_text(best.seconds)} of solving and {gib(best.memory)} of memory"
+    cost = f"{about_seconds(best.seconds)} of solving and {gib(best.memory)} of memory"
     if best.device_memory:
         cost += f", {gib(best.device_memory)} of the GPU's"
     if best.from_targets:

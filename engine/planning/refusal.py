@@ -308,7 +308,7 @@ def _way(candidate: Candidate) -> str:
     device = " on the GPU" if candidate.device == "cuda" else ""
     where = {"store": ", streamed from the store", "host": ", streamed from host memory"}
     tier = where.get(candidate.tier, "") if candidate.streaming is not None else ""
-    return f"{candidate.algorithm}{device}{tier}, about {seconds_text(candidate.seconds)}"
+    return f"{candidate.algorithm}{device}{tier}, {about_seconds(candidate.seconds)}"
 
 
 def _document(remedy: Remedy, machine: Machine, options: Options) -> dict[str, object]:
@@ -341,6 +341,12 @@ def seconds_text(seconds: float) -> str:
     if 0 < seconds < 0.001:
         return "less than 0.001 s"
     return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+
+
+def about_seconds(seconds: float) -> str:
+    """Return predicted seconds as text: ``about 0.012 s``, or ``less than 0.001 s``."""
+    text = seconds_text(seconds)
+    return text if text.startswith("less") else f"about {text}"
 
 
 def gib(size: int) -> str:

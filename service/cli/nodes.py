@@ -177,8 +177,8 @@ def worker(
 ) -> None:
     """Run the Dask workers of this node, which solve for --executor dask."""
     from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
+    from service.runner.gpus import SHORT, singles
     from service.runner.gpus import devices as devices_of
-    from service.runner.gpus import singles
     from service.units import parse_size
 
     size = None if memory is None else parse_size(memory, field="--memory")
@@ -187,6 +187,8 @@ def worker(
         raise InvalidRequest(
             "--devices: cpu twice; --workers N makes N workers share the processors", field="--devices"
         )
+    if SHORT in each:
+        raise InvalidRequest("--devices: short is a runner of jobs, no device of workers", field="--devices")
     found = WorkerProcesses(WorkersArgs(scheduler, each, workers, threads, size, host))
     names = ", ".join(slot.name for slot in found.slots)
     print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)

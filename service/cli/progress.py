@@ -16,6 +16,8 @@ from service.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+#: The unit of compiling.
+KERNELS: Final = "kernels"
 #: Share of a phase that must be done before the time left is estimated.
 _ENOUGH: Final = 0.01
 #: Seconds between two updates of a bar, and between two lines.
@@ -29,7 +31,14 @@ def never() -> bool:
 
 def amount_text(amount: float, unit: str) -> str:
     """Return an amount of work with its unit: ``1.50 GiB`` or ``12.3 M rows``."""
+    if unit == KERNELS and amount == 1:
+        return "1 kernel"
     return format_bytes(amount) if unit == "bytes" else f"{format_count(amount)} {unit}".rstrip()
+
+
+def _rate_texts(rate: float, unit: str) -> list[str]:
+    """Return a rate as text; none of kernels, which take very different times."""
+    return [] if unit == KERNELS else [f"{amount_text(rate, unit)}/s"]
 
 
 class Display:
@@ -161,7 +170,7 @@ class ProgressMonitor(Monitor):
         parts = [f"{'stopped after ' if self.stopped else ''}{format_seconds(seconds)}"]
         if self.done:
             rate = self.done / max(seconds, 1e-9)
-            parts += [amount_text(self.done, self.unit), f"{amount_text(rate, self.unit)}/s"]
+            parts += [amount_text(self.done, self.unit), *_rate_texts(rate, self.unit)]
         if self._display.terminal:
             self._display.show(self.phase, self._fraction(), ", ".join(parts))
             self._display.stop()
@@ -186,7 +195,7 @@ class ProgressMonitor(Monitor):
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
         parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []
-        parts.append(f"{amount_text(rate, self.unit)}/s")
+        parts += _rate_texts(rate, self.unit)
         if self.total and rate and self.done >= _ENOUGH * self.total:
             parts.append(f"about {format_seconds((self.total - self.done) / rate)} left")
         return ", ".join(parts)

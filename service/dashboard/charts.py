@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 WIDTH, HEIGHT = 720, 200
+#: the height of a line of stops, and of a stop in its middle and at its ends
+_LINE, _TICK, _END = 36, 14, 30
 _MOST_BARS: Final = 72
 
 
@@ -46,3 +50,32 @@ def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] |
     ]  # fmt: skip
     return {"bars": bars, "width": WIDTH, "height": HEIGHT, "first": bounds[0], "last": bounds[-1], "tallest": tallest,
             "middle": (bounds[len(merged) // 2] + bounds[(len(merged) + 1) // 2]) / 2, "total": total}  # fmt: skip
+
+
+def line_of_stops(vertices: Sequence[object], so_far: Sequence[float]) -> dict[str, Any] | None:
+    """Return a path as a line with a tick for each stop, as far along the line as the stop is along the path.
+
+    Args:
+        vertices: names of the stops, in order.
+        so_far: the length of the path up to each of them, from 0.
+
+    Returns:
+        The ticks, and the ends of the longest arc; None if the path has no length, or if it gets shorter on the way,
+        because then no line shows it.
+    """
+    whole = so_far[-1]
+    lengths = [after - before for before, after in pairwise(so_far)]
+    if not lengths or whole <= 0 or not math.isfinite(whole) or min(lengths) < 0:
+        return None
+    at = [round(WIDTH * value / whole, 1) for value in so_far]
+    ticks = [
+        {"x": x, "vertex": vertices[k], "so_far": so_far[k],
+         "top": (_LINE - height) / 2, "bottom": (_LINE + height) / 2}
+        for k, x in enumerate(at)
+        for height in (_END if k in (0, len(at) - 1) else _TICK,)
+        # of stops at one pixel, the first is drawn, and the last of all in any case
+        if k in (0, len(at) - 1) or int(x) != int(at[k - 1])
+    ]  # fmt: skip
+    k = max(range(len(lengths)), key=lengths.__getitem__)
+    return {"width": WIDTH, "height": _LINE, "middle": _LINE / 2, "ticks": ticks, "from": at[k], "to": at[k + 1],
+            "longest": lengths[k], "tail": vertices[k], "head": vertices[k + 1]}  # fmt: skip

@@ -156,6 +156,9 @@ def _said_options(record: JobRecord) -> View:
     """Return the options that are not as usual, by the names of their fields."""
     usual = (None, "auto", "matrix", "local")
     said = {name: value for name, value in record.options.items() if value not in usual and name != "points"}
+    for name, value in said.items():
+        if isinstance(value, list) and value and all(isinstance(one, float) for one in value):
+            said[name] = [f"{one:,.7g}" for one in value]
     if "algorithm" in said:
         said["algorithm"] = algorithm(said["algorithm"])
     return said

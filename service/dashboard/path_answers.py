@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+from service.dashboard.charts import line_of_stops
 from service.dashboard.visiting import Visitor
 from storage.errors import ApspError, NotFound
 from storage.semirings import EVERY, MIN_PLUS
@@ -35,7 +36,8 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
         found = result.also(source, target) if result.matrix.also else result.distance(source, target)
         if not found["reachable"]:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
-        route = {**_route(result.path(source, target), result.matrix.semiring), "lines": result.lines}
+        semiring, lines = result.matrix.semiring, result.lines
+        route = {**_route(result.path(source, target), semiring, drawn=not lines), "lines": lines}
     except ApspError as error:
         instead = _instead(visitor, job_id, source, target) if isinstance(error, NotFound) else []
         return {"source": source, "target": target, "refused": str(error), "instead": instead}
@@ -57,7 +59,7 @@ def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tu
     return [(a, b) for a in found[0] for b in found[1]][:most]
 
 
-def _route(found: dict[str, Any], semiring: str) -> View:
+def _route(found: dict[str, Any], semiring: str, *, drawn: bool) -> View:
     """Return a path as stops, each with the value of the path up to it: the first ones, those between, the last ones.
 
     Of a very long path the middle is left out.
@@ -65,6 +67,7 @@ def _route(found: dict[str, Any], semiring: str) -> View:
     Args:
         found: the path, as the API answers it.
         semiring: says what weights make together; of shortest paths they are added, from zero.
+        drawn: whether a shortest path is also drawn as a line of stops; where there are coordinates, a map shows it.
     """
     join = _JOINED[semiring]
     so_far: int | float | None = 0 if semiring == MIN_PLUS else None
@@ -82,4 +85,6 @@ def _route(found: dict[str, Any], semiring: str) -> View:
     return {
         "first": stops[:first], "between": between, "last": stops[len(stops) - last :], "stops": len(stops),
         "arcs": len(found["weights"]), "left_out": left_out, "gap": _MOST_BETWEEN // 2 if left_out else None,
+        "scale": line_of_stops(found["vertices"], [stop["so_far"] for stop in stops])
+        if drawn and semiring == MIN_PLUS else None,
     }  # fmt: skip

@@ -203,13 +203,14 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
         settings: the service's settings.
     """
     from engine.model.problem import Options
+    from service.runner.gpus import beside_short
 
     values = {
         **{name: value for name, value in request.items() if name not in _NOT_OF_ENGINE},
         "also": tuple(request.get("also") or ()),
         "sources": _indices(graph, request, "sources"),
         "targets": _indices(graph, request, "targets"),
-        "memory": _least(request.get("memory"), settings.memory),
+        "memory": _least(request.get("memory"), settings.memory, beside_short(settings)),
         "threads": _least(request.get("threads"), settings.threads),
     }
     if request.get("executor") == "dask":
@@ -235,5 +236,5 @@ def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ..
         raise InvalidRequest(f"{field}: {error}", field=field) from None
 
 
-def _least(asked: int | None, allowed: int | None) -> int | None:
-    return min((value for value in (asked, allowed) if value is not None), default=None)
+def _least(*limits: int | None) -> int | None:
+    return min((value for value in limits if value is not None), default=None)

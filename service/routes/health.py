@@ -17,6 +17,7 @@ from service.http.protocol import HEADER_BYTES, HEADER_SECONDS
 from service.http.ranges import MAX_RANGES
 from service.jobs.events import LONGEST_SECONDS
 from service.jobs.retention import KEY_SECONDS
+from service.runner.gpus import SHORT
 from service.settings import Settings, variable
 from service.state import Service, Shared, silent
 from service.version import software_version
@@ -114,7 +115,9 @@ def ready(response: Response, service: Shared) -> Health:
 
 def _runners(service: Service) -> tuple[str, dict[str, str]]:
     """Return ``ok`` if some runner can work, and what is wrong with each one that cannot."""
-    alive = [runner for runner in service.jobs.list_runners() if not silent(runner, service.settings)]
+    # a runner for short jobs alone would leave all others waiting
+    runners = [runner for runner in service.jobs.list_runners() if runner.device != SHORT]
+    alive = [runner for runner in runners if not silent(runner, service.settings)]
     sick = {f"runner {r.slot}": f"out of service: {r.detail}" for r in alive if r.state == "sick"}
     if not alive:
         return "no runner is alive", sick

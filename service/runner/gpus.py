@@ -1,7 +1,8 @@
 """Decides which devices of this node get a runner and which GPUs a process may see, without using CUDA.
 
 A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``. If several runners share the
-processors, the device of the second one is ``cpu2``, and so on.
+processors, the device of the second one is ``cpu2``, and so on.  The short runner, whose device is called ``short``,
+takes only jobs that are predicted to be short and small, and solves them beside those of the other runners.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from engine.model.system import available_memory, usable_processors
+from engine.model.system import available_memory, resident_bytes, usable_processors
 from service.settings import Settings
 from storage.errors import InvalidRequest
 
 _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
 _DEVICE: Final = re.compile(r"cuda(\d{1,4})(?:-(\d{1,4}))?")
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+#: the device of the short runner
+SHORT: Final = "short"
+#: ``auto`` starts a short runner if this many times its memory is free
+_PLENTY: Final = 4
 
 
 def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
     """Return the devices of this node that get a runner: one for each GPU or group of GPUs, or the processors.
+
+    ``auto`` includes no short runner, because whether there is one depends on the memory that is free at the start:
+    :func:`with_shares` decides it once.
 
     Args:
         setting: ``auto``, ``none``, or devices with commas between them.
@@ -44,10 +52,10 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
     taken: dict[int, str] = {}
     for word in found:
         group = numbers(word)
-        if word in words and word != "cpu" and not group:
+        if word in words and word not in ("cpu", SHORT) and not group:
             message = (
                 f"runners: {word!r} is no device; auto, none, or devices such as cpu or cuda0,cuda1, "
-                "or cuda0-3 for one runner with four GPUs"
+                "cuda0-3 for one runner with four GPUs, or short for one that takes short jobs only"
             )
             raise InvalidRequest(message, field="runners")
         for number in group:
@@ -70,17 +78,54 @@ def with_shares(settings: Settings) -> Settings:
     """Return settings in which several runners that share the processors also share the memory.
 
     A job may then use an equal part of the processors, and of the memory that is free now, unless the settings define
-    these limits; the processes that plan jobs use the same numbers.
+    these limits; the processes that plan jobs use the same numbers.  The short runner takes no part in this: it has all
+    processors, and its memory is kept free by :func:`beside_short`.  ``auto`` becomes the devices of this node, and a
+    short runner if there is plenty of memory.
     """
     names = devices(settings.runners, settings.gpus_per_runner)
-    if sum(not numbers(name) for name in names) < 2:
-        return settings
-    shares: dict[str, int] = {}
-    if settings.threads is None:
-        shares["threads"] = max(1, usable_processors() // len(names))
-    if settings.memory is None:
-        shares["memory"] = available_memory() // len(names)
-    return settings.model_copy(update=shares)
+    free = available_memory()
+    if settings.runners == "auto" and free >= _PLENTY * settings.short_memory:
+        names.append(SHORT)
+    shares: dict[str, object] = {"runners": ",".join(names)} if settings.runners == "auto" else {}
+    sharing = [name for name in names if name != SHORT]
+    if sum(not numbers(name) for name in sharing) >= 2:
+        if settings.threads is None:
+            shares["threads"] = max(1, usable_processors() // len(sharing))
+        if settings.memory is None:
+            kept = settings.short_memory if SHORT in names else 0
+            shares["memory"] = max(1, (free - kept) // len(sharing))
+    return settings.model_copy(update=shares) if shares else settings
+
+
+def of_runner(settings: Settings, device: str) -> dict[str, str]:
+    """Return the environment variables that one runner has beside those of the settings.
+
+    Args:
+        settings: the settings of the service, from :func:`with_shares`.
+        device: the runner's device.
+    """
+    if device == SHORT:
+        memory = min(settings.short_memory, settings.memory or settings.short_memory)
+        own = settings.model_copy(update={"runners": SHORT, "memory": memory})
+        return {**own.environment(), _VISIBLE: "-1"}
+    environment = settings.environment()
+    if numbers(device):
+        environment[_VISIBLE] = visible(*numbers(device))
+    sharing = [name for name in devices(settings.runners, settings.gpus_per_runner) if name != SHORT]
+    if len(sharing) > 1 and settings.threads is None:
+        environment["APSP_THREADS"] = str(max(1, usable_processors() // len(sharing)))
+    return environment
+
+
+def beside_short(settings: Settings) -> int | None:
+    """Return the bytes that a job of another runner may use now, so that the short runner's memory stays free.
+
+    None means that there is no short runner beside others.  The settings of the short runner itself name no other one.
+    """
+    names = devices(settings.runners, settings.gpus_per_runner)
+    if SHORT not in names or len(names) == 1:
+        return None
+    return max(1, available_memory() + resident_bytes() - settings.short_memory)
 
 
 def check_answer_device(settings: Settings) -> None:

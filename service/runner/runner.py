@@ -1,8 +1,9 @@
 """A runner process, which claims jobs and solves them one after the other until it is stopped.
 
 Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu``, ``cuda0``,
-``cuda1`` ... or ``cuda0-3`` for four GPUs.  Locks guarantee one runner for each device of a node.  If a job of this
-device is still marked *running* when the locks are acquired, its earlier runner is gone.
+``cuda1`` ... ``cuda0-3`` for four GPUs, or ``short`` for the runner that takes short jobs only.  Locks guarantee one
+runner for each device of a node.  If a job of this device is still marked *running* when the locks are acquired, its
+earlier runner is gone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
+from engine.model.system import available_memory
 from service import logs
 from service.api.fault import Fault, fault_of, for_want_of_disk, without_paths
 from service.jobs import checkpoints, claims
@@ -27,13 +29,13 @@ from service.jobs.joblog import job_log
 from service.pool.tabled import wants_table
 from service.runner import processes
 from service.runner.gpu_probe import probe
-from service.runner.gpus import numbers, singles
+from service.runner.gpus import SHORT, numbers, singles
 from service.runner.making import Task
 from service.runner.metrics import RunnerMetrics
 from service.runner.tracker import Heartbeat, JobMonitor
 from service.runner.warmup import WarmUp
 from service.settings import Settings
-from storage.errors import ApspError, Cancelled, NotFound, StorageFailed
+from storage.errors import ApspError, Cancelled, DoesNotFit, NotFound, StorageFailed
 from storage.files.locks import FileLock
 from storage.jobs.store import SUCCESSFUL, JobRecord, JobStore, RunnerRecord
 from storage.semirings import EVERY
@@ -62,7 +64,7 @@ class Runner:
     Args:
         settings: the settings of the service.
         stopping: set to make it stop at the next tile or batch.
-        device: ``cpu``, or ``cuda`` and a number or a range of numbers.
+        device: ``cpu``, ``short``, or ``cuda`` and a number or a range of numbers.
         wake: set when there is a new job.
     """
 
@@ -86,7 +88,7 @@ class Runner:
     def run(self) -> None:
         """End the claims of a dead predecessor, then work until stopped.  A failing job does not end this loop."""
         self._until_stored(self._recover)
-        warm_up = WarmUp()
+        warm_up = WarmUp(compiles=self._device != SHORT)
         told: float | None = None
         while not self._stopping.is_set() and not self.device_lost:
             try:
@@ -112,7 +114,13 @@ class Runner:
     def _claimed(self) -> JobRecord | None:
         if time.monotonic() < self._rests_until:
             return None
-        return self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
+        cuda = bool(numbers(self._device))
+        if self._device != SHORT:
+            return self._jobs.claim(self._name, cuda=cuda)
+        settings = self._settings
+        if available_memory() < settings.short_memory:
+            return None  # another runner will take the job, when the one that it has is done
+        return self._jobs.claim(self._name, cuda=cuda, most=(settings.short_seconds, settings.short_memory))
 
     def interrupt(self) -> None:
         """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
@@ -238,6 +246,10 @@ class Runner:
         self._tidy(job)
         if for_want_of_disk(fault.to_dict()):
             self._put_back(job, fault)
+            return
+        if self._device == SHORT and fault.code == DoesNotFit.kind:
+            log.info("job %s: it returns to the queue for a runner with more memory", job.id)
+            self._until_stored(lambda: self._jobs.release(job, predicted=False))
             return
         if numbers(self._device) and fault.code in ("solve-failed", "internal"):
             self.device_lost = True  # after a CUDA error the process may stay unusable

@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from engine.model.system import usable_processors
 from service import logs
 from service.jobs.folders import check_store
 from service.runner import processes
-from service.runner.gpus import devices, numbers, visible, with_shares
+from service.runner.gpus import devices, of_runner, with_shares
 from service.runner.leases import Leases
 from service.runner.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
@@ -45,11 +44,10 @@ class RunnerProcess:
         settings: Settings,
         device: str = "cpu",
         *,
-        share: int = 1,
         ended: Callable[[str, str], None] = lambda _slot, _reason: None,
     ) -> None:
         self.device, self.slot = device, settings.slot(device)
-        self._settings, self._share, self._ended = settings, share, ended
+        self._settings, self._ended = settings, ended
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, name=f"watch-{device}", daemon=True)
@@ -115,11 +113,7 @@ class RunnerProcess:
     def _spawn(self) -> subprocess.Popen[bytes]:
         # The runner stops when its standard input ends, which happens however this process ends.  It runs in a separate
         # session, so that the terminal's interrupt does not reach it, because it must stop after the API.
-        environment = {**os.environ, **self._settings.environment()}
-        if numbers(self.device):
-            environment["CUDA_VISIBLE_DEVICES"] = visible(*numbers(self.device))
-        if self._share > 1 and self._settings.threads is None:
-            environment["APSP_THREADS"] = str(max(1, usable_processors() // self._share))
+        environment = {**os.environ, **of_runner(self._settings, self.device)}
         process = subprocess.Popen(  # noqa: S603 - nothing in it comes from outside
             [sys.executable, "-m", "service.runner.runner", self.device, WITH_PARENT],
             stdin=subprocess.PIPE,
@@ -142,7 +136,7 @@ class Supervisor:
     def __init__(self, settings: Settings, jobs: JobStore) -> None:
         self._settings, self._jobs = settings, jobs
         names = devices(settings.runners, settings.gpus_per_runner)
-        self.runners = [RunnerProcess(settings, device, share=len(names), ended=self._ended) for device in names]
+        self.runners = [RunnerProcess(settings, device, ended=self._ended) for device in names]
         self._leases = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
         self._signs = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
         self._asked: dict[tuple[str, int], float] = {}

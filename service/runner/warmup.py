@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -37,20 +38,30 @@ _SOLVES: Final = (
 PROCESSES: Final = 4
 #: most times that compiling is started; each job interrupts it
 STARTS: Final = 20
+#: seconds between two looks for the kernels that another runner compiles
+_REST: Final = 30.0
 LOWEST: Final = 19
 
 
 class WarmUp:
-    """The remaining steps of a warm-up; a step that fails is only logged, because no step is necessary."""
+    """The remaining steps of a warm-up; a step that fails is only logged, because no step is necessary.
 
-    def __init__(self) -> None:
+    Args:
+        compiles: whether missing kernels are compiled here; if not, another runner of this machine does it, and the
+            warm-up goes on when they are there.
+    """
+
+    def __init__(self, *, compiles: bool = True) -> None:
         self._steps = _steps()
+        self._compiles, self._rests_until = compiles, 0.0
         self._compiling: subprocess.Popen[bytes] | None = None
 
     def step(self) -> bool:
         """Do the next step; return False if there is nothing to do now, perhaps because kernels are still being
         compiled.
         """
+        if time.monotonic() < self._rests_until:
+            return False
         if self._compiling is not None:
             if self._compiling.poll() is None:
                 return False
@@ -63,8 +74,11 @@ class WarmUp:
         except Exception as error:
             log.warning("a warm-up failed: %s", error)
             return True
-        if done is False:
+        if done is False and self._compiles:
             self._compiling = _compile()
+        elif done is False:
+            self._rests_until = time.monotonic() + _REST
+            return False
         return done is not None
 
     def pause(self) -> None:

@@ -32,6 +32,7 @@ from service.views.features import (
 from service.views.representations import FLOAT_VIEW, Selection, column_name
 from storage.errors import InvalidRequest
 from storage.geography.geopackage import GEOPACKAGE
+from storage.graph.units import unit_metadata
 from storage.semirings import MIN_PLUS
 
 Array = npt.NDArray[Any]
@@ -68,6 +69,11 @@ class ExportedPart:
     targets: Ends | None = None
     features: Features | None = None
     also: str | None = None
+
+    @property
+    def measured(self) -> str:
+        """What the entries are called: ``distance``, or ``value`` of another semiring."""
+        return "distance" if self.rows.result.matrix.semiring == MIN_PLUS else "value"
 
     @property
     def filtered(self) -> bool:
@@ -205,11 +211,12 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
     """Write a table as Parquet; arguments as in ``write_csv``."""
     from polars.io.plugins import register_io_source
 
-    features, metadata = part.features, None
+    matrix = part.rows.result.matrix
+    features, metadata = part.features, {} if part.also else unit_metadata(matrix.unit, part.measured)
     tables: Iterator[tuple[int, pl.DataFrame]]
     if features is not None:
         tables = ((count, with_geometry(pairs, features)) for count, pairs in part.pairs())
-        metadata = geo_metadata(features, part.sources is None or part.sources.geographic)
+        metadata |= geo_metadata(features, part.sources is None or part.sources.geographic)
     else:
         tables = part.wide() if wide else part.lines()
     first = next(tables)
@@ -245,7 +252,8 @@ def write_features(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
 def write_layer(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
     """Write a GeoPackage, which has no other form; arguments as in ``write_csv``."""
     geographic = part.sources is None or part.sources.geographic
-    write_geopackage(part.pairs(), path, tell, part.features or "lines", geographic)
+    unit = part.rows.result.matrix.unit
+    write_geopackage(part.pairs(), path, tell, part.features or "lines", geographic, unit=unit)
 
 
 #: The function that writes each kind of file, by its ending.

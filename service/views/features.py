@@ -218,6 +218,8 @@ def write_geopackage(
     tell: Callable[[int], None],
     features: Features,
     geographic: bool,
+    *,
+    unit: str | None,
 ) -> None:
     """Write features with the columns of the long table into a GeoPackage, whose one layer is called ``distances``.
 
@@ -227,6 +229,7 @@ def write_geopackage(
         tell: called with the count of each batch.
         features: what a feature is.
         geographic: whether coordinates are longitude and latitude.
+        unit: what distances measure, for the description of the layer; None if that is not known.
 
     Raises:
         InvalidRequest, StorageFailed: as ``write_layer``.
@@ -237,7 +240,8 @@ def write_geopackage(
             yield with_geometry(pairs, features)
             tell(count)
 
-    write_layer(tables(), file, LayerForm(LAYER, GEOMETRY, geometry_type(features), geographic))
+    said = f"distance in {unit}" if unit else None
+    write_layer(tables(), file, LayerForm(LAYER, GEOMETRY, geometry_type(features), geographic, said))
 
 
 def geometry_type(features: Features) -> str:

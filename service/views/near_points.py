@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest
 from storage.geography.geopackage import GEOPACKAGE, check_geopackage
+from storage.graph.units import unit_metadata
 from storage.pairs.saving import FORMS, check_pairs_target, save_file, save_pairs
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PointForm:
             StorageFailed: the file system refused.
         """
         if self._features is None and not any(self._points.values()):
-            save_pairs(pairs, self._out, overwrite=overwrite)
+            save_pairs(pairs, self._out, overwrite=overwrite, unit=None if self._graph is None else self._graph.unit)
             return pairs.entries, len(pairs.sources)
         found = self._lines(pairs, targets)
         self._write(found)
@@ -112,7 +113,7 @@ class PointForm:
 
         features, graph = self._features, self._graph
         assert graph is not None
-        table, metadata = found.table(), None
+        table, metadata = found.table(), unit_metadata(graph.unit)
 
         def write(out: io.BufferedWriter) -> None:
             if self._kind == ".geojson":
@@ -120,7 +121,12 @@ class PointForm:
             elif self._kind == GEOPACKAGE:
                 whole = io.BytesIO()
                 write_geopackage(
-                    iter([(1, found)]), whole, lambda _: None, features or "lines", found.sources.geographic
+                    iter([(1, found)]),
+                    whole,
+                    lambda _: None,
+                    features or "lines",
+                    found.sources.geographic,
+                    unit=graph.unit,
                 )
                 out.write(whole.getbuffer())
             elif self._kind == ".csv":
@@ -129,7 +135,8 @@ class PointForm:
                 table.write_parquet(out, metadata=metadata)
 
         if features is not None and self._kind == ".parquet":
-            table, metadata = with_geometry(found, features), geo_metadata(features, found.sources.geographic)
+            table = with_geometry(found, features)
+            metadata |= geo_metadata(features, found.sources.geographic)
         save_file(self._out, write, int(table.estimated_size()))
 
 

@@ -1,8 +1,9 @@
 """Writes a result as an Open Matrix file (OMX 0.2), which programs of transport models read: HDF5, some rows at a time.
 
 ``/data`` holds a matrix for the distances and one for each quantity, all float64, NaN where there is no path, which the
-attribute ``NA`` says.  ``/lookup`` holds the names of the vertices: ``vertex`` where rows and columns are the same
-ones, else ``source`` (``DIM`` 0, rows) and ``target`` (``DIM`` 1, columns).
+attribute ``NA`` says; ``unit`` says what distances measure, if it is known. ``/lookup`` holds the names of the
+vertices: ``vertex`` where rows and columns are the same ones, else ``source`` (``DIM`` 0, rows) and ``target`` (``DIM``
+1, columns).
 """
 
 from __future__ import annotations
@@ -57,10 +58,12 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
         data, lookup = file.create_group("data"), file.create_group("lookup")
         chunks = min(_ROWS, shape[0]), min(_COLUMNS, shape[1])
         names = matrix_names(list(matrix.also))
-        tables = []
+        tables = list[Any]()
         for name in names:
             table = data.create_dataset(name, shape, np.float64, chunks=chunks, compression="gzip", compression_opts=1)
             table.attrs["NA"] = np.nan
+            if matrix.unit is not None and not tables:  # the first one holds the distances
+                table.attrs["unit"] = matrix.unit
             tables.append(table)
         targets = matrix.targets if rows.targets is None else rows.targets
         _write_lookups(lookup, matrix.labels, rows.sources, targets)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import polars as pl
 
 from service.jobs.results import ResultReader
+from storage.graph.units import unit_metadata
 from storage.semirings import MIN_PLUS
 
 #: entries read and encoded at once
@@ -169,7 +170,9 @@ def as_npy(rows: Selection) -> Iterator[bytes]:
 def as_parquet(rows: Selection) -> Iterator[bytes]:
     """Yield a Parquet file of the long table."""
     out = io.BytesIO()
-    pl.concat(_tables(rows)).write_parquet(out)
+    matrix = rows.result.matrix
+    measured = "distance" if matrix.semiring == MIN_PLUS else "value"
+    pl.concat(_tables(rows)).write_parquet(out, metadata=unit_metadata(matrix.unit, measured))
     yield out.getvalue()
 
 

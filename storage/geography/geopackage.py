@@ -45,12 +45,14 @@ class LayerForm(NamedTuple):
         geometry: the column of the tables that holds well-known binary.
         kind: ``Point`` or ``LineString``.
         geographic: whether coordinates are longitude and latitude; else their system is not known.
+        description: a sentence about it, which programs show; None for none.
     """
 
     name: str
     geometry: str
     kind: str
     geographic: bool
+    description: str | None = None
 
 
 def write_layer(tables: Iterator[pl.DataFrame], file: Path | io.BytesIO, form: LayerForm) -> None:
@@ -92,9 +94,13 @@ def _write(table: pl.DataFrame, file: Path | io.BytesIO, form: LayerForm, *, app
         geometry_type=form.kind,
         crs=_DEGREES if form.geographic else None,
         append=append,
-        layer_options={} if append else _free_names(columns.columns),
+        layer_options={} if append else {**_free_names(columns.columns), **_described(form)},
         dataset_options={} if append else _VERSION,
     )
+
+
+def _described(form: LayerForm) -> dict[str, str]:
+    return {} if form.description is None else {"DESCRIPTION": form.description}
 
 
 def _free_names(columns: list[str]) -> dict[str, str]:

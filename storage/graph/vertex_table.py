@@ -13,6 +13,7 @@ from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
 from storage.files.writing import Writing
 from storage.graph.graph import index_of
+from storage.graph.units import unit_metadata
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +28,13 @@ ENDINGS: Final = (".parquet", ".csv")
 
 
 class Tabular:
-    """What can be had as a table: as a data frame of each kind, and as a file."""
+    """What can be had as a table: as a data frame of each kind, and as a file.
+
+    Attributes:
+        unit: what its distances measure; None if that is not known.
+    """
+
+    unit: str | None = None
 
     def to_polars(self) -> pl.DataFrame:
         """Return the table as a data frame of polars."""
@@ -44,6 +51,8 @@ class Tabular:
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
 
+        The metadata of Parquet names the unit of distances (``distance_unit``), if it is known.
+
         Args:
             path: a file name that ends in ``.parquet`` or ``.csv``.
             overwrite: replace an existing file.
@@ -53,7 +62,7 @@ class Tabular:
             Conflict: the file exists, and ``overwrite`` is not set.
             StorageFailed: the disk refused.
         """
-        write_table(self.to_polars(), Path(path), overwrite=overwrite)
+        write_table(self.to_polars(), Path(path), overwrite=overwrite, unit=self.unit)
 
 
 def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], named: frozenset[str]) -> pl.DataFrame:
@@ -127,13 +136,14 @@ def check_table(path: Path, *, overwrite: bool) -> None:
         raise NotFound(f"the folder {path.absolute().parent} does not exist")
 
 
-def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False) -> None:
+def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False, unit: str | None = None) -> None:
     """Write a table atomically: the file appears complete or not at all.
 
     Args:
         frame: the table.
         path: the file; its ending decides the format.
         overwrite: replace an existing file.
+        unit: what distances in it measure, for the metadata of Parquet; CSV has no place for it.
 
     Raises:
         InvalidRequest, Conflict, NotFound: as :func:`check_table`.
@@ -143,15 +153,15 @@ def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False) -> 
     part = path.with_name(f".{path.name}.part")
     with Writing(path, "measure"):
         check_table(path, overwrite=overwrite)
-        _write(frame, path, part)
+        _write(frame, path, part, unit)
 
 
-def _write(frame: pl.DataFrame, path: Path, part: Path) -> None:
+def _write(frame: pl.DataFrame, path: Path, part: Path, unit: str | None) -> None:
     try:
         if path.suffix.lower() == ".csv":
             frame.write_csv(part)
         else:
-            frame.write_parquet(part)
+            frame.write_parquet(part, metadata=unit_metadata(unit))
         atomic.sync_path(part)
         part.replace(path)
         atomic.sync_path(path.absolute().parent)

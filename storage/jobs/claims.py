@@ -48,18 +48,23 @@ class Claims:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def claim(self, runner: str, *, cuda: bool = True) -> JobRecord | None:
+    def claim(self, runner: str, *, cuda: bool = True, most: tuple[float, int] | None = None) -> JobRecord | None:
         """Claim the next accepted job, atomically; None when there is none.  Increases attempt and fence by one.
 
-        Jobs of the highest priority come first; among equals, owners alternate; jobs of one owner come in order.  If
-        ``cuda`` is false, jobs that need a GPU are skipped.
+        Jobs of the highest priority come first; among equals, owners alternate; jobs of one owner come in order.
+
+        Args:
+            runner: name of the runner.
+            cuda: whether it has a GPU; if not, jobs that need one are skipped.
+            most: seconds and bytes; jobs that were predicted to need more, or whose need is not known, are skipped.
         """
+        query = _next(cuda, most)
         with self._database.transaction("read") as connection:
-            if connection.execute(_next(cuda)).first() is None:
+            if connection.execute(query).first() is None:
                 return None  # an idle runner asks often, and should not take the write lock each time
         now = time.time()
         with self._database.transaction("durable") as connection:
-            found = connection.execute(_next(cuda).with_for_update(skip_locked=True)).scalar_one_or_none()
+            found = connection.execute(query.with_for_update(skip_locked=True)).scalar_one_or_none()
             if found is None:
                 return None
             change = changed(
@@ -124,11 +129,16 @@ class Claims:
         """Mark a running job as dismissed after its cancellation; False if the claim was lost."""
         return self._over(claimed, DISMISSED, "dismissed")
 
-    def release(self, claimed: JobRecord) -> bool:
-        """Put a running job back into the queue because its runner has to stop; the attempt does not count."""
+    def release(self, claimed: JobRecord, *, predicted: bool = True) -> bool:
+        """Put a running job back into the queue because its runner has to stop; the attempt does not count.
+
+        With ``predicted=False`` its prediction is removed, so that no runner for short jobs takes it again.
+        """
+        values: Json = {} if predicted else {"predicted_seconds": None, "predicted_memory": None}
         change = changed(
-            state=ACCEPTED, phase="queued", runner=None, progress=asdict(Progress()), attempt=jobs.c.attempt - 1
-        )
+            state=ACCEPTED, phase="queued", runner=None, progress=asdict(Progress()), attempt=jobs.c.attempt - 1,
+            **values,
+        )  # fmt: skip
         with self._database.transaction("durable") as connection:
             return connection.execute(change.where(*_held(claimed))).rowcount == 1
 
@@ -266,10 +276,12 @@ def changed(**values: object) -> Any:
     return update(jobs).values(updated=time.time(), version=jobs.c.version + 1, **values)
 
 
-def _next(cuda: bool) -> Select[tuple[str]]:
+def _next(cuda: bool, most: tuple[float, int] | None) -> Select[tuple[str]]:
     query = select(jobs.c.id).where(jobs.c.state == ACCEPTED)
     if not cuda:
         query = query.where(jobs.c.device != "cuda")
+    if most is not None:
+        query = query.where(jobs.c.predicted_seconds <= most[0], jobs.c.predicted_memory <= most[1])
     return query.order_by(jobs.c.priority.desc(), jobs.c.place_in_queue, jobs.c.id).limit(1)
 
 

@@ -84,6 +84,9 @@ jobs = Table(
     Column("bytes", BigInteger),
     Column("removed", Float),
     Column("removal", String(12)),
+    Column("predicted_seconds", Float),
+    Column("predicted_memory", BigInteger),
+    Index("jobs_by_prediction", "state", "predicted_seconds"),
     Index("jobs_by_state", "state", "created"),
     Index("jobs_by_turn", "state", "priority", "place_in_queue", "id"),
     Index("jobs_by_owner", "owner", "state"),
@@ -186,6 +189,8 @@ class JobRecord:
         options: the options as submitted; empty in lists of jobs.
         fingerprint: digest of graph, options and result format; equal ones have equal results.
         bytes: size of the result; removed, removal: when and why the result was removed (``deleted``, ``expired``).
+        predicted_seconds, predicted_memory: what its plan predicted at submission, if it is for processors of one
+            machine; None for other jobs.
     """
 
     id: str
@@ -219,6 +224,8 @@ class JobRecord:
     bytes: int | None = None
     removed: float | None = None
     removal: str | None = None
+    predicted_seconds: float | None = None
+    predicted_memory: int | None = None
 
     @property
     def open(self) -> bool:

@@ -158,7 +158,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
                 "options": asked.options, "plan": asked.plan, "progress": asdict(Progress()), "history": [],
                 "created": now, "updated": now, "owner": asked.owner, "priority": asked.priority,
                 "place_in_queue": _place_in_queue(connection, asked), "device": asked.device,
-                "fingerprint": asked.fingerprint,
+                "fingerprint": asked.fingerprint, **_prediction(asked),
             }  # fmt: skip
             record = job_of(connection.execute(insert(jobs).values(**values).returning(jobs)).one())
             if asked.key is not None:
@@ -314,6 +314,14 @@ class JobStore(Claims, JobSearch, ResultRetention):
             if record.open:
                 raise Conflict(f"job {job_id} is {record.state}; cancel it and wait until it is over, then delete it")
             _change(connection, job_id, removed=record.removed or time.time(), removal=DELETED)
+
+
+def _prediction(asked: Submission) -> Json:
+    """Return what the plan of a job predicts, if it solves with the processors of one machine."""
+    plan = asked.plan
+    if plan.get("device") != "cpu" or plan.get("workers"):
+        return {}
+    return {"predicted_seconds": plan.get("seconds"), "predicted_memory": plan.get("memory")}
 
 
 def _graph(connection: Connection, graph_id: str, *, lock: str = "") -> GraphRecord:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from storage.arguments import check_flags, check_paths, shown
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
 from storage.files.writing import Writing
+from storage.graph.units import unit_metadata
 from storage.matrix.format import ROOT_DOCUMENT
 from storage.matrix.frame import consolidate
 from storage.matrix.side_arrays import side_array
@@ -63,7 +65,7 @@ def check_pairs_target(path: str | Path, *, overwrite: bool, forms: Mapping[str,
     return target
 
 
-def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -> Path:
+def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False, unit: str | None = None) -> Path:
     """Save near pairs; the file or folder appears whole, or not at all.
 
     ``scipy.sparse.load_npz`` reads the ``.npz``, which holds ``labels`` and ``sources`` beside the matrix.  A table
@@ -73,6 +75,8 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
         pairs: the pairs.
         path: ends with ``.zarr``, ``.npz``, ``.parquet`` or ``.csv``.
         overwrite: whether a file, or a group of near pairs, may be replaced.
+        unit: what the distances measure; the metadata of a Zarr group (``unit``) and of Parquet (``distance_unit``)
+            say it.  None if that is not known.
 
     Returns:
         The absolute path.
@@ -89,20 +93,25 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
     with Writing(target, "near"):
         check_pairs_target(target, overwrite=overwrite)
         if target.suffix == ".zarr":
-            _save_group(pairs, target, overwrite=overwrite)
+            _save_group(pairs, target, {"unit": unit} if unit else {}, overwrite=overwrite)
             return target
-        write = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[target.suffix]
+        writers: dict[str, Callable[[NearPairs, io.BufferedWriter], None]] = {
+            ".npz": _write_npz,
+            ".parquet": partial(_write_parquet, unit=unit),
+            ".csv": _write_csv,
+        }
+        write = writers[target.suffix]
         save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
     return target
 
 
-def _save_group(pairs: NearPairs, target: Path, *, overwrite: bool) -> None:
+def _save_group(pairs: NearPairs, target: Path, said: Mapping[str, str], *, overwrite: bool) -> None:
     atomic.clear_stale(target)
     staging = atomic.Staging(target)
     folder = staging.folder
     try:
         write_arrays(pairs, folder)
-        consolidate(folder, attributes_of(pairs))
+        consolidate(folder, {**attributes_of(pairs), **said})
         atomic.sync_tree(folder)
         staging.publish(replace=overwrite)
     except OSError as error:
@@ -206,9 +215,10 @@ def _frames(pairs: NearPairs, most: int) -> Iterator[pl.DataFrame]:
         })  # fmt: skip
 
 
-def _write_parquet(pairs: NearPairs, out: io.BufferedWriter) -> None:
+def _write_parquet(pairs: NearPairs, out: io.BufferedWriter, unit: str | None) -> None:
+    said = unit_metadata(unit)
     if pairs.entries <= MOST_ROWS:
-        frame_of_pairs(pairs).write_parquet(out, compression="zstd")
+        frame_of_pairs(pairs).write_parquet(out, compression="zstd", metadata=said)
         return
     from polars.io.plugins import register_io_source
 
@@ -219,7 +229,8 @@ def _write_parquet(pairs: NearPairs, out: io.BufferedWriter) -> None:
         yield first
         yield from frames
 
-    register_io_source(source, schema=first.schema).sink_parquet(out, compression="zstd", maintain_order=True)
+    table = register_io_source(source, schema=first.schema)
+    table.sink_parquet(out, compression="zstd", maintain_order=True, metadata=said)
 
 
 def _write_csv(pairs: NearPairs, out: io.BufferedWriter) -> None:

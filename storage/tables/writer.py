@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.files import atomic
+from storage.graph.units import unit_metadata
 from storage.matrix.format import ROOT_DOCUMENT, TABLE, seal_document, software
+from storage.matrix.frame import said_unit
 from storage.pairs.saving import attributes_of, write_arrays
 
 if TYPE_CHECKING:
@@ -56,11 +58,12 @@ def write_result_table(
         **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,
         "software": software(), "summary": {"rows": frame.height, "columns": list(frame.columns), **(sums or {})},
     }  # fmt: skip
+    said = unit_metadata(said_unit(about.get("unit")))
     try:
         if pairs is not None:
             write_arrays(pairs, folder)
         with (folder / TABLE).open("wb") as out:
-            frame.write_parquet(out, compression="zstd", row_group_size=ROWS_TOGETHER)
+            frame.write_parquet(out, compression="zstd", row_group_size=ROWS_TOGETHER, metadata=said)
         data = seal_document(folder, attributes)
         if remote is not None:
             remote.send_folder(folder, data, staging.check_held)

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.integration.keyed_service import KeyedService
+from tests.integration.service_process import USUAL_RUNNERS
 
 REQUIRED = "APSP_REQUIRE_BROWSER"
 FLAGS = [
@@ -44,7 +45,10 @@ def chromium() -> str:
 
 
 class Site(KeyedService):
-    """The service, and the link that it prints to let its owner in."""
+    """The service with its usual runners, and the link that it prints to let its owner in."""
+
+    def __init__(self, data: Path, **settings: str) -> None:
+        super().__init__(data, **{**USUAL_RUNNERS, **settings})
 
     def __enter__(self) -> Site:
         super().__enter__()

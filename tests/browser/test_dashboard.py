@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Site, missing
 
@@ -319,6 +319,39 @@ def test_jobs_are_found_and_the_queue_is_emptied(site: Site, visit: Visit, slow:
     page.get_by_role("button", name="Cancel all").click()
     page.wait_for_url(f"{site.url}/")
     expect(page.locator("#waiting")).to_have_count(0)
+
+
+def test_what_has_not_come_yet_does_not_look_like_no_path(visit: Visit, solved: str):
+    page = visit()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/sample?*", hold)
+    page.goto(f"/jobs/{solved}")
+    background = "getComputedStyle(document.querySelector('#heat')).backgroundImage"
+    page.wait_for_function("document.querySelector('#heat-help') !== null")
+    while not held:
+        page.wait_for_timeout(50)
+    assert page.evaluate(background) == "none"
+    for route in held:
+        route.continue_()
+    page.unroute("**/sample?*")
+    expect(page.locator("#heat-what")).to_contain_text("every entry")
+    assert "gradient" in page.evaluate(background)
+
+
+def test_a_route_is_drawn_to_scale(visit: Visit, solved: str):
+    page = visit()
+    page.goto(f"/jobs/{solved}?source=v000&target=v004")
+    picture = page.get_by_role(
+        "img", name=re.compile("5 stops on a line of length 10, .* the longest arc, 4, is from v003 to v004")
+    )
+    expect(picture).to_be_visible()
+    places = picture.locator("line:has(title)").evaluate_all("lines => lines.map((line) => +line.getAttribute('x1'))")
+    assert places == [0, 72, 216, 432, 720]
+    assert fits(page)
 
 
 def test_requests_are_tried_on_the_page_of_the_api(site: Site, visit: Visit, solved: str):

@@ -12,7 +12,17 @@ import pytest
 
 from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
 from storage.jobs.keys import KeyStore
-from storage.jobs.store import GraphRecord, JobFilter, JobRecord, JobStore, Progress, RunnerRecord, Submission, new_id
+from storage.jobs.store import (
+    GraphRecord,
+    JobFilter,
+    JobRecord,
+    JobStore,
+    Json,
+    Progress,
+    RunnerRecord,
+    Submission,
+    new_id,
+)
 
 
 def graph_record(name: str = "g1") -> GraphRecord:
@@ -90,6 +100,41 @@ def test_claims_go_oldest_first_and_raise_attempt_and_fence(jobs: JobStore):
     assert [c.id for c in order if c] == [r.id for r in records]
     assert all((c.state, c.attempt, c.fence, c.runner) == ("running", 1, 1, "r") for c in order if c)
     assert jobs.claim("r") is None
+
+
+CPU = {"device": "cpu", "seconds": 2.0, "memory": 100}
+
+
+@pytest.mark.parametrize(
+    ("plan", "short"),
+    [
+        (CPU, True),
+        ({**CPU, "seconds": 2.1}, False),
+        ({**CPU, "memory": 101}, False),
+        ({**CPU, "device": "cuda"}, False),
+        ({**CPU, "workers": 3}, False),
+        ({}, False),
+    ],
+)
+def test_a_runner_for_short_jobs_skips_what_is_not_predicted_to_be_short(jobs: JobStore, plan: Json, short: bool):
+    first, second = make(jobs), jobs.submit(Submission("g1", {}, plan))[0]
+    found = jobs.claim("r", most=(2.0, 100))
+    assert (None if found is None else found.id) == (second.id if short else None)
+    assert jobs.claim("r", most=(2.0, 100)) is None
+    if found is not None:
+        assert jobs.release(found, predicted=False)
+        assert jobs.claim("r", most=(2.0, 100)) is None, "what did not fit there is for another runner"
+    assert [job.id for job in (jobs.claim("r"), jobs.claim("r")) if job] == [first.id, second.id]
+
+
+def test_among_short_jobs_the_order_is_that_of_all(jobs: JobStore):
+    for owner in ("a", "a", "b"):
+        jobs.submit(Submission("g1", {}, CPU, owner=owner))
+    urgent = jobs.submit(Submission("g1", {}, CPU, owner="a", priority=5))[0]
+    order = [jobs.claim("r", most=(2.0, 100)) for _ in range(4)]
+    assert order[0] is not None
+    assert order[0].id == urgent.id
+    assert [job.owner for job in order if job] == ["a", "a", "b", "a"]
 
 
 def test_many_runners_never_share_a_claim(jobs: JobStore):

@@ -233,10 +233,10 @@ def test_manifests_agree_with_each_other(overlay):
         assert "nvidia.com/gpu" not in runner["resources"]["limits"]
         assert "tolerations" not in pods["apsp-runner"]["spec"]
         assert {c["image"] for c in containers(found)} == {"registry.example/apsp:0.1.0-cpu"}
-        assert environment["APSP_RUNNERS"] == "cpu"
+        assert environment["APSP_RUNNERS"] == "cpu,short"
     else:
         assert runner["resources"]["limits"]["nvidia.com/gpu"] == "1", "a pod, a runner, a GPU"
-        assert (runner["image"][-5:], environment["APSP_RUNNERS"]) == ("-cuda", "cuda0")
+        assert (runner["image"][-5:], environment["APSP_RUNNERS"]) == ("-cuda", "cuda0,short")
     claims = [d["metadata"]["name"] for d in by_kind(found, "PersistentVolumeClaim")]
     assert claims == (["apsp-api-cache"] if overlay == "s3" else ["apsp-api-cache", "apsp-data"])
     for name in ("apsp-api", "apsp-runner"):  # what was compiled survives a pod that is replaced
@@ -355,10 +355,12 @@ def test_the_unit_takes_away_what_the_service_does_not_need():
     found = unit()
     for name in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables",
                  "ProtectKernelLogs", "ProtectControlGroups", "ProtectClock", "RestrictNamespaces", "RestrictRealtime",
-                 "RestrictSUIDSGID", "LockPersonality"):  # fmt: skip
+                 "RestrictSUIDSGID", "LockPersonality", "RemoveIPC"):  # fmt: skip
         assert found[name] == ["true"], name
     assert found["ProtectSystem"] == ["strict"]
     assert found["CapabilityBoundingSet"] == [""]
+    assert found["SystemCallFilter"] == ["@system-service", "~@privileged"], "runners are nice, so @resources stays"
+    assert found["SystemCallErrorNumber"] == ["EPERM"], "a call that is not let through is an error, no death"
     assert "AF_INET" in found["RestrictAddressFamilies"][0].split()
     assert "MemoryDenyWriteExecute" not in found, "kernels are compiled"
     account = (ROOT / "deploy" / "apsp.sysusers").read_text().splitlines()[-1].split()

@@ -15,6 +15,10 @@ import httpx2 as httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 OPEN = ("accepted", "running")
+#: no memory is plenty, so there is no runner for short jobs beside the one that tests hold up, watch or kill
+ONE_RUNNER = {"APSP_SHORT_MEMORY": str(2**50)}
+#: the usual runners again
+USUAL_RUNNERS = {"APSP_SHORT_MEMORY": "1GiB"}
 
 
 class LiveService:
@@ -29,6 +33,7 @@ class LiveService:
             "APSP_DATA_DIR": str(data),
             "APSP_AUTH": "false",
             "APSP_METRICS_PORT": "0",
+            **ONE_RUNNER,
             **settings,
         }
 

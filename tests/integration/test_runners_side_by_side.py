@@ -1,11 +1,11 @@
-"""Two runners share the processors of a machine: a short job does not wait for a long one."""
+"""A short job does not wait for a long one: two runners share a machine, or one of them takes short jobs only."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from engine.model.system import usable_processors
-from tests.integration.service_process import LiveService
+from tests.integration.service_process import USUAL_RUNNERS, LiveService
 
 
 def test_a_short_job_is_solved_beside_a_long_one(tmp_path: Path):
@@ -22,3 +22,21 @@ def test_a_short_job_is_solved_beside_a_long_one(tmp_path: Path):
         assert {device["device"] for device in devices} == {"cpu", "cpu2"}
         service.http.post(f"/v1/jobs/{long}/cancel")
         assert service.wait(long)["state"] == "dismissed"
+
+
+def test_a_short_job_is_solved_beside_a_long_one_by_default(tmp_path: Path):
+    with LiveService(tmp_path / "data", **USUAL_RUNNERS, APSP_RUNNER_NICE="0") as service:
+        ring = "\n".join(f"{i} {(i + 1) % 4000} {i % 7 + 1}" for i in range(4000))
+        graph = service.upload(ring.encode(), directed=True)["id"]
+        dense = {"algorithm": "repeated-squaring", "dtype": "float64"}
+        long, longer = (service.submit(graph, fresh=True, **dense)["id"] for _ in range(2))
+        assert service.wait(long, state="running")["state"] == "running"
+        short = service.submit(service.upload(b"1 2 3\n2 1 4\n", directed=True)["id"])["id"]
+        assert service.wait(short)["state"] == "successful"
+        assert [service.job(job)["state"] for job in (long, longer)] == ["running", "accepted"]
+        assert service.job(long)["plan"]["threads"] == usable_processors(), "alone, a job has the whole machine"
+        devices = service.http.get("/v1/devices").json()["devices"]
+        assert {device["device"] for device in devices} == {"cpu", "short"}
+        for job in (longer, long):
+            service.http.post(f"/v1/jobs/{job}/cancel")
+            assert service.wait(job)["state"] == "dismissed"

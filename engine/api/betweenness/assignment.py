@@ -116,7 +116,8 @@ class Assignment:
             Conflict: there is a file.
             StorageFailed: the disk refused.
         """
-        write_table(self.vertex_table() if vertices else self.arc_table(), Path(path), overwrite=overwrite)
+        table, unit = (self.vertex_table(), None) if vertices else (self.arc_table(), self.graph.unit)
+        write_table(table, Path(path), overwrite=overwrite, unit=unit)
 
 
 class Assigning:

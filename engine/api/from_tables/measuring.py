@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, Unpack
 
 from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
-from engine.api.measuring import MeasureTable, bounds_on_paper
+from engine.api.measuring import BY_PROCESSORS, MeasureTable, bounds_on_paper
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
 from engine.graph.selection import Rectangle
@@ -96,7 +96,7 @@ class PreparedMeasurement:
             seconds=seconds,
             reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
             dtype_reason="the type of the tables",
-            device_reason="measures are taken by processors",
+            device_reason=BY_PROCESSORS,
             phases=(Phase("measure", seconds),),
             cutoff=matrix.attributes["cutoff"] if cutoff is None else cutoff,
         )
@@ -122,8 +122,8 @@ class PreparedMeasurement:
         with matrix.using(self._threads):
             reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
         clock.stop()
-        columns = sink.columns()
-        return MeasureTable(matrix.labels, rectangle.rows, columns, self.asked.vertex_columns, plan, clock.seconds)
+        named, columns = self.asked.vertex_columns, sink.columns()
+        return MeasureTable(matrix.labels, rectangle.rows, columns, named, plan, clock.seconds, matrix.unit)
 
 
 def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> None:

@@ -18,7 +18,7 @@ from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS, START_SECONDS
-from engine.planning.refusal import gib, seconds_text
+from engine.planning.refusal import about_seconds, gib
 from engine.streaming.checkpoint import resumable
 from storage.errors import Conflict, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -91,7 +91,7 @@ def plan_semiring(
         memory=memory,
         disk=disk,
         seconds=seconds,
-        reason=f"{algorithm} finds the {semiring.title} ({semiring.name}): about {seconds_text(seconds)} and "
+        reason=f"{algorithm} finds the {semiring.title} ({semiring.name}): {about_seconds(seconds)} and "
         f"{gib(memory)} of memory",
         dtype_reason=why,
         device_reason="other semirings than min-plus are solved on processors",

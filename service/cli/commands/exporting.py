@@ -26,6 +26,7 @@ from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing
 from storage.geography.geopackage import GEOPACKAGE, check_geopackage
+from storage.graph.units import unit_metadata
 from storage.semirings import EVERY, MIN_PLUS
 
 if TYPE_CHECKING:
@@ -98,11 +99,14 @@ def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None
             raise DoesNotFit(message, resource="disk", needed=needed, available=free)
         with Writing(out, "export"):
             _write(part, out, kind, wide=args.wide)
+        unit, measured = None if args.also else result.matrix.unit, part.measured
     down, across, size = len(part.rows.sources), part.rows.width, out.stat().st_size
     if as_json:
-        emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size})
+        said = unit_metadata(unit, measured)
+        emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size, **said})
     else:
-        emit(f"{out}: {down:,} sources x {across:,} targets, {format_bytes(size)}")
+        said_unit = f", {measured}s in {unit}" if unit else ""
+        emit(f"{out}: {down:,} sources x {across:,} targets, {format_bytes(size)}{said_unit}")
 
 
 def _plain_table(kind: str, args: ExportArgs) -> bool:

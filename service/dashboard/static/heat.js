@@ -64,6 +64,7 @@ class Heat {
     this.none = Number(manifest.unreachable ?? Infinity);
     this.tiles = readable(manifest) ? new Tiles(this.job, manifest) : null;
     this.far = new Sampled(await ask(this.job, { size: 384 }), 0, this.rows, 0, this.columns);
+    this.part.classList.add("known");  // before, nothing may look like "no path"
     const known = this.far.answer.distances.flat().filter((d) => d !== null);
     this.least = known.reduce((a, b) => Math.min(a, b), 0);
     // a sample may have missed the farthest pair, which the service knows

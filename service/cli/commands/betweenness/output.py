@@ -79,7 +79,8 @@ def show(
         key: what the rows are called in JSON.
     """
     if args.out is not None:
-        write_table(frame, args.out, overwrite=args.overwrite)
+        unit = read[0].unit if "weight" in frame.columns else None
+        write_table(frame, args.out, overwrite=args.overwrite, unit=unit)
     graph, receipt = read
     if args.as_json:
         about = {"graph": read_facts(args.graph, graph, receipt)}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from service.cli import main
 from service.cli.nodes import SERVICE_MODULES
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -58,3 +59,8 @@ def test_the_commands_of_a_service_say_what_to_install(words, tmp_path):
     assert "fastapi" in done.stderr
     assert "pip install 'apsp[service]'" in done.stderr
     assert [*tmp_path.iterdir()] == []
+
+
+def test_workers_have_no_device_for_short_jobs(capsys):
+    assert main.run(["worker", "--scheduler", "tcp://127.0.0.1:9", "--devices", "cpu,short"]) == 2
+    assert "short is a runner of jobs" in capsys.readouterr().err

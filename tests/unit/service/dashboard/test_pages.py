@@ -597,7 +597,7 @@ def test_a_dead_end_is_not_called_most_central(client: TestClient, service: Serv
         connection.exec_driver_sql("UPDATE jobs SET owner = ? WHERE id = ?", (ann, job_id))
     text = " ".join(Tags(client.get(f"/jobs/{job_id}/eccentricities").text).text.split())
     assert "Most central of 11 that reach nine tenths of what any reaches0 501 50" in text
-    assert "1 of them reaches no other vertex." in text
+    assert "1 source reaches no other vertex." in text
 
 
 def test_progress_says_which_phase_is_on(client: TestClient, service: Service, bench: Bench):

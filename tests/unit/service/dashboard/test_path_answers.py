@@ -26,7 +26,9 @@ WEIGHTS = {
 @pytest.mark.parametrize("semiring", SEMIRINGS)
 def test_stops_have_the_value_up_to_them(semiring: str):
     weights, expected = WEIGHTS[semiring]
-    route = _route({"vertices": list("abcd"), "weights": weights}, semiring)
+    route = _route({"vertices": list("abcd"), "weights": weights}, semiring, drawn=True)
+    assert (route["scale"] is not None) == (semiring == MIN_PLUS), "other values are no lengths"
+    assert _route({"vertices": list("abcd"), "weights": weights}, semiring, drawn=False)["scale"] is None
     assert [stop["so_far"] for stop in route["first"]] == expected
     assert [stop["weight"] for stop in route["first"]] == [None, *weights]
     assert expected[-1] == list(accumulate(weights, _JOINED[semiring]))[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -43,6 +44,27 @@ def text_of(value: object) -> str:
     return "–" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"unit": "min"}, "Distances are in min."),
+        ({"weights": {"column": "length_m"}}, "Distances are sums of length_m."),
+        ({"weights": {"weighted": False}}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_page_of_a_table_says_what_distances_measure(
+    client: TestClient, service: Service, bench: Bench, facts: dict[str, object], said: str
+):
+    owner = log_in(client, service)
+    job, _ = give(service, bench, owner, bench.tabled(small_graph(), result="near", nearest=1))
+    with service.jobs.database.transaction("durable") as connection:
+        for table in ("graphs", "graph_owners"):
+            connection.exec_driver_sql(f"UPDATE {table} SET facts = ?", (json.dumps(facts),))
+    text = " ".join(Tags(client.get(f"/jobs/{job}").text).text.split())
+    assert (said in text) if said else "Distances are" not in text
+
+
 def test_the_page_of_measures(client: TestClient, service: Service, bench: Bench):
     owner = log_in(client, service)
     made = bench.tabled(small_graph(), result="measures", measures=["reached", "mean"], within=[3.0])
@@ -60,7 +82,7 @@ def test_the_page_of_measures(client: TestClient, service: Service, bench: Bench
             assert name.startswith(job)
     assert [name.rpartition(".")[2] for name in links.values()] == ["parquet", "csv", "arrows", "txt"]
     assert ("div", f"/jobs/{job}/table") in [(tag, found.get("data-load")) for tag, found in page.tags]
-    assert "Within3.0" in text
+    assert "Within3" in text
     part = words(client, f"/jobs/{job}/table")
     assert "Rows 1 to 4 of 4" in part
     table = client.get(f"/v1/jobs/{job}/table").json()

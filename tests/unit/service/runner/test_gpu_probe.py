@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -71,6 +72,10 @@ def test_a_sick_gpu_claims_nothing_and_readiness_says_so(client: TestClient, ben
     checks = response.json()["checks"]
     assert checks["runner"] == "every runner is out of service"
     assert checks[f"runner {told.slot}"] == "out of service: the device computes wrong distances"
+    bench.jobs.announce(replace(told, slot="n/short", name="n/short:1", device="short", state="idle", detail=None))
+    assert client.get("/health/ready").json()["checks"]["runner"] == "every runner is out of service", (
+        "one for short jobs"
+    )
     assert bench.jobs.job(job.id).state == "accepted"
     fake.answer = None
     until(lambda: bench.jobs.job(job.id).state == "successful")

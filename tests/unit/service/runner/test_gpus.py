@@ -9,9 +9,11 @@ import pytest
 
 from service.runner import gpus
 from service.runner.gpus import (
+    beside_short,
     check_answer_device,
     devices,
     numbers,
+    of_runner,
     see_those_of_a_runner,
     singles,
     visible,
@@ -43,6 +45,7 @@ def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ("cuda0-3", ["cuda0-3"]),
         ("cpu,cuda2-3,cuda0", ["cpu", "cuda2-3", "cuda0"]),
         ("cpu, cuda1,cpu", ["cpu", "cuda1", "cpu2"]),
+        ("cpu,short, short", ["cpu", "short"]),
     ],
 )
 def test_devices_are_named(setting: str, found: list[str], monkeypatch: pytest.MonkeyPatch):
@@ -145,6 +148,36 @@ def test_more_runners_than_processors_are_refused(monkeypatch: pytest.MonkeyPatc
     assert devices("cpu") == ["cpu"]
     with pytest.raises(InvalidRequest, match="'cpu2' is no device"):
         devices("cpu2")
+
+
+def test_a_short_runner_stands_beside_the_others_where_there_is_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpus, "usable_processors", lambda: 4)
+    for free, found in ((4000, "cpu,short"), (3999, "cpu")):
+        monkeypatch.setattr(gpus, "available_memory", lambda free=free: free)
+        auto = with_shares(Settings(data_dir=tmp_path, short_memory=1000))
+        assert auto.runners == found
+        assert (auto.threads, auto.memory) == (None, None), "the short runner takes no share"
+        assert with_shares(auto).runners == found, "it is decided once"
+    assert with_shares(Settings(data_dir=tmp_path, runners="cpu", short_memory=1)).runners == "cpu"
+    named = with_shares(Settings(data_dir=tmp_path, runners="cpu,cpu,short", short_memory=999))
+    assert (named.threads, named.memory) == (2, 1500)
+    assert devices(named.runners) == ["cpu", "cpu2", "short"]
+
+
+@pytest.mark.parametrize("given", [None, 300, 5000])
+def test_the_memory_of_the_short_runner_is_kept_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int | None
+):
+    monkeypatch.setattr(gpus, "available_memory", lambda: 7000)
+    monkeypatch.setattr(gpus, "resident_bytes", lambda: 500)
+    settings = Settings(data_dir=tmp_path, runners="cuda0,short", memory=given, short_memory=1000)
+    assert beside_short(settings) == 6500
+    assert beside_short(settings.model_copy(update={"runners": "cuda0"})) is None
+    own = Settings.load(of_runner(settings, "short"))
+    assert own.memory == min(1000, given or 1000)
+    assert beside_short(own) is None, "the short runner keeps nothing free for another one"
+    assert of_runner(settings, "short")["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert Settings.load(of_runner(settings, "cuda0")).memory == given
 
 
 def test_answers_of_a_gpu_need_one(four, tmp_path):

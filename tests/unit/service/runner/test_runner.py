@@ -112,6 +112,24 @@ def test_what_stopped_fitting_fails_with_the_numbers(runner: Runner, bench: Benc
     assert error["details"]["available"] == 1
 
 
+def test_what_does_not_fit_the_short_runner_is_left_to_another(
+    settings: Settings, stopping: threading.Event, bench: Bench, claim, monkeypatch
+):
+    own = settings.model_copy(update={"short_memory": 2**30, "short_seconds": 3.0})
+    short = Runner(own, stopping, "short")
+    record = claim(memory=1)
+    short.work(record)
+    again = bench.jobs.job(record.id)
+    assert (again.state, again.error, again.attempt) == ("accepted", None, 0)
+    asked = []
+    monkeypatch.setattr(short._jobs, "claim", lambda name, **limits: asked.append(limits))
+    for free in (2**30, 2**30 - 1):
+        monkeypatch.setattr(runner_module, "available_memory", lambda free=free: free)
+        assert short._claimed() is None
+    assert asked == [{"cuda": False, "most": (3.0, 2**30)}], "without free memory it takes no job"
+    short._jobs.close()
+
+
 def test_a_store_sealed_by_a_dead_runner_is_taken_as_it_is(runner: Runner, bench: Bench, claim, monkeypatch):
     record = claim()
     with monkeypatch.context() as patch:

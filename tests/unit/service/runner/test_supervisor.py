@@ -79,7 +79,7 @@ def test_each_runner_sees_its_own_gpu_and_its_share_of_the_processors(tmp_path: 
             started.append((command[3:], env))
 
     monkeypatch.setattr(supervisor_module.subprocess, "Popen", Process)
-    monkeypatch.setattr(supervisor_module, "usable_processors", lambda: 16)
+    monkeypatch.setattr(gpus, "usable_processors", lambda: 16)
     for named, seen in (("5,GPU-7f", ["5", "GPU-7f"]), ("", ["0", "1"])):
         started.clear()
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)

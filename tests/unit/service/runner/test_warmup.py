@@ -65,6 +65,21 @@ def test_kernels_are_compiled_before_they_are_loaded(solved: list[object], monke
     assert len(background.begun) == 1
 
 
+def test_one_that_does_not_compile_waits_for_the_kernels_of_another(
+    solved: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, looks = ["one"], []
+    monkeypatch.setattr(kernel_list, "missing", lambda kernels: looks.append(1) or missing)
+    monkeypatch.setattr(warmup, "_compile", Background(""))
+    steps = warmup.WarmUp(compiles=False)
+    assert [steps.step() for _ in range(9)] == [True] + 8 * [False]
+    assert len(looks) == 1, "it looks now and then"
+    missing.clear()
+    monkeypatch.setattr(warmup.time, "monotonic", lambda: steps._rests_until)
+    assert steps.step()
+    assert (len(solved), warmup._compile.begun) == (1, [])
+
+
 def test_a_job_ends_it_and_it_begins_again(
     solved: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -75,6 +75,9 @@ def test_who_uploaded_a_graph_first_keeps_its_receipt(where: Path | str):
         connection.execute(insert(graphs).values(**row, created=1.5))
         for column in ("facts", "receipt"):
             connection.execute(text(f"ALTER TABLE graph_owners DROP COLUMN {column}"))
+        connection.execute(text("DROP INDEX jobs_by_prediction"))
+        for column in ("predicted_seconds", "predicted_memory"):
+            connection.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
         for owner, created in (("ann", 1.5), ("bob", 2.5)):
             query = text("INSERT INTO graph_owners (owner, graph, created) VALUES (:owner, 'g', :created)")
             connection.execute(query, {"owner": owner, "created": created})

@@ -119,16 +119,13 @@ def medians(rows: Sequence[dict[str, Any]], threads: int) -> str:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what is told of all graphs at once, for each number of threads, real graphs apart from made ones."""
-    head = [
-        "threads",
-        "graphs",
-        "fastest other / apsp: median",
-        "least",
-        "most",
-        "slower than another",
-        "96d7eee / apsp",
-    ]
+    """Return what is told of all graphs at once, for each number of threads, real graphs apart from made ones.
+
+    The column of 96d7eee is left out if no row has it.
+    """
+    older = any(row.get("old") for row in rows)
+    head = ["threads", "graphs", "fastest other / apsp: median", "least", "most", "slower than another"]
+    head += ["96d7eee / apsp"] if older else []
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     for threads in sorted({row["threads"] for row in rows}):
         for name, made, hops in (
@@ -144,7 +141,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
                 told = (statistics.median(found), min(found), max(found))
                 cells = [str(threads), f"{len(found)} {name}", *(f"{each:.1f} ×" for each in told)]
                 cells.append(str(sum(each < 1 for each in found)))
-                cells.append(f"{statistics.median(before):.1f} ×" if before else "–")
+                if older:
+                    cells.append(f"{statistics.median(before):.1f} ×" if before else "–")
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

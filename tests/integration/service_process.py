@@ -102,6 +102,6 @@ class LiveService:
             time.sleep(0.05)
 
     def runner(self) -> int:
-        """Process id of the runner."""
-        [lock] = (self.data / "runners").iterdir()
+        """Process id of the runner, and not of the one for short jobs."""
+        [lock] = [lock for lock in (self.data / "runners").iterdir() if not lock.stem.endswith("-short")]
         return int(lock.read_text())

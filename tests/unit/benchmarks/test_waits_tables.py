@@ -52,4 +52,4 @@ def test_five_per_cent_or_a_millisecond_is_what_planning_may_lose(planning: floa
 
 def test_who_is_slower_is_counted() -> None:
     rows = [row(0.1, 0.4, peer=1.0), row(0.1, 0.4, peer=0.25)]
-    assert "| 16 | 2 real, weights | 1.2 × | 0.5 × | 2.0 × | 1 | – |" in summary(rows)
+    assert "| 16 | 2 real, weights | 1.2 × | 0.5 × | 2.0 × | 1 |" in summary(rows)

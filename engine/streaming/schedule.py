@@ -117,7 +117,7 @@ class _Run:
         try:
             for index, device in enumerate(self._devices):
                 device.open(self._job, index, [k for k, own in self._owner.items() if own == index])
-            with ThreadPool(len(self._devices), "apsp-stream", together=True) as pool, pool:
+            with ThreadPool(len(self._devices), "apsp-stream", together=len(self._devices) > 1) as pool, pool:
                 try:
                     calls = [pool.submit(self._thread, index) for index in range(len(self._devices))]
                     while self._working:

@@ -38,9 +38,13 @@ def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
     if array.size == 0:
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        found = f"{array.dtype} of {array.ndim} axes"
-        raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
+        raise InvalidGraph(f"{name} must be a list of whole numbers, not {_form(array)}", field=name)
     return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
+
+
+def _form(array: npt.NDArray[Any]) -> str:
+    """Return the type of an array, and the number of its axes if it is not one."""
+    return str(array.dtype) if array.ndim == 1 else f"{array.dtype} of {array.ndim} axes"
 
 
 def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -83,8 +87,7 @@ def label_array(labels: npt.ArrayLike) -> AnyArray:
     if array.dtype.kind == "u":
         array = _as_int64(array, "labels")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iUT"):
-        found = f"{array.dtype} of {array.ndim} axes"
-        raise InvalidGraph(f"labels are a list of whole numbers or of text, not {found}", field="labels")
+        raise InvalidGraph(f"labels are whole numbers or text, not {_form(array)}", field="labels")
     kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
     array = array.astype(kind)
     if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):

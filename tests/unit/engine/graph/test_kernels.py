@@ -69,7 +69,8 @@ def run(folder: Path, **environment: str) -> str:
     inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     done = subprocess.run(
         command,
-        env={**inherited, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        # Python knows its bytecode by the second and the size of a file, and tests edit files within the second
+        env={**inherited, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -188,7 +189,7 @@ def test_a_process_whose_files_are_changed_keeps_nothing_for_others(tmp_path: Pa
     editing = subprocess.run(
         [sys.executable, "-c", EDITS],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True,
         text=True,
         check=True,

@@ -40,7 +40,7 @@ def test_x_and_y_are_a_plane_unless_somebody_says_otherwise(tmp_path):
     assert read(tmp_path, nodes, coordinates="lonlat")[0].coordinates.geographic
     with pytest.raises(InvalidRequest, match="line 4: longitude 300"):
         read(tmp_path, nodes.replace("c,3", "c,300"), coordinates="lonlat")
-    with pytest.raises(InvalidRequest, match="lonlat or plane, found 'utm'"):
+    with pytest.raises(InvalidRequest, match="'utm' is unknown; use lonlat, plane"):
         read(tmp_path, nodes, coordinates="utm")
     with pytest.raises(InvalidRequest, match="says that its coordinates are lonlat"):
         read(tmp_path, "id,lon,lat\na,1,10\n", coordinates="plane")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import io
 import re
 import time
@@ -232,6 +233,15 @@ PUMPS = [
 SMALL = 1 << 14
 
 
+@pytest.fixture
+def _frozen() -> Iterator[None]:
+    """Collections of garbage leave out what earlier tests of this process have made, which may take long to look at."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def _read_seconds(path: Path, name: str | None) -> float:
     begin = time.process_time()
     with contextlib.suppress(ApspError):
@@ -245,6 +255,7 @@ def _read_seconds(path: Path, name: str | None) -> float:
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.usefixtures("_frozen")
 @pytest.mark.parametrize("name", [*FORMATS, None], ids=[*FORMATS, "detection"])
 def test_readers_are_linear(tmp_path: Path, name: str | None) -> None:
     """Eight times the text takes about eight times as long, where its square would take 64 times."""

@@ -193,7 +193,11 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
     if graph.terminals and new.arcs and new.weights.min() < 0:
         raise InvalidRequest("a graph with terminals cannot have negative arcs", field="weights")
     unit = graph.unit if graph.weighted else None
-    new = replace(new, weighted=True, terminals=graph.terminals, coordinates=graph.coordinates, unit=unit)
+    # arcs that keep their weights are still those that reading kept
+    parallel = graph.parallel if changed and graph.weighted else new.parallel
+    new = replace(
+        new, weighted=True, terminals=graph.terminals, coordinates=graph.coordinates, unit=unit, parallel=parallel
+    )
     return NewGraph(new, known[np.isinf(found)], known[found != old], len(known))
 
 

@@ -126,6 +126,17 @@ def test_parallel_arcs_and_loops_are_treated_as_readers_do(tmp_path):
         from_file(roads(), written(tmp_path, [*ROADS, "a,a,-1"]))
 
 
+@pytest.mark.parametrize(
+    ("weighted", "changed", "kept"), [(True, True, "greatest"), (True, False, "least"), (False, True, "least")]
+)
+def test_which_of_parallel_arcs_was_kept_holds_as_long_as_weights_are_kept(weighted, changed, kept):
+    weights = [1.0, 9.0, 2.0] if weighted else None
+    graph = build_graph([0, 0, 1], [1, 1, 2], weights, n=3, directed=True, parallel="greatest")[0]
+    assert graph.weighted == weighted
+    given = arc_weights([0, 1], [1, 2], [3.0, 4.0])
+    assert reweighted(graph, NONE, given, changed=changed).graph.parallel == kept
+
+
 def test_infinity_closes_an_arc_and_a_number_opens_it_again(tmp_path):
     graph = roads()
     new = from_file(graph, written(tmp_path, ["b,c,inf"]), changed=True)

@@ -223,18 +223,9 @@ class PreparedMatrix(PreparedStore):
 
     def parts(self) -> Parts:
         """Return the parts of the graph, opened.  Raises StorageFailed."""
-        from engine.graph.partition import Parts
+        from engine.algorithms.prepared.tables import parts_of
 
-        position, starts, parents, ends, borders = map(
-            self.part_array, ("position", "starts", "parents", "ends", "borders")
-        )
-        return Parts(
-            position.astype(np.int64, copy=False),
-            starts.astype(np.int64, copy=False),
-            parents.astype(np.int32, copy=False),
-            ends.astype(np.int64, copy=False),
-            borders.astype(np.int32, copy=False),
-        )
+        return parts_of(self)
 
     @cached_property
     def _described(self) -> StoredTables:
@@ -296,12 +287,6 @@ class PreparedMatrix(PreparedStore):
         """The least entry beyond the cutoff; None without one."""
         cutoff = self.attributes["cutoff"]
         return None if cutoff is None else first_beyond(cutoff, self.dtype)
-
-    @cached_property
-    def least_weight(self) -> float:
-        """The least weight of the graph, 0 without arcs."""
-        weights = self.graph().weights
-        return float(weights.min()) if len(weights) else 0.0
 
     @property
     def _row_places(self) -> Indices:

@@ -87,6 +87,7 @@ class FastPath:
             return None
         for pause in _PAUSES:
             try:
+                opened.check_budget(scope["state"].get("caller", ANYBODY).owner)
                 found = opened.peek_distance(asked["source"], asked["target"])
             except BlockingIOError:
                 await asyncio.sleep(pause)  # meanwhile other requests are answered

@@ -1,15 +1,18 @@
-"""Prepared results in the API process: labels and files are read here, distances are computed in helper processes.
+"""Prepared results in the API process: labels, files and single pairs are read here; helper processes compute the rest.
 
-Importing it loads NumPy, but no code that computes.
+A pair is the least sum of two lines of the tables, which takes some microseconds beside the request itself (decision
+226).  Importing this module loads NumPy, but no compiled code.
 """
 
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +30,11 @@ from storage.remote.reader import RemoteFolder
 from storage.tables.reader import SealedTable
 
 if TYPE_CHECKING:
+    from engine.algorithms.prepared.single_pairs import SinglePairs
     from storage.prepared.served import ComputedStore
 
+#: up to so many pairs are read here, which takes less time than sending them to a helper process
+_FEW: Final = 16
 Indices = npt.NDArray[np.int64]
 
 
@@ -41,10 +47,11 @@ class Found(NamedTuple):
 
 
 class AskedPrepared(PreparedStore):
-    """A prepared result whose distances are computed by helper processes, for one caller.
+    """A prepared result for one caller; a few pairs are read from its files, and helper processes compute the rest.
 
     Attributes:
         who: the caller, to whom the processor seconds are charged.
+        budget: the processor seconds of all callers.
         Others: as in ``SealedResult``.
     """
 
@@ -57,8 +64,10 @@ class AskedPrepared(PreparedStore):
         """
         super().__init__(folder)
         self.summary.setdefault("pairs", self.n * (self.n - 1))  # all other numbers need rows: see ``counted``
-        self._answering = answering
+        self._answering, self.budget = answering, answering.budget
         self._origin, self._admitted = self, True
+        self._pairs_lock = threading.Lock()
+        self._pairs: list[SinglePairs | None] = []
         self.who: str | None = None
 
     def asked_by(self, who: str | None) -> AskedPrepared:
@@ -75,7 +84,7 @@ class AskedPrepared(PreparedStore):
     def admit(self) -> None:
         """Check, once for each request, that the caller has processor seconds left.  Raises TooMuchComputing."""
         if not self._admitted:
-            self._answering.budget.check(self.who)
+            self.budget.check(self.who)
             self._admitted = True
 
     def _ask(self, question: str, *given: Any) -> Any:
@@ -103,7 +112,17 @@ class AskedPrepared(PreparedStore):
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances of pairs (vertex indices), shape (k,)."""
-        return self._array("entries", self.source_positions(sources), self.target_positions(targets))
+        rows, columns = self.source_positions(sources), self.target_positions(targets)
+        pairs = self._opened_pairs() if len(rows) == len(columns) <= _FEW else None
+        if pairs is None:
+            return self._array("entries", rows, columns)
+        self.admit()
+        began = time.thread_time()
+        try:
+            found = [pairs.read(*pair) for pair in zip(rows.tolist(), columns.tolist(), strict=True)]
+        finally:
+            self.budget.charge(self.who, time.thread_time() - began)
+        return np.array(found, self.dtype)
 
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances from each source to each target (vertex indices), shape (sources, targets)."""
@@ -129,8 +148,26 @@ class AskedPrepared(PreparedStore):
         found: Array = self._ask(question, *given)
         return found
 
-    def peek(self, source: int, target: int) -> None:
-        """Return None, because every distance must be computed, which takes time."""
+    def peek(self, source: int, target: int) -> np.generic | None:
+        """Return the distance of one pair (vertex indices) if it can be read without waiting; as ``Matrix.peek``.
+
+        Raises:
+            BlockingIOError: the kernel is reading it from the disk; try again soon.
+        """
+        pairs = self._pairs[0] if self._pairs else None  # opened by a thread, which asks for the first pair
+        if pairs is None or not (0 <= source < self.n > target >= 0):
+            return None
+        found: np.generic | None = pairs.peek(source, target)
+        return found
+
+    def _opened_pairs(self) -> SinglePairs | None:
+        """Return what reads single pairs; None if they are computed like all others.  Raises StorageFailed."""
+        with self._pairs_lock:
+            if not self._pairs:
+                from engine.algorithms.prepared.single_pairs import SinglePairs
+
+                self._pairs.append(SinglePairs.of(self))
+        return self._pairs[0]
 
     def holds(self, key: str) -> bool:  # noqa: ARG002 - as ``Matrix.holds``
         """Return False, because no file that a proxy could send holds a part of the matrix."""
@@ -161,6 +198,10 @@ class PreparedReader(ResultReader):
         found = PreparedReader(self.matrix.asked_by(who))
         found.snapper = self.snapper
         return found
+
+    def check_budget(self, who: str | None) -> None:
+        """Raise TooMuchComputing if the caller ``who`` has no processor seconds left."""
+        self.matrix.budget.check(who)
 
     def _route(self, source: int, target: int) -> Any:
         return self.matrix.path_between(source, target)

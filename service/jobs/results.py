@@ -90,6 +90,9 @@ class ResultReader:
         """Return a reader for the questions of one request by the caller ``who``."""
         return self
 
+    def check_budget(self, who: str | None) -> None:
+        """Do nothing, because reading takes no processor seconds that are limited."""
+
     def _route(self, source: int, target: int) -> Any:
         with self._lock:  # the arcs are transposed once, not once in each thread
             router = self._router

@@ -21,7 +21,7 @@ from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 #: If at least this many entries of a tile are wanted, one read of the whole tile is faster than one read per entry.
 _WHOLE_TILE_ENTRIES: Final = 128
 #: On Linux, this flag makes a read fail unless it is served from memory; elsewhere it is 0, and reads always wait.
-_NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -229,7 +229,7 @@ class TileReader:
         place = (offset * self._grid.tile[1] + column) * size
         handle = self._open_tile(i, j)
         try:
-            return bytes(entry) if os.preadv(handle, [entry], place, _NO_WAIT) == size else None
+            return bytes(entry) if os.preadv(handle, [entry], place, NO_WAIT) == size else None
         except BlockingIOError:
             os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
             raise

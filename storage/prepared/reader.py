@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.chunks import CheckedTable
+from storage.prepared.line_files import LineFiles
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
@@ -103,6 +105,23 @@ class PreparedStore(SealedResult):
             self._read_chunk(f"{where}/c/{k}", piece)
 
         return CheckedTable(entries, chunk, self.dtype, read, _THREADS if self.remote_seal is None else THREADS)
+
+    def line_files(self, name: str) -> LineFiles | None:
+        """Return the files of a table, ``forward`` or ``backward``, for questions that need few lines of it; None if
+        there is no such table, or if it lies in an object store.
+        """
+        where = f"tables/{name}"
+        if where not in self._arrays or not isinstance(self._folder, StoreFolder):
+            return None
+        (entries,), chunk = self._arrays[where]["shape"], self.chunk_of(name)
+        marks = [self._files[f"{where}/c/{k}"] for k in range(-(-entries // chunk))]
+        return LineFiles(self._folder, where, chunk, self.dtype, marks)
+
+    @cached_property
+    def least_weight(self) -> float:
+        """The least weight of the graph, 0 without arcs.  Raises StorageFailed."""
+        weights = self._side("graph/weights")
+        return float(weights.min()) if len(weights) else 0.0
 
     def _flat(self, where: str) -> Array | None:
         found = self.checked(where)

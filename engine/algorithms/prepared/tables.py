@@ -14,6 +14,7 @@ from engine.graph.partition import Lengths, Parts
 from engine.model.dtypes import WorkType, settle
 from storage.errors import DoesNotFit
 from storage.prepared.chunks import CheckedTable
+from storage.prepared.reader import PreparedStore
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -45,9 +46,8 @@ class StoredTables:
         cls, parts: Parts, forward: CheckedTable, backward: CheckedTable | None, admit: Callable[[int], None]
     ) -> StoredTables:
         """Make the object; without ``back``, the tables of the graph also serve the reversed graph."""
-        widths, sizes = parts.widths(), parts.sizes
-        begins = np.cumsum(sizes * widths) - sizes * widths
-        return cls(parts, widths, begins, forward, forward if backward is None else backward, admit)
+        widths = parts.widths()
+        return cls(parts, widths, _begins(parts, widths), forward, forward if backward is None else backward, admit)
 
     @property
     def forward(self) -> Array:
@@ -61,8 +61,7 @@ class StoredTables:
 
     def lines(self, places: Indices) -> Ends:
         """Return the part of each of some positions, and where its line ends in the tables."""
-        part = self.parts.owner()[places]
-        return part, self.begins[part] + (places - self.parts.starts[part] + 1) * self.widths[part]
+        return line_ends(self.parts, self.widths, places)
 
     def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> None:
         """Read the chunks with the lines of some vertices.
@@ -115,6 +114,38 @@ class StoredTables:
             above = owner[border]
             across.append(np.ascontiguousarray(table[:, wide - self.widths[above] + border - parts.starts[above]].T))
         return across
+
+
+def parts_of(store: PreparedStore) -> Parts:
+    """Return the parts of a prepared graph.  Raises StorageFailed."""
+    position, starts, parents, ends, borders = map(
+        store.part_array, ("position", "starts", "parents", "ends", "borders")
+    )
+    return Parts(
+        position.astype(np.int64, copy=False),
+        starts.astype(np.int64, copy=False),
+        parents.astype(np.int32, copy=False),
+        ends.astype(np.int64, copy=False),
+        borders.astype(np.int32, copy=False),
+    )
+
+
+def line_ends(parts: Parts, widths: Indices, places: Indices) -> Ends:
+    """Return the part of each of some positions, and where its line ends in the tables.
+
+    Args:
+        parts: the parts.
+        widths: of each part the length of the lines of its vertices.
+        places: positions.
+    """
+    part = parts.owner()[places]
+    return part, _begins(parts, widths)[part] + (places - parts.starts[part] + 1) * widths[part]
+
+
+def _begins(parts: Parts, widths: Indices) -> Indices:
+    """Return where the table of each part begins."""
+    counts: Indices = parts.sizes * widths
+    return np.cumsum(counts) - counts
 
 
 def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, Any]:

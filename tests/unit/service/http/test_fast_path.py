@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from engine.api.from_tables.reweighting import reweight
 from service.app import create_app
 from service.http.fast_path import FastPath
 from service.settings import Settings
+from storage.graph.graph import build_graph
 from tests.unit.service.support import Bench, small_graph
 
 #: differ between two answers to the same question
@@ -55,11 +59,12 @@ def seen() -> list[tuple[str, str, int]]:
 
 @pytest.mark.parametrize(("dtype", "real"), [("uint16", False), ("int32", False), ("float32", True), ("float64", True)])
 @pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("kind", ["solved", "prepared"])
 def test_both_ways_answer_alike(
-    client: TestClient, bench: Bench, taken: list[bool], seen: list, dtype: str, real: bool, names: bool
+    client: TestClient, bench: Bench, taken: list[bool], seen: list, dtype: str, real: bool, names: bool, kind: str
 ):
     graph = small_graph(names, real=real)
-    job, distances = bench.solved(graph, dtype)
+    job, distances = getattr(bench, kind)(graph, dtype)
     url = f"/v1/jobs/{job}/distance"
     for row, source in enumerate(graph.labels.tolist()):
         for column, target in enumerate(graph.labels.tolist()):
@@ -122,14 +127,99 @@ def test_bytes_that_are_not_in_memory_are_waited_for_without_a_thread(
     assert not taken[-1]
 
 
-def test_a_result_that_is_gone_is_gone_at_once(client: TestClient, bench: Bench, settings: Settings):
-    job, _ = bench.solved(small_graph(), "int32")
+@pytest.mark.parametrize("kind", ["solved", "prepared"])
+def test_a_result_that_is_gone_is_gone_at_once(client: TestClient, bench: Bench, settings: Settings, kind: str):
+    job, _ = getattr(bench, kind)(small_graph(), "int32")
     asked = f"/v1/jobs/{job}/distance?source=10&target=30"
     for _ in range(2):
         assert client.get(asked).status_code == 200
     bench.jobs.delete(job)  # by another process, which knows nothing of the results that this one has open
     settings.store(job).parent.rename(settings.data_dir / "trash" / "x")
     assert client.get(asked).status_code == 410
+
+
+class TestPrepared:
+    """A single distance of a prepared result is read by this process; no helper process is asked."""
+
+    URL = "/v1/jobs/{}/distance?source=10&target=30"
+
+    @pytest.fixture
+    def job(self, client: TestClient, bench: Bench) -> str:
+        """A result of which a distance was asked, so that the next one takes the short way."""
+        job, _ = bench.prepared(small_graph(), "int32")
+        assert client.get(self.URL.format(job)).json()["distance"] == 3
+        return job
+
+    def test_no_helper_process_is_asked(self, client: TestClient, job: str, taken: list[bool]):
+        pairs = {"pairs": [[10, 30], [40, 10], [10, 40]] * 3}
+        for _ in range(3):
+            assert client.get(self.URL.format(job)).json()["distance"] == 3
+            assert client.post(f"/v1/jobs/{job}/distances", json=pairs).json()["distances"] == [3, 1, None] * 3
+        assert taken == [True] * 3
+        assert not client.app.state.service.answering.pool._children  # type: ignore[attr-defined]
+
+    def test_pages_that_are_not_in_memory_are_waited_for_without_a_thread(
+        self, client: TestClient, job: str, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+    ):
+        usual, misses = os.preadv, 2
+
+        def preadv(handle: int, buffers: Any, place: int, flags: int = 0) -> int:
+            nonlocal misses
+            if flags and misses:
+                misses -= 1
+                return 0
+            return usual(handle, buffers, place, flags)
+
+        monkeypatch.setattr(os, "preadv", preadv)
+        assert client.get(self.URL.format(job)).json()["distance"] == 3
+        assert (taken[-1], misses) == (True, 0)
+        misses = 1000
+        assert client.get(self.URL.format(job)).json()["distance"] == 3
+        assert not taken[-1]
+
+    @pytest.mark.parametrize("how", ["cut", "gone"])
+    def test_a_table_that_is_damaged_later_is_named(
+        self, client: TestClient, job: str, settings: Settings, taken: list[bool], how: str
+    ):
+        table = settings.store(job) / "tables/forward/c/0"
+        if how == "gone":
+            table.unlink()
+        else:
+            os.truncate(table, 0)
+        for _ in range(2):
+            answer = client.get(self.URL.format(job))
+            assert (answer.status_code, taken[-1]) == (500, False)
+            assert "tables/forward/c/0" in answer.json()["detail"]
+
+    def test_new_weights_are_answered_from_as_soon_as_they_are_sealed(
+        self, client: TestClient, job: str, settings: Settings, taken: list[bool]
+    ):
+        reweight(settings.store(job), ([10, 20, 30, 40], [20, 30, 10, 10], [5, 6, 7, 8]))
+        found = [client.get(self.URL.format(job)) for _ in range(3)]
+        assert [answer.json()["distance"] for answer in found] == [11] * 3
+        assert taken == [False, True, True]
+
+    def test_who_has_no_seconds_left_waits(self, client: TestClient, job: str, taken: list[bool]):
+        budget = client.app.state.service.answering.budget  # type: ignore[attr-defined]
+        budget.charge(None, budget.limit + 30)
+        answer = client.get(self.URL.format(job))
+        assert (answer.status_code, answer.json()["code"], taken) == (429, "too-much-computing", [False])
+        budget.charge(None, -budget.limit)
+        assert client.get(self.URL.format(job)).status_code == 200
+
+    def test_many_ask_at_once(self, client: TestClient, bench: Bench):
+        n = 60
+        tails = np.arange(n)
+        graph, _ = build_graph(tails, (tails + 1) % n, 1 + tails % 7, n=n, directed=True)
+        job, distances = bench.prepared(graph, "int32")
+
+        def ask(pair: int) -> bool:
+            source, target = divmod(pair, n)
+            found = client.get(f"/v1/jobs/{job}/distance?source={source}&target={target}")
+            return bool(found.json()["distance"] == distances[source, target])
+
+        with ThreadPoolExecutor(16) as pool:
+            assert all(pool.map(ask, range(0, n * n, 7)))
 
 
 class TestBehindAProxy:

@@ -220,7 +220,8 @@ def test_tables_larger_than_memory_are_refused_with_the_numbers(
 ):
     job, _ = bench.prepared(small_graph(), "int32")
     monkeypatch.setattr(prepared_matrix, "available_memory", lambda: 5)
-    for path in (f"distance?{U}", "zarr/distances/c/0/0"):
+    assert client.get(f"/v1/jobs/{job}/distance?{U}").json()["distance"] == 3, "a pair is read, and fits always"
+    for path in ("rows?sources=10", "zarr/distances/c/0/0"):
         details = problem(client.get(f"/v1/jobs/{job}/{path}"), 507, "does-not-fit")["details"]
         assert (details["resource"], details["available"]) == ("memory", 5)
         assert details["needed"] > 5
@@ -277,7 +278,7 @@ if __name__ == "__main__":
 """
 
 
-def test_only_helper_processes_compute(bench: Bench, settings: Settings, tmp_path: Path):
+def test_only_helper_processes_load_compiled_code(bench: Bench, settings: Settings, tmp_path: Path):
     job, _ = bench.prepared(small_graph(), "int32")
     script = tmp_path / "ask.py"
     script.write_text(_ASK)

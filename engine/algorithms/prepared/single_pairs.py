@@ -1,0 +1,107 @@
+"""Distances of single pairs of a prepared graph, read from its files: for processes that hold no tables.
+
+It is what ``engine.algorithms.prepared.lines`` computes, without compiled code: two lines are read, and NumPy finds the
+least of their sums.  That takes some microseconds, which is little beside asking another process.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.algorithms.prepared.tables import limits_of, line_ends, parts_of
+from engine.graph.selection import first_beyond
+from engine.graph.terminals import arrivals
+from engine.model.dtypes import work_type
+from storage.prepared.line_files import LineFiles
+from storage.prepared.reader import PreparedStore
+
+#: Most bytes of a line, and most parts above a vertex, with which a pair is found without waiting: 0.1 ms.
+_LINE_BYTES: Final = 1 << 17
+_STEPS: Final = 1 << 9
+
+
+class SinglePairs:
+    """Answers single pairs; safe to use from many threads.
+
+    Args:
+        store: the open prepared graph; its labels are used, and its files.
+        ahead, back: the files of the tables, forward and backward; the same object where the graph is undirected.
+
+    Raises:
+        StorageFailed: a file that describes the parts, or the weights, is damaged.
+    """
+
+    def __init__(self, store: PreparedStore, ahead: LineFiles, back: LineFiles) -> None:
+        parts, n, kind = parts_of(store), store.n, work_type(store.dtype)
+        widths, count = parts.widths(), int(store.attributes.get("terminals", 0))
+        cutoff = store.attributes["cutoff"]
+        beyond = None if cutoff is None else first_beyond(cutoff, store.dtype)
+        # weights decide only where some may be negative
+        nonnegative = kind.largest_signed < 0 or store.least_weight >= 0
+        self._limit, self._unreachable = limits_of(kind, beyond, nonnegative=nonnegative)
+        self._files = ahead, back
+        sources = line_ends(parts, widths, parts.position[:n])
+        targets = line_ends(parts, widths, parts.position[arrivals(np.arange(n), n, count)]) if count else sources
+        # an entry of a memoryview is a number of Python, which takes a third of the time of one of NumPy
+        self._sources, self._targets = (sources[0].data, sources[1].data), (targets[0].data, targets[1].data)
+        self._parents, self._widths = parts.parents.data, widths.data
+        self._most = _LINE_BYTES // kind.itemsize
+
+    @classmethod
+    def of(cls, store: PreparedStore) -> SinglePairs | None:
+        """Return what answers pairs of a prepared graph; None for one in compact form or in an object store.
+
+        Raises:
+            StorageFailed: as the class.
+        """
+        ahead = store.line_files("forward")
+        return None if ahead is None else cls(store, ahead, store.line_files("backward") or ahead)
+
+    def read(self, source: int, target: int) -> Any:
+        """Return the distance of a pair (vertex indices), a number of the type of the tables.
+
+        Raises:
+            StorageFailed: a chunk of the tables is missing or damaged; the message names it.
+        """
+        shared = self._shared(source, target, len(self._parents))
+        if not shared:
+            return self._unreachable
+        begin, back = self._sources[1][source], self._targets[1][target]
+        return self._least(self._files[0].read(begin - shared, begin), self._files[1].read(back - shared, back))
+
+    def peek(self, source: int, target: int) -> Any:
+        """Return the same without waiting for the disk.
+
+        Returns:
+            None if the pair needs :meth:`read`: a chunk was never checked, or the lines are long.
+
+        Raises:
+            BlockingIOError: the kernel is reading a line from the disk; try again soon.
+        """
+        shared = self._shared(source, target, _STEPS)
+        if shared is None or shared > self._most:
+            return None
+        if not shared:
+            return self._unreachable
+        begin, back = self._sources[1][source], self._targets[1][target]
+        there, here = self._files[0].peek(begin - shared, begin), self._files[1].peek(back - shared, back)
+        return None if there is None or here is None else self._least(there, here)
+
+    def _shared(self, source: int, target: int, steps: int) -> int | None:
+        """Return the number of last entries that both lines share; None after ``steps`` steps up the tree."""
+        one, other, parents = self._sources[0][source], self._targets[0][target], self._parents
+        while one != other:
+            if one > other:
+                one, other = other, one
+            one, steps = parents[one], steps - 1
+            if one < 0:
+                return 0
+            if steps < 0:
+                return None
+        return int(self._widths[one])
+
+    def _least(self, there: Any, back: Any) -> Any:
+        best = np.minimum.reduce(there + back)
+        return self._unreachable if best > self._limit else best

@@ -1,0 +1,127 @@
+"""Reads single lines of a table of a prepared graph from its files; no entry stays in memory.
+
+A question about one pair needs two lines of some kilobytes.  Reading them takes microseconds while the system has their
+pages in memory, and the process needs no memory for tables.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Final
+
+import numpy as np
+
+from storage.errors import StorageFailed
+from storage.matrix.format import Array, FileMark, crc32c
+from storage.matrix.grid import CHECKSUM_BYTES
+from storage.matrix.tiles import NO_WAIT, StoreFolder
+
+#: Bytes that are read and checked at a time, because other threads wait while a checksum is computed.
+_PIECE: Final = 1 << 20
+
+
+class LineFiles:
+    """The files of a table.  A chunk is compared with the seal before anything of it is used for the first time.
+
+    Safe to use from many threads.
+
+    Args:
+        folder: of the prepared graph.
+        where: the name of the table, such as ``tables/forward``.
+        chunk: entries in a chunk.
+        dtype: type of the entries.
+        marks: what the seal says of each chunk.
+    """
+
+    def __init__(
+        self, folder: StoreFolder, where: str, chunk: int, dtype: np.dtype[Any], marks: list[FileMark]
+    ) -> None:
+        self._folder, self._where, self._chunk, self._marks = folder, where, chunk, marks
+        self._dtype = dtype.newbyteorder("<")
+        self._sound, self._lock = bytearray(len(marks)), threading.Lock()
+
+    def read(self, begin: int, end: int) -> Array:
+        """Return the entries ``begin:end``, waiting for the disk if necessary.
+
+        Raises:
+            StorageFailed: a chunk is missing or damaged; the message names the first one.
+        """
+        for k in self._chunks(begin, end):
+            if not self._sound[k]:
+                with self._lock:
+                    if not self._sound[k]:
+                        self._check(k)
+                        self._sound[k] = 1
+        return self._filled(begin, end, 0)
+
+    def peek(self, begin: int, end: int) -> Array | None:
+        """Return the entries ``begin:end`` without waiting for the disk.
+
+        Returns:
+            None if a chunk was never checked, or cannot be read: then :meth:`read` tells why.
+
+        Raises:
+            BlockingIOError: entries are not in memory; the kernel was asked to read them.
+        """
+        first, last = begin // self._chunk, (end - 1) // self._chunk
+        if not (self._sound[first] and self._sound[last]) or last - first > 1:
+            return None
+        try:
+            return self._filled(begin, end, NO_WAIT)
+        except StorageFailed:
+            return None
+
+    def _chunks(self, begin: int, end: int) -> range:
+        return range(begin // self._chunk, (end - 1) // self._chunk + 1)
+
+    def _filled(self, begin: int, end: int, flags: int) -> Array:
+        first, last = begin // self._chunk, (end - 1) // self._chunk
+        if first == last:
+            return self._part(first, begin - first * self._chunk, end - begin, flags)
+        cuts = [begin, *range((first + 1) * self._chunk, end, self._chunk), end]
+        parts = [self._part(k, cuts[k - first] - k * self._chunk, cuts[k - first + 1] - cuts[k - first], flags)
+                 for k in range(first, last + 1)]  # fmt: skip
+        return np.concatenate(parts)
+
+    def _part(self, k: int, first: int, count: int, flags: int) -> Array:
+        """Return ``count`` entries of a chunk from its entry ``first`` on."""
+        size = self._dtype.itemsize
+        place, data = first * size, bytearray(count * size)
+        handle = self._open(k)
+        try:
+            found = os.preadv(handle, [data], place, flags)
+            if found < len(data) and flags:  # the system has only the first pages of it in memory
+                raise BlockingIOError
+        except BlockingIOError:
+            os.posix_fadvise(handle, place, len(data), os.POSIX_FADV_WILLNEED)
+            raise
+        except OSError as error:
+            raise self._damaged(k, error.strerror) from error
+        finally:
+            os.close(handle)
+        if found < len(data):
+            raise self._damaged(k, "it is too short")
+        return np.frombuffer(data, self._dtype)
+
+    def _check(self, k: int) -> None:
+        """Compare a chunk with the seal.  Raises StorageFailed."""
+        handle, checksum, done, last = self._open(k), 0, 0, b""
+        try:
+            while piece := os.pread(handle, _PIECE, done):
+                checksum, done, last = crc32c(piece, checksum), done + len(piece), (last + piece)[-CHECKSUM_BYTES:]
+        except OSError as error:
+            raise self._damaged(k, error.strerror) from error
+        finally:
+            os.close(handle)
+        if not FileMark.of(done, checksum, last).agrees(self._marks[k]):
+            raise self._damaged(k, "it does not agree with the seal")
+
+    def _open(self, k: int) -> int:
+        try:
+            return self._folder.open(f"{self._where}/c/{k}")
+        except OSError as error:
+            raise self._damaged(k, error.strerror) from error
+
+    def _damaged(self, k: int, why: str | None) -> StorageFailed:
+        return StorageFailed(f"{self._folder.path} is damaged: {self._where}/c/{k}: {why}")

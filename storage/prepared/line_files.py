@@ -97,11 +97,11 @@ class LineFiles:
             os.posix_fadvise(handle, place, len(data), os.POSIX_FADV_WILLNEED)
             raise
         except OSError as error:
-            raise self._damaged(k, error.strerror) from error
+            raise self._damaged(k, f": {error.strerror}") from error
         finally:
             os.close(handle)
         if found < len(data):
-            raise self._damaged(k, "it is too short")
+            raise self._damaged(k, ": it is too short")
         return np.frombuffer(data, self._dtype)
 
     def _check(self, k: int) -> None:
@@ -111,17 +111,17 @@ class LineFiles:
             while piece := os.pread(handle, _PIECE, done):
                 checksum, done, last = crc32c(piece, checksum), done + len(piece), (last + piece)[-CHECKSUM_BYTES:]
         except OSError as error:
-            raise self._damaged(k, error.strerror) from error
+            raise self._damaged(k, f": {error.strerror}") from error
         finally:
             os.close(handle)
         if not FileMark.of(done, checksum, last).agrees(self._marks[k]):
-            raise self._damaged(k, "it does not agree with the seal")
+            raise self._damaged(k, " does not agree with the seal")
 
     def _open(self, k: int) -> int:
         try:
             return self._folder.open(f"{self._where}/c/{k}")
         except OSError as error:
-            raise self._damaged(k, error.strerror) from error
+            raise self._damaged(k, f": {error.strerror}") from error
 
-    def _damaged(self, k: int, why: str | None) -> StorageFailed:
-        return StorageFailed(f"{self._folder.path} is damaged: {self._where}/c/{k}: {why}")
+    def _damaged(self, k: int, why: str) -> StorageFailed:
+        return StorageFailed(f"{self._folder.path} is damaged: {self._where}/c/{k}{why}")

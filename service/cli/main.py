@@ -31,7 +31,7 @@ from service.cli.arguments import (
     with_options,
 )
 from service.cli.betweenness import assign, betweenness
-from service.cli.help_pages import GroupedCommands, command, plainer
+from service.cli.help_pages import GroupedCommands, command, plainer, program_of
 from service.cli.measure import measure
 from service.options import AlsoOptions, BulkOptions, NearOptions, PlannedForm
 from storage.errors import InvalidRequest
@@ -348,7 +348,7 @@ def _exit_code(words: list[str]) -> int:
     from storage.errors import Cancelled
 
     try:
-        code = app(words or ["--help"], standalone_mode=False, prog_name="apsp")
+        code = program_of(app)(words or ["--help"], standalone_mode=False, prog_name="apsp")
     except typer.TyperException as error:
         complain(f"{plainer(error.format_message())} (apsp --help and apsp COMMAND --help tell more)")
         code = error.exit_code

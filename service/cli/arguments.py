@@ -79,6 +79,14 @@ def must_open(graph: Path) -> None:
         raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
+def start_device(options: AlsoOptions) -> None:
+    """Start the driver of the GPU that was asked for, in a thread, while packages are imported and a graph is read."""
+    if options["device"] == "cuda":
+        from engine.devices.cuda.starting import start_driver
+
+        start_driver()
+
+
 FeatureOption = Annotated[
     Literal["lines", "sources", "targets"] | None,
     Option("Features of .geojson and .gpkg, or of GeoParquet in .parquet: lines, or points at sources or targets."),

@@ -28,6 +28,7 @@ from service.cli.arguments import (
     PointOptions,
     StoreFolder,
     must_open,
+    start_device,
     with_options,
 )
 from service.cli.betweenness import assign, betweenness
@@ -76,6 +77,7 @@ def solve(
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
     must_open(graph)
+    start_device(options)
     from service.cli.commands import solving
 
     solving.solve(solving.GraphArgs.of(graph, reading, options), options, out, store, as_json=as_json)
@@ -153,6 +155,8 @@ def plan(
 ) -> None:
     """Show how a graph would be solved, or prepared, and what was rejected."""
     must_open(graph)
+    if not planned["prepared"]:
+        start_device(options)
     from service.cli.commands import preparing, solving
 
     given = solving.GraphArgs.of(graph, reading, options)

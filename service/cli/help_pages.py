@@ -205,7 +205,8 @@ class CommandsOnDemand(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """Return a command, with all its parameters."""
         if name not in self._made:
-            self._made[name] = get_command(_part_of(self._app, self._said[name])).commands[name]
+            program: Any = get_command(_part_of(self._app, self._said[name]))
+            self._made[name] = program.commands[name]
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:

@@ -333,7 +333,8 @@ def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_s
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; from service.cli import main; code = main.run(['solve', '--help']); "
-        "heavy = {'numpy', 'numba', 'polars', 'zarr', 'scipy', 'fastapi', 'rich', 'pydantic', '_hashlib'} & set(sys.modules); "
+        "heavy = {'numpy', 'numba', 'polars', 'zarr', 'scipy', 'fastapi', 'rich', 'pydantic', '_hashlib'}; "
+        "heavy &= set(sys.modules); "
         "sys.exit(code or f'{heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -24,11 +24,10 @@ def take_plainly(parameter: Any) -> Any:
 
     Args:
         parameter: an option or argument that Typer has made.  If a later Typer no longer asks ``get_runtime_param`` for
-            the converter, all its values are converted by Typer.
+            the converter, or no longer has a ``type_descriptor``, all its values are converted by Typer.
     """
-    typers_own = getattr(parameter, "get_runtime_param", None)
-    if typers_own is not None and not isinstance(typers_own, _Converter):
-        described = parameter.type_descriptor
+    typers_own, described = getattr(parameter, "get_runtime_param", None), getattr(parameter, "type_descriptor", None)
+    if typers_own is not None and described is not None and not isinstance(typers_own, _Converter):
         plain = plain_reader(described.annotation, described.parameter_info)
         parameter.get_runtime_param = _Converter(typers_own, plain)
     return parameter

@@ -19,6 +19,7 @@ from engine.devices.cuda.arcs import SPLIT, incoming
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.context import Modules, allocate, held_device
 from engine.devices.cuda.outgoing import Outgoing, Outlet
+from engine.devices.cuda.reducing import Reducing, outgoing_of, reduced_bytes, reduction_of
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.devices.cuda.search_kernels import SearchKernels
 from engine.model.backend import Arcs
@@ -65,10 +66,11 @@ def device_search(
     with held_device(memory) as (found, usable), ExitStack() as held:
         shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
         if outlet is not None:  # begin early: page-locked memory is allocated while arcs are sorted and sent
-            outgoing = Outgoing(found.cupy, outlet, shape, kind.dtype)
+            outgoing = outgoing_of(found, outlet, shape, kind)
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
-        batch = rows or layout.batch(usable)
+        results = 0 if outlet is None else reduced_bytes(reduction_of(outlet.sink), shape[1], kind)
+        batch = rows or layout.batch(usable - results)
         search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
         held.callback(search.release)
         yield search
@@ -90,7 +92,7 @@ class DeviceSearch:
         form: SearchForm,
         sources: Integers,
         batches: list[range],
-        outgoing: Outgoing | None,
+        outgoing: Outgoing | Reducing | None,
     ) -> None:
         self._found, self._cupy, self._arcs, self._kind, self._form = found, found.cupy, arcs, kind, form
         self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1

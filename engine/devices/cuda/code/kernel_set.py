@@ -64,6 +64,10 @@ KERNELS: Final = MappingProxyType(
             name: Kernel("dense.cu", name, 256)
             for name in ("blank", "scatter", "settle", "restore", "facts", "histogram")
         },
+        **{
+            name: Kernel("measures.cu", name, 256)
+            for name in ("narrow", "inverses", "within", "weigh", "fade", "quantile", "nearest")
+        },
         "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},

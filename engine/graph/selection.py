@@ -110,12 +110,16 @@ class Narrow:
             return None
         columns = None if wanted.targets is None else wanted.targets.astype(np.int32)
         cutoff = None if wanted.cutoff is None else first_beyond(wanted.cutoff, asked.limits.dtype)
-        return replace(asked, columns=columns, cutoff=cutoff)
+        return replace(asked, columns=columns, cutoff=cutoff, levels=False)
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
         """Pass on the results of rows ``first``, ..."""
         assert isinstance(self._sink, ReducingSink)
         self._sink.take_reduced(first, reduced)
+
+    def take_levels(self, first: int, levels: Indices) -> None:
+        """Refuse levels, which know neither targets nor a cutoff."""
+        raise NotImplementedError
 
 
 def end_at(block: Array, cutoff: float) -> Array:

@@ -219,6 +219,7 @@ class RowReduction:
         nearest: the number of nearest columns.
         held: int32, ascending: the columns that have weights.
         weights: float64, shape (kinds, columns that have weights).
+        levels: whether the numbers of targets at each number of hops tell all that is asked.
         decay: the number of the decay by which weights count less, its second parameter, and, float64, its middles,
             which take the place of the limits; None for weights below limits.
         columns: int32: the columns wanted of rows of all distances, to which all of the above refers; None for all.
@@ -232,6 +233,7 @@ class RowReduction:
     nearest: int
     held: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float64]
+    levels: bool
     decay: tuple[int, float, npt.NDArray[np.float64]] | None
     columns: npt.NDArray[np.int32] | None = None
     cutoff: np.generic | None = None
@@ -279,4 +281,10 @@ class ReducingSink(Protocol):
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
         """Take the results of rows ``first``, ...; several threads may, each with its own rows."""
+        ...
+
+    def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
+        """Take the numbers of targets of rows ``first``, ... at each number of hops, if the reduction is content with
+        them; shape (rows, longest + 1), the sources themselves left out.
+        """
         ...

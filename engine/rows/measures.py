@@ -174,7 +174,8 @@ class MeasureSink:
         weights = self._weights.astype(np.float64)
         decay = None if self._fading is None else self._fading[0]
         asked, inverses = self._asked, len(self._inverse) > 0
-        given = (self._own, self._limits, inverses, self._shares, asked.nearest, self._held, weights, decay)
+        levels = self.levels_suffice and "farthest" not in asked.names
+        given = (self._own, self._limits, inverses, self._shares, asked.nearest, self._held, weights, levels, decay)
         return RowReduction(*given)
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
@@ -191,6 +192,18 @@ class MeasureSink:
         self._nearest[numbers], self._near[numbers] = reduced.nearest, reduced.distances
         if len(self._weights):
             self._sum_of[numbers] = reduced.weights
+
+    def take_levels(self, first: int, levels: Counts) -> None:
+        """Take the numbers of targets of rows at each number of hops; ``farthest`` must not be asked for.
+
+        Args:
+            first: number of the first row.
+            levels: int64, shape (rows, longest + 1); the sources themselves are left out.
+        """
+        hops, numbers = np.arange(levels.shape[1]), np.arange(first, first + len(levels))
+        largest = np.where(levels > 0, hops, 0).max(axis=1)
+        self._take(numbers, RowFacts(levels.sum(axis=1), levels @ hops, largest, np.full(len(levels), -1)))
+        self._take_levels(numbers, levels)
 
     def _order(self, places: npt.NDArray[np.integer], width: int) -> _Ordered:
         """Return what kernels take in place of columns, own columns and weights, if columns are in another order."""

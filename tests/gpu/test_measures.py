@@ -99,6 +99,8 @@ def test_rows_are_reduced_as_on_processors(dtype: str, signed: bool, n: int, nar
 def both(graph: Graph, options: dict[str, Any], **request: Any) -> None:
     """Assert that processors and device give the same table."""
     there = measure(graph, Options(device="cuda", **options), **request)
+    if options.get("algorithm") in ("bellman-ford", "bfs"):  # there is none of these on processors
+        options = {**options, "algorithm": "auto"}
     here = measure(graph, Options(device="cpu", **options), **request)
     assert there.plan.device == "cuda"
     compare(there.columns, here.columns)
@@ -117,6 +119,37 @@ ASKED: list[dict[str, Any]] = [
     {"measures": ["reached", "sum", "eccentricity", "farthest"], "within": [3, 40], "quantiles": [0.5], "nearest": 5},
     {"measures": ["mean"], "direction": "in", "within": [25]},
 ]
+
+
+LEVELS: dict[str, Any] = {"measures": ["sum", "harmonic", "eccentricity"], "within": [1, 3], "quantiles": [0.3, 1]}
+
+
+@pytest.mark.parametrize(
+    ("n", "arcs"), [(1, 0), (40, 30), (900, 3000), (5000, 30_000), (5000, 4000), (70_000, 300_000)]
+)
+def test_levels_are_those_of_processors(n: int, arcs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(n)
+    tails, heads = rng.integers(0, n, (2, arcs))
+    heads[: arcs // 9] = 0  # a vertex of many arcs
+    graph = build_graph(tails, heads, None, n=n, directed=True)[0]
+    taken = []
+    usual = Reducing.take_levels
+    monkeypatch.setattr(
+        Reducing, "take_levels", lambda self, first, levels: (taken.append(first), usual(self, first, levels))
+    )
+    some = None if n < 6000 else tuple(rng.choice(n, 5000, replace=False).tolist())
+    for direction in ("out", "in"):
+        chosen = {"sources" if direction == "out" else "targets": some}
+        there = measure(graph, Options(device="cuda", algorithm="bfs", **chosen), direction=direction, **LEVELS)
+        here = measure(graph, Options(device="cpu", **chosen), direction=direction, **LEVELS)
+        compare(there.columns, here.columns)
+    assert taken
+
+
+def test_levels_that_do_not_fit_are_searched_by_processors() -> None:
+    n = 700  # a path of more steps than the device counts
+    graph = build_graph(np.arange(n - 1), np.arange(1, n), None, n=n, directed=True)[0]
+    both(graph, {"algorithm": "bfs"}, **LEVELS)
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "bellman-ford", "johnson", "partitioned", "blocked-floyd-warshall"])

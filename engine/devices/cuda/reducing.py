@@ -107,6 +107,16 @@ class Reducing:
         left.record(self.stream)
         return left
 
+    @property
+    def levels(self) -> bool:
+        """Whether :meth:`take_levels` may take the place of rows of hops."""
+        return self._asked.levels
+
+    def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
+        """Give the sink the numbers of targets of rows ``first``, ... at each number of hops."""
+        self._sink.take_levels(first, levels)
+        self.told(len(levels))
+
     def finish(self) -> None:
         """Wait until all rows that were sent are reduced, and give their measures to the sink."""
         self.stream.synchronize()

@@ -34,6 +34,8 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
+#: Numbers of hops that are counted: as many as bits of the steps hold (PLANES in hops.cu).
+_LEVELS: Final = 256
 
 
 @contextmanager
@@ -105,9 +107,13 @@ class DeviceSearch:
         cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
         self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
         self._reader = RowFactsReader(found, kind, ARITHMETICS[kind.name, False])
+        self._levels = form.name == "hops" and isinstance(outgoing, Reducing) and outgoing.levels
         self._kernels = self._load_kernels()
-        count = min(2, max(1, len(batches)))
-        self._out = [allocate(self._cupy, (self.batch, self._n), kind.dtype) for _ in range(count)]
+        count = 1 if self._levels else min(2, max(1, len(batches)))
+        shape, held = (
+            ((_LEVELS, self.batch), np.dtype(np.uint32)) if self._levels else ((self.batch, self._n), kind.dtype)
+        )
+        self._out = [allocate(self._cupy, shape, held) for _ in range(count)]
         self._left: list[Any] = [None] * count
         self._potentials = None if arcs.potentials is None else self._cupy.asarray(arcs.potentials.astype(np.float64))
         self._buffer, self._rows = 0, range(0)
@@ -128,6 +134,8 @@ class DeviceSearch:
             if self._potentials is not None and len(self._rows):
                 ld, n = np.int64(self._n), np.int32(self._n)
                 self._launch("restore", self._out[self._buffer], ld, n, self._there(), self._potentials)
+            if self._levels:
+                return self._counted()
             found = self._reader.facts(self._out[self._buffer], self._there())
             if self._sound(found):
                 return found
@@ -147,7 +155,7 @@ class DeviceSearch:
     def send(self, leaving: tuple[Any, int, int]) -> None:
         """Queue the copy of rows to the outlet; the next search may finish before it."""
         rows, first, buffer = leaving
-        if self._outgoing is not None:
+        if self._outgoing is not None and not self._levels:
             self._left[buffer] = self._outgoing.send(rows, first)
 
     def written(self) -> None:
@@ -169,7 +177,9 @@ class DeviceSearch:
 
     def _load_kernels(self) -> SearchKernels:
         name, rows = self._form.name, self.batch
-        return SearchKernels(self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows)
+        return SearchKernels(
+            self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows, levels=self._levels
+        )
 
     def _search(self) -> None:
         rows = self._rows
@@ -181,6 +191,16 @@ class DeviceSearch:
             return True
         largest = found.largest[found.farthest >= 0].max(initial=0)
         return bool(largest + self._heaviest < self._labels.unreachable)
+
+    def _counted(self) -> RowFacts:
+        """Give the numbers of vertices at each number of hops to what takes them; return what they tell of facts."""
+        rows, longest = self._rows, self._kernels.last_level(self._reader)
+        counts = self._out[self._buffer][: longest + 1].get()[:, : len(rows)]
+        levels = np.ascontiguousarray(counts.T).astype(np.int64)
+        assert isinstance(self._outgoing, Reducing)
+        self._outgoing.take_levels(rows.start, levels)
+        hops, none = np.arange(longest + 1), np.full(len(rows), -1)
+        return RowFacts(levels.sum(axis=1), levels @ hops, none, none)
 
     def _there(self) -> Any:
         return self._cupy.asarray(self._sources[self._rows.start : self._rows.stop])

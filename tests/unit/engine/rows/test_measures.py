@@ -322,6 +322,26 @@ def test_what_a_device_reduces_is_what_threads_reduce(kind, targets, cutoff, dec
         np.testing.assert_allclose(sinks[0].columns()[name], column, rtol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("asked", [{"within": [0, 2, 5]}, {"quantiles": [0, 0.5, 0.9, 1]}, {}])
+def test_levels_tell_what_rows_tell(asked):
+    n, rng = 40, np.random.default_rng(8)
+    rows = rng.integers(1, 9, (n, n)).astype(np.uint16)
+    rows[rng.random((n, n)) < 0.4] = WORK_TYPES["uint16"].sentinel()
+    rows[3] = WORK_TYPES["uint16"].sentinel()
+    np.fill_diagonal(rows, 0)
+    asked = {"measures": ["reached", "sum", "mean", "closeness", "harmonic", "eccentricity"], **asked}
+    there, here = sink_of("uint16", n, **asked), sink_of("uint16", n, **asked)
+    assert there.reduction.levels
+    here.write(0, 0, rows)
+    levels = np.array([[(np.delete(row, i) == hops).sum() for hops in range(11)] for i, row in enumerate(rows)])
+    there.take_levels(0, levels[:30])
+    there.take_levels(30, levels[30:])
+    for name, column in here.columns().items():
+        np.testing.assert_allclose(there.columns()[name], column, rtol=1e-12, err_msg=name)
+    for more in ({"nearest": 1}, {"measures": ["farthest"]}, {"within": [1], "opportunities": {"a": np.ones(n)}}):
+        assert not sink_of("uint16", n, **more).reduction.levels
+
+
 def test_only_sinks_that_reduce_are_reduced():
     wanted = Rectangle(9, None, np.array([1, 2]), None)
     assert not isinstance(NullSink(9), ReducingSink)

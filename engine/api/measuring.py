@@ -135,7 +135,8 @@ class Measurement:
                 needed=self.bytes,
                 available=there,
             )
-        made = make_plan(self._profile, replace(self._options, memory=there - self.bytes), monitor=monitor)
+        options = replace(self._options, memory=there - self.bytes)
+        made = make_plan(self._profile, options, monitor=monitor, dropped=True)
         why = "no matrix is stored, so float32 would save nothing" if self._widened else made.dtype_reason
         said = replace(made, dtype_reason=why)
         self.plan = _without_matrix(said, self.bytes)

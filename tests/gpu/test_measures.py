@@ -124,9 +124,7 @@ ASKED: list[dict[str, Any]] = [
 LEVELS: dict[str, Any] = {"measures": ["sum", "harmonic", "eccentricity"], "within": [1, 3], "quantiles": [0.3, 1]}
 
 
-@pytest.mark.parametrize(
-    ("n", "arcs"), [(1, 0), (40, 30), (900, 3000), (5000, 30_000), (5000, 4000), (70_000, 300_000)]
-)
+@pytest.mark.parametrize(("n", "arcs"), [(40, 30), (900, 3000), (5000, 30_000), (5000, 4000), (70_000, 300_000)])
 def test_levels_are_those_of_processors(n: int, arcs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(n)
     tails, heads = rng.integers(0, n, (2, arcs))
@@ -143,7 +141,7 @@ def test_levels_are_those_of_processors(n: int, arcs: int, monkeypatch: pytest.M
         there = measure(graph, Options(device="cuda", algorithm="bfs", **chosen), direction=direction, **LEVELS)
         here = measure(graph, Options(device="cpu", **chosen), direction=direction, **LEVELS)
         compare(there.columns, here.columns)
-    assert taken or not arcs
+    assert taken
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "bellman-ford", "johnson", "partitioned", "blocked-floyd-warshall"])

@@ -42,9 +42,8 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "blocked-floyd-warshall": cost_dense.device_blocked,
     "repeated-squaring": cost_squaring.estimate_device,
     "partitioned": cost_partitioned.estimate_device,
-    # before bellman-ford, because a trial of either stands for both, and the first of equal candidates is chosen
-    "bfs": cost_search.estimate_bfs,
     "bellman-ford": cost_search.estimate,
+    "bfs": cost_search.estimate_bfs,
     "johnson": cost_search.estimate_johnson,
 }
 #: Below this number a float32 is subnormal and loses digits.
@@ -112,11 +111,17 @@ def choose(
 
 
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
-    """Return the candidates that can solve the problem and that the options allow, whether they fit or not."""
+    """Return the candidates that can solve the problem and that the options allow, whether they fit or not.
+
+    A trial on a GPU stands for breadth-first and for label-correcting searches alike, so the latter are left out where the
+    former do the same.
+    """
+    hops = options.algorithm == "auto" and unsuitable("bfs", setting.problem) is None
     return [
         c
         for c in candidates
         if unsuitable(c.algorithm, setting.problem) is None
+        and not (hops and c.algorithm == "bellman-ford")
         and (options.device != "cuda" or c.device == "cuda")
         and options.algorithm in ("auto", c.algorithm)
     ]

@@ -3,8 +3,8 @@
     python -m benchmarks.measures_device [GRAPH...] [--sources 131072] [--json FILE]
 
 Made graphs of a million vertices come first, from so many sources each: hops counted by level, hops by rows, and
-weights.  A GRAPH is a file of roads: it is prepared, and all its rows are measured.  Seconds are of the search or of the
-sweep, least of three calls after one that starts the GPU; *visits* are sources times arcs.
+weights.  A GRAPH is a file of roads: it is prepared, and all its rows are measured.  Seconds are of whole calls, planning
+included, and of their searches: least of three calls after one that starts the GPU.  *Visits* are sources times arcs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import graphs
 from engine.api.measuring import MeasureTable, measure
 from engine.api.prepared import prepare
-from engine.api.prepared_matrix import open_result
+from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.model.problem import Options
 from storage.graph.graph import Graph
 from storage.readers import read_graph
@@ -78,6 +78,7 @@ def prepared(path: str, kept: list[dict[str, Any]]) -> None:
         took = time.perf_counter() - began
         print(f"{path}: n = {graph.n:,}, prepared in {took:.2f} s", flush=True)
         with open_result(Path(folder) / "prepared", device="cuda") as there:
+            assert isinstance(there, PreparedMatrix)
             for name, request in asked.items():
                 seconds, _ = least(lambda given=request: measure(there, **given))
                 kept.append({"graph": path, "n": graph.n, "prepared": took, "measures": name, "call": seconds})

@@ -113,8 +113,8 @@ def choose(
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
     """Return the candidates that can solve the problem and that the options allow, whether they fit or not.
 
-    A trial on a GPU stands for breadth-first and for label-correcting searches alike, so the latter are left out where the
-    former do the same.
+    A trial on a GPU stands for breadth-first and for label-correcting searches alike, so the latter are left out where
+    the former do the same.
     """
     hops = options.algorithm == "auto" and unsuitable("bfs", setting.problem) is None
     return [

@@ -4,8 +4,8 @@
 
 Made graphs of a million vertices come first, from so many sources each: hops counted by level, hops by rows, and
 weights.  A GRAPH is a file of roads: it is prepared, and all its rows are measured.  Seconds are of whole calls,
-planning included, and of their searches: least of three calls after one that starts the GPU.  *Visits* are sources times
-arcs.
+planning included, and of their searches: least of three calls after one that starts the GPU.  *Visits* are sources
+times arcs.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Deadly:
 
 
 def count_and_die(path: str) -> None:
-    with open(path, "a") as file:
+    with Path(path).open("a") as file:
         file.write("x")
     os._exit(9)
 

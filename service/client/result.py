@@ -56,11 +56,11 @@ def warn_of_far(answer: Document) -> None:
         warnings.warn(f"{text}{worst['snap']:,.0f} m from vertex {worst['vertex']}", stacklevel=2)
 
 
-def _pair(pair: Any) -> Sequence[Any]:
+def _pair(pair: Any) -> tuple[Any, Any]:
     ends = several("pairs", pair)
     if len(ends) != 2:
         raise InvalidRequest(f"pairs must be a list of pairs of vertices, found {pair!r:.80}", field="pairs")
-    return ends
+    return ends[0], ends[1]
 
 
 def _have_points(pairs: Sequence[Sequence[Any]]) -> bool:

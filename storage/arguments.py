@@ -247,7 +247,7 @@ def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
         found = np.zeros((0, 0))
     whole = found.dtype.kind in "iu" or (found.dtype.kind == "O" and all(type(one) is int for one in found.flat))
     if listed and whole:  # NumPy takes bools among numbers for numbers
-        whole = not any(map(_is_flag, value))
+        whole = all(kind is not bool and issubclass(kind, (int, np.integer)) for kind in set(map(type, value)))
     if found.ndim != 1 or not (whole or not found.size):
         raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)
     if found.size and not 0 <= found.min() <= found.max() < n:

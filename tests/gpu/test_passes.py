@@ -43,7 +43,7 @@ def stream(d: Array, streaming: Tiling, *, nonnegative: bool = True, **given: An
     tier = given.pop("tier", None) or HostTier(d, streaming, threads=2)
     monitor = given.pop("monitor", None) or Counting()
     levels = given.pop("levels", None)
-    passes.run(streaming, tier, CudaPanels(0, **given), monitor, nonnegative=nonnegative, levels=levels)
+    passes.run(streaming, tier, [CudaPanels(0, **given)], monitor, nonnegative=nonnegative, levels=levels)
     assert monitor.done == monitor.total
     return tier
 

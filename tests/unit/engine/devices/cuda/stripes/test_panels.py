@@ -20,7 +20,7 @@ from tests.unit.engine.devices.cuda.stripes.fakes import install
 
 def solved(monkeypatch, tiling, n):
     calls, tier = install(monkeypatch), HostTier(np.zeros((n, n), np.float32), tiling)
-    passes.run(tiling, tier, CudaPanels(0, memory=10**9), Monitor(), nonnegative=True)
+    passes.run(tiling, tier, [CudaPanels(0, memory=10**9)], Monitor(), nonnegative=True)
     assert (tier.level == FINISHED).all()
     return calls.lines
 
@@ -124,6 +124,6 @@ def test_no_work_overtakes_what_it_needs(monkeypatch, kind, height, width, slots
         calls, tiling = install(monkeypatch), Tiling("host", height, width, slots, passes=True)
         calls.chance = random.Random(seed)
         matrix = np.zeros((640, 640), np.int32)
-        passes.run(tiling, kind(matrix, tiling), CudaPanels(0, memory=10**9), Monitor(), nonnegative=False)
+        passes.run(tiling, kind(matrix, tiling), [CudaPanels(0, memory=10**9)], Monitor(), nonnegative=False)
         assert any(accesses(line)[1] for line in calls.lines)
         assert races(calls.lines) == []

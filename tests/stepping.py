@@ -17,7 +17,7 @@ def keep_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def advance(crew: Crew, amount: int) -> None:
         real(crew, amount)
         with crew.change:
-            while crew._news and not crew._stop and not crew._alone:
+            while crew._news and not crew._stop and not crew.alone:
                 crew.change.wait(0.001)
 
     monkeypatch.setattr(Crew, "advance", advance)

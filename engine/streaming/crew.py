@@ -42,11 +42,16 @@ class Crew:
         devices: the devices.
         monitor: gets the updates.
         apart: whether a single device has a thread of its own, too.  Without one it works in the calling thread.
+
+    Attributes:
+        alone: whether a single device works in the calling thread.
+        lock: held while what the threads share changes.
+        change: tells threads that wait that something has changed.
     """
 
     def __init__(self, devices: Sequence[Member], monitor: Monitor, *, apart: bool = True) -> None:
         self._devices, self._monitor = devices, monitor
-        self._alone = len(devices) == 1 and not apart
+        self.alone = len(devices) == 1 and not apart
         # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
         self.lock = threading.RLock()
         self.change = threading.Condition(self.lock)
@@ -63,7 +68,7 @@ class Crew:
             SolveFailed: a device has no thread, because the system refused to start one.
             BaseException: what the first device that failed has raised.
         """
-        if self._alone:
+        if self.alone:
             self._work_here(work)
             return
         with ThreadPool(len(self._devices), "apsp-stream", together=len(self._devices) > 1) as pool, pool:
@@ -132,12 +137,12 @@ class Crew:
         """Count updates that are done."""
         with self.lock:
             self._news += amount
-            if not self._alone:
+            if not self.alone:
                 self.change.notify_all()
 
     def check(self) -> None:
         """Raise if the run is to stop."""
-        if self._alone:
+        if self.alone:
             news, self._news = self._news, 0
             self._monitor.step(news)
         elif self._stop:

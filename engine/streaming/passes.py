@@ -267,6 +267,8 @@ class _Feed:
         found, rows = self._ahead.popleft()
         assert found == stripe
         self._ask(window)
+        if not self._crew.alone:  # what has come back from this device is reported meanwhile, as others may need it
+            self._crew.wait(self._device, rows.done)
         return rows.result()
 
     def _sequence(self) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -209,19 +210,21 @@ class _Run:
     def _work(self, index: int) -> None:
         """Carry out tasks on one device, as long as there are any, and wait until their rows are in the tier."""
         device = self._devices[index]
-        feed = _Feed(self._job, device, self._crew, self._left, self._levels)
-        while (found := feed.task()) is not None:
-            task, kept = found
-            device.begin(task.panel, partial(feed.rows, needed=task.own))
-            for source in task.sources:
-                for stripe in self._job.members(source):
-                    self._crew.check()
-                    rows = None if source == kept else feed.rows(stripe, task.needed)
-                    device.lower(task.panel, stripe, rows)
-            if task.way is Direction.DOWN:
-                device.close(task.panel)
-            device.give(task.panel, task.reached)
-        device.drain(wait=True)
+        with closing(_Feed(self._job, device, self._crew, self._left, self._levels)) as feed:
+            while (found := feed.task()) is not None:
+                self._follow(device, feed, *found)
+            device.drain(wait=True)
+
+    def _follow(self, device: PanelDevice, feed: _Feed, task: PanelTask, kept: int) -> None:
+        device.begin(task.panel, partial(feed.rows, needed=task.own))
+        for source in task.sources:
+            for stripe in self._job.members(source):
+                self._crew.check()
+                rows = None if source == kept else feed.rows(stripe, task.needed)
+                device.lower(task.panel, stripe, rows)
+        if task.way is Direction.DOWN:
+            device.close(task.panel)
+        device.give(task.panel, task.reached)
 
     def _done(self, level: int, stripe: int, rows: Array) -> None:
         """Give a stripe back with its new level."""
@@ -271,7 +274,11 @@ class _Feed:
             self._crew.wait(self._device, rows.done)
         return rows.result()
 
-    def _sequence(self) -> Iterator[tuple[int, int]]:
+    def close(self) -> None:
+        """End the sequence, which refers to this object, so that the tier's memory is freed with its last user."""
+        self._requests.close()
+
+    def _sequence(self) -> Generator[tuple[int, int], None, None]:
         """Take tasks, and yield each stripe to be taken from the tier, and the level that it must have."""
         before: PanelTask | None = None
         while self._left:

@@ -173,7 +173,10 @@ def test_columns_of_several_tiles(tmp_path, tier, directed):
 @pytest.mark.parametrize("tier", ["host", "store"])
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("stopped", [True, False])
-def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, tier, directed, stopped):
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, monkeypatch, tier, directed, stopped, devices):
+    if devices > 1:
+        monkeypatch.setattr(streamed, "_devices", several(devices))
     graph = sample(300, directed=directed)
     plan, gone = plan_for(graph, tier), weakref.ref(graph)
     with no_collection():

@@ -257,11 +257,15 @@ def _stream_text(selected: Plan) -> str:
     if cut is None:
         return selected.tier
     n, half = selected.shape[1], ", the half above the diagonal" if cut.symmetric else ""
-    text = f"{selected.tier}{half}: stripes of {cut.height:,} rows, {cut.rounds(n):,} rounds of {cut.width:,} vertices"
+    ways = "two passes over {:,} panels of {:,} rows" if cut.passes else "{:,} rounds of {:,} vertices"
+    text = f"{selected.tier}{half}: stripes of {cut.height:,} rows, {ways.format(cut.rounds(n), cut.width)}"
     if selected.device == "cuda":
-        text += f", {cut.slots} slots, {cut.resident:,} stripes stay on the GPU"
+        text += f", {cut.slots} slots" + ("" if cut.passes else f", {cut.resident:,} stripes stay on the GPU")
+    if selected.devices > 1:
+        text += f", {selected.devices} GPUs take turns" if cut.passes else f", {selected.devices} GPUs"
     moved = sum(phase.bytes for phase in selected.phases if phase.name == "relax")
-    return f"{text}, {format_bytes(moved)} to and from the store" if moved else text
+    place = "the store" if cut.tier == "store" else "the GPUs" if selected.devices > 1 else "the GPU"
+    return f"{text}, {format_bytes(moved)} to and from {place}" if moved else text
 
 
 def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOptions, *, as_json: bool) -> None:

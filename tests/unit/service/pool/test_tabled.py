@@ -156,11 +156,20 @@ def test_plans_have_numbers_that_cover_what_comes(tmp_path: Path, asked: dict[st
 
 def test_what_does_not_fit_is_refused_with_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     graph = grid(60)
-    for asked in ({"result": "near", "cutoff": 10**6}, {"result": "measures", "nearest": 10_000}):
+    for asked, few in (
+        ({"result": "near", "cutoff": 10**6}, 2**20),
+        ({"result": "measures", "nearest": 10_000}, 130 * 2**20),
+    ):
         with pytest.raises(DoesNotFit) as memory:
-            task(graph, tmp_path, memory=130 * 2**20, **asked).plan(tmp_path / "t")
+            task(graph, tmp_path, memory=few, **asked).plan(tmp_path / "t")
         assert memory.value.resource == "memory"
         assert memory.value.needed > memory.value.available
+    # pairs that memory does not hold need space on the disk, for waiting and for the result
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**40, 2**40, 200 * 10**6))
+    with pytest.raises(DoesNotFit, match="200000000") as both:
+        task(graph, tmp_path, result="near", cutoff=10**6, memory=130 * 2**20).plan(tmp_path / "t")
+    assert both.value.resource == "disk"
+    assert task(graph, tmp_path, result="near", cutoff=10**6, memory=2**33).plan(tmp_path / "t").disk < 200 * 10**6
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**40, 2**40, 5000))
     for asked in ({"result": "near", "cutoff": 10**6, "sources": list(range(50))}, {"result": "measures"}):
         with pytest.raises(DoesNotFit, match="5000") as disk:

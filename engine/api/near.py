@@ -284,22 +284,30 @@ def plan_near(
     _check(profile, options, nearest)
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     _budget(machine, graph, ENTRY_BYTES + beside)
-    sample = searched_sample(profile, options, nearest)._replace(fixed=_fixed(machine, graph))
+    spill = folder_of(out) if spills else None
+    sample = searched_sample(profile, options, nearest, spill)._replace(fixed=_fixed(machine, graph))
     return planned(graph, options, sample, machine, ENTRY_BYTES + beside, spills=spills)
 
 
-def searched_sample(profile: GraphProfile, options: Options, nearest: int | None) -> NearSample:
+def folder_of(out: Path | None) -> Path | None:
+    """Return the folder, one that is there, on whose disk a result at ``out`` will be; None for none."""
+    return None if out is None else next(folder for folder in out.absolute().parents if folder.is_dir())
+
+
+def searched_sample(
+    profile: GraphProfile, options: Options, nearest: int | None, spill: Path | None = None
+) -> NearSample:
     """Search from some sources, and estimate all of them; the caller sets ``fixed``.
 
     Args:
         profile: the graph, which must be searchable.
-        options, nearest: as for :func:`near_pairs`.
+        options, nearest, spill: as for :func:`near_pairs`.
     """
     rows = _row_count(options, profile.graph)
     for most in _SAMPLES:
         began = time.perf_counter()
         some = replace(options, sources=spread_sources(options, rows, most)) if rows else options
-        found = near_pairs(profile, some, nearest=nearest)
+        found = near_pairs(profile, some, nearest=nearest, spill=spill)
         spent, counts = time.perf_counter() - began, np.diff(found.indptr).astype(np.float64)
         if spent > _SAMPLE_SECONDS or len(counts) == rows:
             break

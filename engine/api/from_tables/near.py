@@ -25,6 +25,7 @@ from engine.api.from_tables.bands import BAND_BYTES
 from engine.api.near import (
     NearSample,
     check_near,
+    folder_of,
     near_pairs,
     not_searchable,
     plan_near,
@@ -187,22 +188,22 @@ class PreparedNear:
             plan = plan_near(self._profile, options, nearest=self._nearest, beside=beside, out=out, spills=spills)
             return replace(plan, reason=f"{plan.reason}; {way.reason}")
         machine = survey(out=out, memory=options.memory, threads=options.threads)
-        sample = self._sample(each)
+        sample = self._sample(each, folder_of(out) if spills else None)
         kept = _KEPT * float(sample.counts.sum()) * len(self._rows) / max(1, len(sample.counts)) / machine.threads
         sample = sample._replace(seconds=self._sweep_seconds() + kept, fixed=self._needed)
         plan = planned(self._profile.graph, options, sample, machine, each, spills=spills)
         return replace(plan, reason=f"{plan.reason}; {way.reason}")
 
-    def _sample(self, each: int) -> NearSample:
+    def _sample(self, each: int, spill: Path | None) -> NearSample:
         """Estimate all sources from a sample of them; each pair needs ``each`` bytes.
 
         The sources are searched where they can be, because rows would need all tables in memory: a process that only
         plans never reads them then.
         """
         if self._refused is None:
-            return searched_sample(self._profile, self._options, self._nearest)
+            return searched_sample(self._profile, self._options, self._nearest, spill)
         rows = Rectangle.of(self._some(_PLANNED), self._matrix.n).rows
-        counts, _, lengths = self._gathered(rows, Monitor(), each, None)
+        counts, _, lengths = self._gathered(rows, Monitor(), each, spill)
         dtype = lengths.dtype if self._profile.graph.integral else np.dtype(np.float64)
         found = f"rows of {len(rows):,} of {len(self._rows):,} sources"
         return NearSample(counts.astype(np.float64), 0.0, dtype, 0, found)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from storage.graph.graph import Graph
     from storage.pairs.near_pairs import NearPairs
-    from storage.tables.pieces import Pieces
     from storage.remote.generation import Generation
+    from storage.tables.pieces import Pieces
 
 #: the options of tables, by the kind of result that takes them
 TAKES: Final = {

@@ -208,7 +208,7 @@ print(most - before)
 
 
 def test_a_job_takes_no_more_memory_than_it_may(tmp_path: Path):
-    """Pairs wait on the disk, and their table passes in pieces: 54 MB were counted, and 260 with memory for all pairs."""
+    """Pairs wait on the disk, their table passes in pieces: 54 MB were counted, 260 with memory for all pairs."""
     given = [sys.executable, "-c", _BOUNDED, str(tmp_path), str(130 * 2**20)]
     taken = int(subprocess.run(given, check=True, capture_output=True, text=True).stdout)
     assert taken < 130 * 2**20

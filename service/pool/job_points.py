@@ -92,7 +92,7 @@ def lines_between_points(
     import numpy as np
 
     from service.views.features import Ends
-    from service.views.near_points import Lines
+    from service.views.near_points import NearLines
 
     points = options["points"]
 
@@ -101,7 +101,7 @@ def lines_between_points(
             return Ends.of_points(restored(points[side], graph, side))
         return Ends.of_vertices(vertices, graph.labels, graph.coordinates)
 
-    lines = Lines(pairs, ends("sources", pairs.sources), ends("targets", np.arange(graph.n)), targets)
+    lines = NearLines(pairs, ends("sources", pairs.sources), ends("targets", np.arange(graph.n)), targets)
     return lines.count(points=True), (piece.table() for piece in lines.pieces(points=True))
 
 

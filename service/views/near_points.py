@@ -99,7 +99,7 @@ class PointForm:
             save_pairs(pairs, self._out, overwrite=overwrite, unit=None if self._graph is None else self._graph.unit)
             return pairs.entries, len(pairs.sources)
         sources = self._ends("sources", pairs.sources)
-        lines = Lines(pairs, sources, self._ends("targets", np.arange(len(pairs.labels))), targets)
+        lines = NearLines(pairs, sources, self._ends("targets", np.arange(len(pairs.labels))), targets)
         count = lines.count(points=any(self._points.values()))
         self._write(lines.pieces(points=any(self._points.values())), count, sources.geographic)
         return count, len(sources.vertices)
@@ -143,7 +143,7 @@ class PointForm:
         save_file(self._out, write, count * _LINE)
 
 
-class Lines:
+class NearLines:
     """A line for each pair of a source and a target, made in pieces in the order of the sources.
 
     Args:

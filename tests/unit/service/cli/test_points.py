@@ -227,7 +227,7 @@ def test_files_of_lines_in_pieces_are_the_whole_file(city, tmp_path, monkeypatch
     words += ["--features", "lines"] if name == "g.parquet" else []
     (tmp_path / "one").mkdir()
     run(*words, "-o", tmp_path / "one" / name)
-    monkeypatch.setattr(near_points.Lines.pieces, "__defaults__", (3,))
+    monkeypatch.setattr(near_points.NearLines.pieces, "__defaults__", (3,))
     run(*words, "-o", tmp_path / name)
     if name.endswith(".gpkg"):
         pyogrio = pytest.importorskip("pyogrio")

@@ -132,7 +132,7 @@ def test_lines_between_points_pass_in_pieces(
         return found
 
     monkeypatch.setattr(near_points, "lines_of", counted)
-    monkeypatch.setattr(near_points.Lines.pieces, "__defaults__", (100,))
+    monkeypatch.setattr(near_points.NearLines.pieces, "__defaults__", (100,))
     assert made(graph, tmp_path, **request).equals(whole)
     assert sum(heights) == whole.height
     assert max(heights) <= 100

@@ -159,7 +159,7 @@ def test_plans_have_numbers_that_cover_what_comes(tmp_path: Path, asked: dict[st
 def test_what_does_not_fit_is_refused_with_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     graph = grid(60)
     for asked, few in (
-        ({"result": "near", "cutoff": 10**6}, 2**20),
+        ({"result": "near", "cutoff": 10**6}, 2**19),
         ({"result": "measures", "nearest": 10_000}, 130 * 2**20),
     ):
         with pytest.raises(DoesNotFit) as memory:

@@ -232,7 +232,7 @@ def solve_to_store(
 
     from engine.api.solve import solve_to_store
     from engine.model.problem import given_options
-    from storage.arguments import check_choice, check_flags, check_paths
+    from storage.arguments import check_choice, check_flags, check_given_paths, check_paths
     from storage.matrix.format import COMPRESSIONS
     from storage.remote.objects import is_address
     from storage.remote.places import place_of
@@ -240,7 +240,8 @@ def solve_to_store(
     options = given_options(options)
     check_flags(overwrite=overwrite, resume=resume)
     check_choice("compression", compression, COMPRESSIONS)
-    check_paths(out=out, work=work)
+    check_given_paths(out=out)
+    check_paths(work=work)
     place, address = Path(out), None
     if work is not None or is_address(out):
         folder = None if work is None else Path(work)

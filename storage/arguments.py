@@ -14,17 +14,26 @@ from collections.abc import Collection, Mapping
 from numbers import Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 #: Most characters of a value that messages show.
 _SHOWN = 80
+#: Far beyond every label that is a number.
+_HUGE = 1 << 100
 
 
 def shown(value: object) -> str:
     """Return a value as messages show it, with its type."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of thousands of digits
+        text = "a number"
     return f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'} ({type(value).__name__})"
 
 
@@ -45,11 +54,10 @@ def check_whole(field: str, value: Any, least: int | None = None, most: int | No
         found = operator.index(value)
     except TypeError:
         raise InvalidRequest(f"{field} must be a whole number, found {shown(value)}", field=field) from None
-    if least is not None and found < least:
-        span = f"from {least} to {most:,}" if most is not None else f"at least {least}"
-        raise InvalidRequest(f"{field} must be {span}, found {found}", field=field)
-    if most is not None and found > most:
-        raise InvalidRequest(f"{field} must be from {least or 0} to {most:,}, found {found}", field=field)
+    if (least is not None and found < least) or (most is not None and found > most):
+        span = f"from {least or 0} to {most:,}" if most is not None else f"at least {least}"
+        told = found if abs(found) < _HUGE else shown(found)
+        raise InvalidRequest(f"{field} must be {span}, found {told}", field=field)
     return found
 
 
@@ -147,6 +155,40 @@ def check_paths(**given: object) -> None:
             raise InvalidRequest(f"{field} must be a path, found {shown(value)}", field=field)
 
 
+def check_label(field: str, value: Any) -> str | int:
+    """Return the label of a vertex.
+
+    Args:
+        field: name of the argument.
+        value: what was given: a text, or a whole number of Python or NumPy, but no bool.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return check_whole(field, value, -_HUGE, _HUGE)
+    except InvalidRequest:
+        message = f"{field} must be the label of a vertex, a whole number or a text, found {shown(value)}"
+        raise InvalidRequest(message, field=field) from None
+
+
+def check_given_paths(**given: object) -> None:
+    """Check paths that must be given.
+
+    Args:
+        given: what was given, by the names of the arguments.
+
+    Raises:
+        InvalidRequest: one of them is None, or what :func:`check_paths` refuses.
+    """
+    for field, value in given.items():
+        if value is None:
+            raise InvalidRequest(f"{field} must be a path, found None", field=field)
+    check_paths(**given)
+
+
 def check_names(field: str, value: Any) -> tuple[str, ...]:
     """Return a sequence of names as a tuple.
 
@@ -179,6 +221,40 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
         raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)
     listed = value.tolist() if array else value
     return tuple(check_whole(field, index) for index in listed)
+
+
+def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
+    """Return vertex indices of a question as an array; it may be empty, and name a vertex several times.
+
+    Args:
+        field: name of the argument.
+        value: what was given: a list, tuple, range or array of whole numbers, of one dimension.
+        n: the number of vertices.
+
+    Returns:
+        int64, shape (k,); ``value`` itself if it is such an array.
+
+    Raises:
+        InvalidRequest: it is something else. Nothing is rounded, and no bool is a number.
+        NotFound: there is no such vertex; negative indices do not count from the end.
+    """
+    import numpy as np
+
+    listed = isinstance(value, list | tuple | range)
+    try:
+        found = np.asarray(value) if listed or hasattr(value, "__array__") else np.zeros((0, 0))
+    except ValueError:  # lists of several lengths
+        found = np.zeros((0, 0))
+    whole = found.dtype.kind in "iu" or (found.dtype.kind == "O" and all(type(one) is int for one in found.flat))
+    if listed and whole:  # NumPy takes bools among numbers for numbers
+        whole = all(kind is not bool and issubclass(kind, (int, np.integer)) for kind in set(map(type, value)))
+    if found.ndim != 1 or not (whole or not found.size):
+        raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)
+    if found.size and not 0 <= found.min() <= found.max() < n:
+        wrong = int(found[(found < 0) | (found >= n)][0])
+        told = wrong if abs(wrong) < _HUGE else shown(wrong)
+        raise NotFound(f"vertex index {told} does not exist; the graph has {n} vertices")
+    return found.astype(np.int64, copy=False)
 
 
 def check_declared(given: Mapping[str, object], kinds: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""Several GPUs of one host: time of rounds by their number; a matrix larger than one GPU, solved and checked.
+"""Several GPUs of one host: time of rounds and passes by their number; a matrix larger than one GPU, solved, checked.
 
-python -m benchmarks.kernels.gpu_stream_many [scale] [large] [one]
+python -m benchmarks.kernels.gpu_stream_many [scale] [large] [passes]
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from benchmarks.kernels.gpu_stream import GIB, Watch
 from benchmarks.kernels.gpu_timing import Record
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cuda.pinned import host_matrix
+from engine.devices.cuda.stripes.panels import CudaPanels
 from engine.devices.cuda.stripes.streamer import CudaStreamer
+from engine.devices.cuda.stripes.trace import Trace
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.tier import HostTier
 from engine.model.tiling import Tiling, device_bytes, updates
 from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.rows.dense import fill_weights
-from engine.streaming import schedule
+from engine.streaming import passes, schedule
 from storage.errors import Cancelled
 from storage.graph.graph import Graph, build_graph
 
@@ -98,6 +100,35 @@ def scale(record: Record, n: int = 131_072) -> None:
                 record.write()
 
 
+def share_passes(record: Record, n: int = 65_536) -> None:
+    """Whole passes on 1, 2 and 4 GPUs, equal bit for bit; and how long each GPU relaxed or closed panels.
+
+    The times of GPUs begin when each has taken its memory, one after the other.
+    """
+    most, base, sums = cupy.cuda.runtime.getDeviceCount(), 0.0, set[float]()
+    with host_matrix((n, n), "float32", threads=THREADS) as space:
+        matrix, graph = space.array, random_graph(n)
+        for count in (1, 2, 4):
+            if count > most:
+                continue
+            found, trace, watch = Tiling("host", 1024, 2048, 4, passes=True), Trace(), Watch(1.0)
+            ingest(graph, matrix)
+            devices = [CudaPanels(i, memory=16 * GIB, trace=trace) for i in range(count)]
+            passes.run(found, HostTier(matrix, found, threads=THREADS), devices, watch, nonnegative=True)
+            busy, ends = [0.0] * count, [0.0] * count
+            for interval in trace.intervals():
+                if interval.kind in ("lower", "close"):  # sorted by their beginnings; lanes overlap
+                    busy[interval.device] += max(0.0, interval.end - max(ends[interval.device], interval.begin))
+                    ends[interval.device] = max(ends[interval.device], interval.end)
+            sums.add(float(matrix[::97].sum(dtype=np.float64)))
+            rate = n**3 / watch.seconds
+            base = base or rate
+            record.add(what="passes", n=n, gpus=count, height=found.height, width=found.width, slots=found.slots,
+                       device_bytes=device_bytes(found, n, 4), seconds=watch.seconds, rate_T=rate * 1e-12,
+                       speedup=rate / base, busy_s=busy, last_work_s=ends, equal=len(sums) == 1)  # fmt: skip
+            record.write()
+
+
 def large(record: Record, n: int = 200_000, samples: int = 1024) -> None:
     """A matrix that no GPU here can hold: solved, timed, and compared with searches from sampled sources."""
     graph, most = random_graph(n), cupy.cuda.runtime.getDeviceCount()
@@ -148,6 +179,8 @@ def main(*parts: str) -> None:
         large(Record("gpu_stream_large"))
     if not parts or "scale" in parts:
         scale(Record("gpu_stream_scale"))
+    if not parts or "passes" in parts:
+        share_passes(Record("gpu_stream_passes"))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.planning.binding import check_plan
 from engine.streaming.part_journal import PartJournal, identity_of, keep_dissection
-from storage.arguments import check_flags, check_paths
+from storage.arguments import check_flags, check_given_paths, check_paths
 from storage.files.writing import Writing
 from storage.graph.graph import Graph
 from storage.matrix.frame import MatrixSpec
@@ -71,7 +71,9 @@ def prepare(
     """
     profile, options = GraphProfile.of(graph), given_options(options)
     check_flags(overwrite=overwrite)
-    check_paths(out=None if isinstance(out, tuple) else out, work=work)
+    if not isinstance(out, tuple):
+        check_given_paths(out=out)
+    check_paths(work=work)
     place, sent = out if isinstance(out, tuple) else prepared_place(out, work, overwrite=overwrite)
     with Writing(place, "prepare"):
         return _prepared(profile, (place, sent), (options, plan), overwrite, monitor)

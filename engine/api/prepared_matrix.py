@@ -25,6 +25,7 @@ from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
 from engine.model.dtypes import adds_exactly, work_type
 from engine.model.system import available_memory, usable_processors
+from storage.arguments import check_whole
 from storage.errors import InvalidRequest
 from storage.matrix.format import is_compact, is_prepared
 from storage.matrix.reader import Matrix, check_opening, open_sealed, understood
@@ -130,11 +131,11 @@ class PreparedMatrix(PreparedStore):
 
     @threads.setter
     def threads(self, threads: int) -> None:
-        self._threads = threads
+        self._threads = check_whole("threads", threads, 1)
 
     def using(self, threads: int | None) -> AbstractContextManager[None]:
         """Context manager: set the number of threads for the questions that this thread asks inside it."""
-        return self._limit.using(threads)
+        return self._limit.using(None if threads is None else check_whole("threads", threads, 1))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -218,6 +219,7 @@ class PreparedMatrix(PreparedStore):
         """
         from engine.algorithms.prepared.panels import cheapest
 
+        rows, columns = check_whole("rows", rows, 0), check_whole("columns", columns, 0)
         width = self.table_bytes / max(1, len(list(self._tables())) * self.n * self.dtype.itemsize)
         return cheapest(rows, columns, self.n, width, sweeps=self.exact)[1] / 1e9
 

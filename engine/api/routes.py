@@ -21,7 +21,8 @@ import numpy.typing as npt
 from engine.api.hop_layers import Layers
 from engine.api.reference import Reference
 from engine.graph.terminals import OpenedMatrix
-from storage.errors import StorageFailed
+from storage.arguments import check_index_array, check_whole, shown
+from storage.errors import InvalidRequest, StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.sealed import SealedResult
 from storage.semirings import MIN_PLUS
@@ -54,7 +55,9 @@ class Router:
 
     def __init__(self, matrix: SealedResult, *, memory: int = LAYERS_BYTES) -> None:
         """Prepare routes over ``matrix``; a route with a hop limit may keep ``memory`` bytes of layers."""
-        self._matrix, self._memory = OpenedMatrix(matrix), memory
+        if not hasattr(matrix, "entries") or not hasattr(matrix, "graph"):
+            raise InvalidRequest(f"matrix must be an open result, found {shown(matrix)}", field="matrix")
+        self._matrix, self._memory = OpenedMatrix(matrix), check_whole("memory", memory, 1)
 
     @cached_property
     def _graph(self) -> Graph:
@@ -72,10 +75,13 @@ class Router:
         With a hop limit, the path has at most that many arcs.
 
         Raises:
+            InvalidRequest: ``source`` or ``target`` is no whole number.
             NotFound: ``source`` is not among the solved sources, or ``target`` not among the targets.
             StorageFailed: no path has the stored distance.
             DoesNotFit: a path of that many arcs cannot be traced within the budget for layers.
         """
+        source, target = check_whole("source", source), check_whole("target", target)
+        check_index_array("source and target", [source, target], self._matrix.n)
         if self._matrix.semiring != MIN_PLUS:
             return self._best(source, target)
         if target != source:

@@ -128,8 +128,8 @@ def _lower(
     """
     try:
         if streaming.passes:
-            (device,) = cast(Sequence[PanelDevice], devices)
-            passes.run(streaming, tier, device, context.monitor, nonnegative=nonnegative, levels=levels)
+            panels = cast(Sequence[PanelDevice], devices)
+            passes.run(streaming, tier, panels, context.monitor, nonnegative=nonnegative, levels=levels)
             return
         first, streamers = int(levels.min()) + 1 if len(levels) else 0, cast(Sequence[Streamer], devices)
         schedule.run(streaming, tier, streamers, context.monitor, nonnegative=nonnegative, first_round=first)
@@ -210,17 +210,13 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
 @contextlib.contextmanager
 def _devices(plan: Plan) -> Iterator[Devices]:
     passing = plan.streaming is not None and plan.streaming.passes
-    if plan.device == "cuda" and passing:
-        from engine.devices.cuda.stripes.panels import CudaPanels
-
-        yield [CudaPanels(memory=plan.device_memory)]
-        return
     if plan.device == "cuda":
+        from engine.devices.cuda.stripes.panels import CudaPanels
         from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 
         # use at most the number of GPUs that the plan counted with
-        count = min(plan.devices, found_devices())
-        yield [CudaStreamer(device, memory=plan.device_memory) for device in range(count)]
+        count, kind = min(plan.devices, found_devices()), CudaPanels if passing else CudaStreamer
+        yield cast(Devices, [kind(device, memory=plan.device_memory) for device in range(count)])
         return
     from engine.devices.cpu.backend import CpuBackend
     from engine.streaming.cpu_device import CpuStreamer

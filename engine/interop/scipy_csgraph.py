@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from operator import index
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -130,6 +131,7 @@ def dijkstra(
 
 def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     """Return the clean graph of SciPy's input."""
+    directed = _said(directed)
     if not issparse(csgraph) and hasattr(
         csgraph, "to_scipy_sparse"
     ):  # an array of pydata/sparse, whose fill value means no arc
@@ -139,7 +141,7 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     elif np.ma.isMaskedArray(csgraph):
         arcs = csgraph_from_masked(np.ma.asarray(csgraph, np.float64))
     else:
-        dense = _square(np.asarray(csgraph, np.float64))
+        dense = _square(_numbers(csgraph))
         if directed and not unweighted and (made := graph_of_dense(dense)) is not None:
             return made
         arcs = _arcs_of_dense(dense)
@@ -151,6 +153,26 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
         return _answered(lambda: build_from_rows(arcs.indptr, arcs.indices, weights))
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     return _answered(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
+
+
+def _said(directed: Any) -> bool:
+    """Return a flag; as in SciPy 0 and 1 are flags, too, and a text is none."""
+    try:
+        return bool(index(directed))
+    except TypeError:
+        if isinstance(directed, np.bool_):
+            return bool(directed)
+        raise ValueError(f"directed must be True or False, not {directed!r}") from None
+
+
+def _numbers(csgraph: Any) -> Floats:
+    """Return a dense graph as floats; text is refused, also text that holds numbers."""
+    given = np.asarray(csgraph)
+    if given.dtype.kind in "SUTmM" or (
+        given.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in given.flat)
+    ):
+        raise ValueError(f"the graph must be a matrix of numbers, not of {given.dtype}")
+    return np.asarray(given, np.float64)
 
 
 def _square(dense: Floats) -> Floats:

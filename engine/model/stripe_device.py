@@ -29,7 +29,7 @@ class StripeJob:
         tier: where the matrix lies.
         nonnegative: promises that no entry is below zero.
         leaders: for each round, the index of the device that closes its panel; empty in passes.
-        devices: all devices, in the order of their indices; in passes, the one device.
+        devices: all devices, in the order of their indices.
         done: called with (round or level, stripe, rows) when a stripe's rows are relaxed and back in the tier's array.
         advance: called with a number of updates when they are done.
         check: raises if the run is to stop.
@@ -186,15 +186,16 @@ class Streamer(Protocol):
 
 
 class PanelDevice(Protocol):
-    """The one device of passes.  It holds the panel that is relaxed, and other stripes pass through it.
+    """One device of passes.  It holds the panel that is relaxed, and other stripes pass through it.
 
-    Operations may queue work and return; ``drain`` waits for it.  The calls for one panel are ``begin``, then ``lower``
-    for each source, then ``close`` in the pass down, then ``give``.
+    Its own thread calls all operations except ``open`` and ``release``.  Operations may queue work and return;
+    ``drain`` waits for it.  The calls for one panel are ``begin``, then ``lower`` for each source, then ``close`` in
+    the pass down, then ``give``.
     """
 
     @property
     def name(self) -> str:
-        """The device's name in messages."""
+        """The device's name in messages and thread names."""
         ...
 
     @property

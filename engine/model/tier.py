@@ -24,12 +24,14 @@ _BLOCK: Final = 2**16
 
 
 class Tier(Protocol):
-    """The operations.  The threads of all devices call them at the same time, but never two threads for one stripe.
+    """The operations.  The threads of all devices call them at the same time, but never two threads for one stripe; in
+    passes, several may take and drop one stripe, while none gives it.
 
     A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  An array from ``take``
     or ``blank`` belongs to the caller until the caller passes it to ``give`` or ``drop``.  Callers request at most
-    ``window`` arrays in advance, and each device holds at most ``slots`` + 2.  With a symmetric layout only columns
-    from the stripe's first row on are read and written; the others may hold anything.
+    ``window`` arrays in advance, and each device holds at most ``slots`` + 2; in passes, each device requests as many,
+    and holds at most three.  With a symmetric layout only columns from the stripe's first row on are read and written;
+    the others may hold anything.
     """
 
     @property

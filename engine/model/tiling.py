@@ -44,7 +44,7 @@ class Tiling:
         resident: stripes that stay on each device instead of being streamed, a multiple of ``group``; 0 on the CPU.
         symmetric: only the entries of each stripe from its diagonal block on are computed; the others are mirrored at
             the end.
-        passes: the matrix is closed in two passes instead of rounds, by one device.
+        passes: the matrix is closed in two passes instead of rounds.
     """
 
     tier: str
@@ -160,10 +160,11 @@ def round_updates(tiling: Tiling, k: int, stripe: int, n: int) -> int:
 
 
 def passed_bytes(tiling: Tiling, n: int, itemsize: int) -> tuple[int, int]:
-    """Return the bytes that a device reads, and those that it writes, in a whole solve in passes.
+    """Return the bytes that one device reads, and those that it writes, in a whole solve in passes.
 
     Each pass reads every panel once, and once more for each panel that it relaxes but the next one, which finds it on
-    the device where that holds more than one panel.  It writes every panel once.
+    the device where that holds more than one panel.  It writes every panel once.  Several devices together move
+    about as many bytes: each finds its own last panel.
 
     Args:
         tiling: the layout.

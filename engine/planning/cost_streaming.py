@@ -143,9 +143,13 @@ def finish_phase(setting: Setting) -> Phase:
 def store_buffers(tiling: Tiling, devices: int) -> int:
     """Return the number of stripes held in host memory while the matrix lies in the store; GPUs get more, so that none
     waits.
+
+    In passes each further device requests stripes of its own in advance, and needs as many as the first: with fewer,
+    all could hold stripes that they have read and wait for a place to write.
     """
     beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
-    return STRIPE_BUFFERS + (devices - 1) * (tiling.slots + 1) + tiling.slots - 1 + beside
+    each = STRIPE_BUFFERS if tiling.passes else tiling.slots + 1
+    return STRIPE_BUFFERS + (devices - 1) * each + tiling.slots - 1 + beside
 
 
 def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:

@@ -45,6 +45,7 @@ from engine.planning.layouts import (
     choose_layout,
     fastest,
     least_layout,
+    waiting,
     whole_width,
 )
 
@@ -101,7 +102,7 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
 def from_host(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over host memory; if no layout fits on a device, in the layout that needs least device memory."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
-    if cuda.count == 1 and False in forms(setting.problem):
+    if False in forms(setting.problem):
         found.append(_host(setting, cuda, passes=True))
     fitting = [c for c in found if c.device_memory <= cuda.memory]
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.device_memory)
@@ -161,7 +162,7 @@ def from_store(setting: Setting, cuda: Device) -> Candidate:
     fits on a device, the one that needs least device memory.
     """
     widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
-    grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem), cuda.count == 1)
+    grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem), passes=True)
     found = [_store(setting, cuda, tiling) for tiling in grid.layouts()]
     fitting = fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
     return fitting or min(found, key=lambda c: (c.device_memory, c.memory))
@@ -202,6 +203,10 @@ def _relax(setting: Setting, cuda: Device, tiling: Tiling, copying: float, moved
     # a panel of an undirected graph is relaxed over its whole length, though only half of the stripes' entries are kept
     closing = n * width * width + (n * n * width if tiling.symmetric else 0)
     work = (count + closing) / rate_of(setting, cuda, cuda.count)
+    if tiling.passes:
+        rate = min(cuda.bus_rate, cuda.bus_most / cuda.count)
+        bus = rate_of(setting, cuda, 1) * setting.kind.itemsize / (rate * width)
+        work *= 1 + waiting(tiling, n, cuda.count, bus)
     # low stripes are many, and each waits for the disk, the bus and the device once
     copying *= 1 + COPY_START_ROWS / tiling.height + (FEW_SLOTS if tiling.slots < SLOTS else 0.0)
     seconds = max(work, copying)

@@ -12,6 +12,10 @@ device writes each panel only twice, and reads the others, and rows are final on
 second half of the work.  So they are written to the store while the passes continue.  The passes are elimination and
 back substitution in the min-plus semiring (Carre, An algebra for network routing problems, 1971), by blocks.
 
+Several devices take the panels in this order, each the next one when it is about to end its last one.  A device relaxes
+its panel by all panels that the others have given back, and then by each further one as it arrives.  The first panel
+that is not given back yet needs none that is missing, so the devices never wait for each other in a circle.
+
 Entries only fall, and each is at all times the length of a walk.  So a panel may be relaxed again over any mixture of
 old and new entries, as in rounds.  Moreover, closing alone suffices to make a panel as the pass down leaves it if each
 of its rows r has the lengths of all walks with intermediate vertices up to r, however the rows before were cut.
@@ -19,13 +23,14 @@ of its rows r has the lengths of all walks with intermediate vertices up to r, h
 
 from __future__ import annotations
 
-import time
+import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
-from typing import Final, cast
+from functools import partial
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +40,8 @@ from engine.model.progress import Monitor
 from engine.model.stripe_device import PanelDevice, Streamer, StripeJob
 from engine.model.tier import Tier
 from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling
-from storage.errors import Cancelled
+from engine.streaming.crew import Crew
 from storage.threads import Promise
-
-#: Seconds between two checks whether a stripe has arrived in the tier.
-_POLL: Final = 0.0005
 
 
 class Direction(Enum):
@@ -57,13 +59,18 @@ class PanelTask:
         way: the pass.
         panel: number of the panel.
         sources: panels by which it is relaxed, in this order.
-        kept: the source that the device still holds; -1 for none.
+        last: whether the matrix has no later panel, so that the pass down leaves this one final.
     """
 
     way: Direction
     panel: int
     sources: Sequence[int]
-    kept: int = -1
+    last: bool = False
+
+    @property
+    def reached(self) -> int:
+        """The level that the panel has afterwards."""
+        return FINISHED if self.way is Direction.UP or self.last else LOWERED
 
     @property
     def needed(self) -> int:
@@ -89,7 +96,7 @@ def tasks(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[PanelTa
     # The pass down leaves the last panel final.
     reached = [LOWERED if k < rounds - 1 else FINISHED for k in range(rounds)]
     down = [
-        PanelTask(Direction.DOWN, k, range(k) if least[k] < WALKS else range(0))
+        PanelTask(Direction.DOWN, k, range(k) if least[k] < WALKS else range(0), last=k == rounds - 1)
         for k in range(rounds)
         if least[k] < reached[k]
     ]
@@ -114,7 +121,7 @@ def order(levels: npt.NDArray[np.int64], tiling: Tiling, n: int) -> list[int]:
 def run(
     tiling: Tiling,
     tier: Tier,
-    device: PanelDevice,
+    devices: Sequence[PanelDevice],
     monitor: Monitor,
     *,
     nonnegative: bool,
@@ -125,7 +132,7 @@ def run(
     Args:
         tiling: how the matrix is cut; ``tiling.passes`` is set.
         tier: holds the matrix.
-        device: the device that computes.
+        devices: the devices that compute; any number, of any speed.
         monitor: gets updates (phase ``relax``) and is asked whether to stop, from the calling thread.
         nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
         levels: shape (stripes,), the level that each stripe has reached; None for -1, no level, everywhere.
@@ -134,67 +141,62 @@ def run(
         Cancelled: the monitor asked to stop; the tier contains whole stripes only.
         BelowZero: the distance of a vertex to itself is negative (for floats this may be rounding, so it is not
             checked).
-        DoesNotFit, SolveFailed, StorageFailed: the device or the tier failed; the tier is consistent nevertheless.
+        DoesNotFit, SolveFailed, StorageFailed: a device or the tier failed; the tier is consistent nevertheless.
     """
     if tier.n:
         reached = np.full(tiling.stripes(tier.n), -1, np.int64) if levels is None else levels.copy()
-        _Run(tiling, tier, device, monitor, nonnegative=nonnegative, levels=reached).run()
+        _Run(tiling, tier, devices, monitor, nonnegative=nonnegative, levels=reached).run()
     tier.finish(tiling)
 
 
 class _Run:
-    """One run on one device.  All its methods run in the calling thread."""
+    """One run: what the devices and the calling thread share."""
 
     def __init__(
         self,
         tiling: Tiling,
         tier: Tier,
-        device: PanelDevice,
+        devices: Sequence[PanelDevice],
         monitor: Monitor,
         *,
         nonnegative: bool,
         levels: npt.NDArray[np.int64],
     ) -> None:
-        self._tiling, self._tier, self._device, self._monitor, self._levels = tiling, tier, device, monitor, levels
-        devices = cast(Sequence[Streamer], [device])  # only for the device's account of its own memory
-        self._job = StripeJob(tiling, tier, nonnegative, [], devices, self._done, self._advance, self._check)
-        self._tasks = _with_kept(tasks(levels, tiling, tier.n), keeps=device.keeps)
-        self._requests = self._sequence()
-        self._next = next(self._requests, None)
-        self._ahead: deque[tuple[int, Promise[Array]]] = deque()
-        self._news = self._finished = 0
+        self._tier, self._devices, self._monitor = tier, devices, monitor
+        crew = self._crew = Crew(devices, monitor, apart=False)
+        streamers = cast(Sequence[Streamer], devices)  # only for the devices' account of their own memory
+        self._job = StripeJob(tiling, tier, nonnegative, [], streamers, self._done, crew.advance, crew.check)
+        self._tasks = tasks(levels, tiling, tier.n)
+        self._left = deque(self._tasks)  # those that no device has taken
+        self._levels = self._pending(levels)
+        self._committing, self._given = threading.Lock(), 0
 
     def run(self) -> None:
         """Carry out all tasks, and wait until their rows are in the tier."""
         try:
-            self._device.open(self._job, 0, [])
+            for index, device in enumerate(self._devices):
+                device.open(self._job, index, [])
             self._tier.await_rows(list(self._job.members(self._tasks[0].panel)) if self._tasks else [])
             self._monitor.begin("relax", sum(self._updates(task) for task in self._tasks), "updates")
-            with self._device.guard():
-                try:
-                    for task in self._tasks:
-                        self._follow(task)
-                    self._device.drain(wait=True)
-                except Cancelled:
-                    self._device.drain(wait=True)  # report stripes that are still on their way back from the device
-                    raise
-            self._check()
+            self._crew.run(self._work)
         finally:
-            self._device.release()
+            for device in self._devices:
+                device.release()
             # break reference cycles, so that the tier's memory is freed as soon as its last user drops it
-            self._job.devices = ()
-            del self._job, self._device, self._requests
+            self._crew.part()
+            self._job.devices = self._devices = ()
+            del self._job
 
-    def _follow(self, task: PanelTask) -> None:
-        device, k = self._device, task.panel
-        device.begin(k, lambda stripe: self._rows(stripe, task.own))
-        for source in task.sources:
-            for stripe in self._job.members(source):
-                self._check()
-                device.lower(k, stripe, None if source == task.kept else self._rows(stripe, task.needed))
-        if task.way is Direction.DOWN:
-            device.close(k)
-        device.give(k, FINISHED if task.way is Direction.UP or k == self._job.rounds - 1 else LOWERED)
+    def _pending(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the levels for which devices wait: a panel has none of those that a remaining task will give it.
+
+        So no device reads a stripe that another one may be writing.
+        """
+        found = levels.copy()
+        for task in reversed(self._tasks):
+            own = slice(*_span(self._job.members(task.panel)))
+            found[own] = np.minimum(found[own], LOWERED if task.way is Direction.UP else WALKS)
+        return found
 
     def _updates(self, task: PanelTask) -> int:
         """Return the updates of a task; closing a panel counts as relaxing it by its own rows."""
@@ -203,28 +205,96 @@ class _Run:
         depths += [last - first for first, last in map(self._job.pivot, task.sources)]
         return (stop - start) * self._job.n * sum(depths)
 
-    # ---- the order of stripes ----------------------------------------------------------------------------------------
+    # ---- a device's thread ------------------------------------------------------------------------------------------
 
-    def _sequence(self) -> Iterator[tuple[int, int]]:
-        """Yield each stripe that is taken from the tier, and the level that it must have, in the order of use."""
-        for task in self._tasks:
-            yield from ((stripe, task.own) for stripe in self._job.members(task.panel))
-            for source in task.sources:
-                if source != task.kept:
-                    yield from ((stripe, task.needed) for stripe in self._job.members(source))
+    def _work(self, index: int) -> None:
+        """Carry out tasks on one device, as long as there are any, and wait until their rows are in the tier."""
+        device = self._devices[index]
+        with closing(_Feed(self._job, device, self._crew, self._left, self._levels)) as feed:
+            while (found := feed.task()) is not None:
+                self._follow(device, feed, *found)
+            device.drain(wait=True)
 
-    def _rows(self, stripe: int, needed: int) -> Array:
-        """Return the rows of a stripe; wait until they have the level ``needed``."""
-        while self._levels[stripe] < needed:
-            self._device.drain(wait=False)
-            self._check()
-            if self._levels[stripe] < needed:
-                time.sleep(_POLL)
-        self._ask(self._tier.window + 1)
+    def _follow(self, device: PanelDevice, feed: _Feed, task: PanelTask, kept: int) -> None:
+        device.begin(task.panel, partial(feed.rows, needed=task.own))
+        for source in task.sources:
+            for stripe in self._job.members(source):
+                self._crew.check()
+                rows = None if source == kept else feed.rows(stripe, task.needed)
+                device.lower(task.panel, stripe, rows)
+        if task.way is Direction.DOWN:
+            device.close(task.panel)
+        device.give(task.panel, task.reached)
+
+    def _done(self, level: int, stripe: int, rows: Array) -> None:
+        """Give a stripe back with its new level."""
+        self._tier.give(level, stripe, rows)
+        with self._crew.lock:
+            self._levels[stripe] = max(level, self._levels[stripe])
+            self._crew.change.notify_all()
+        with self._committing:
+            self._given += 1
+            self._tier.commit(self._given)
+
+
+class _Feed:
+    """The tasks of one device, and the stripes that it takes from the tier, requested ahead in the order of use.
+
+    Args:
+        job: the run.
+        device: the device, in whose thread all methods are called.
+        crew: the threads of the run.
+        left: the tasks that no device has taken, in order; this one takes the next when it requests the last stripe of
+            its last one.
+        levels: shape (stripes,), the level that each stripe has reached; changed by other threads.
+    """
+
+    def __init__(
+        self, job: StripeJob, device: PanelDevice, crew: Crew, left: deque[PanelTask], levels: npt.NDArray[np.int64]
+    ) -> None:
+        self._job, self._device, self._crew, self._left, self._levels = job, device, crew, left, levels
+        self._taken: deque[tuple[PanelTask, int]] = deque()
+        self._requests = self._sequence()
+        self._next = next(self._requests, None)
+        self._ahead: deque[tuple[int, Promise[Array]]] = deque()
+
+    def task(self) -> tuple[PanelTask, int] | None:
+        """Return the next task, and the source that the device still holds, -1 for none; return None at the end."""
+        return self._taken.popleft() if self._taken else None
+
+    def rows(self, stripe: int, needed: int) -> Array:
+        """Return the rows of the next stripe; wait until they have the level ``needed``."""
+        self._crew.wait(self._device, lambda: bool(self._levels[stripe] >= needed))
+        window = self._job.tier.window
+        self._ask(window + 1)
         found, rows = self._ahead.popleft()
         assert found == stripe
-        self._ask(self._tier.window)
+        self._ask(window)
+        if not self._crew.alone:  # what has come back from this device is reported meanwhile, as others may need it
+            self._crew.wait(self._device, rows.done)
         return rows.result()
+
+    def close(self) -> None:
+        """End the sequence, which refers to this object, so that the tier's memory is freed with its last user."""
+        self._requests.close()
+
+    def _sequence(self) -> Generator[tuple[int, int], None, None]:
+        """Take tasks, and yield each stripe to be taken from the tier, and the level that it must have."""
+        before: PanelTask | None = None
+        while self._left:
+            try:
+                task = self._left.popleft()
+            except IndexError:  # another device was faster
+                return
+            kept = -1
+            if before is not None and self._device.keeps and before.reached >= task.needed:
+                kept = before.panel if before.panel in task.sources else -1
+            self._taken.append((task, kept))
+            yield from ((stripe, task.own) for stripe in self._job.members(task.panel))
+            for source in task.sources:
+                if source != kept:
+                    yield from ((stripe, task.needed) for stripe in self._job.members(source))
+            before = task
 
     def _ask(self, most: int) -> None:
         """Request the next stripes from the tier in advance, as long as they have their levels."""
@@ -232,35 +302,8 @@ class _Run:
             stripe, needed = self._next
             if self._levels[stripe] < needed:
                 return
-            self._ahead.append((stripe, self._tier.take(stripe)))
+            self._ahead.append((stripe, self._job.tier.take(stripe)))
             self._next = next(self._requests, None)
-
-    # ---- what was done ----------------------------------------------------------------------------------------------
-
-    def _done(self, level: int, stripe: int, rows: Array) -> None:
-        """Give a stripe back with its new level."""
-        self._tier.give(level, stripe, rows)
-        self._levels[stripe] = max(level, self._levels[stripe])
-        self._finished += 1
-        self._tier.commit(self._finished)
-
-    def _advance(self, amount: int) -> None:
-        self._news += amount
-
-    def _check(self) -> None:
-        news, self._news = self._news, 0
-        self._monitor.step(news)
-
-
-def _with_kept(found: Sequence[PanelTask], *, keeps: bool) -> list[PanelTask]:
-    """Return the tasks; if the device keeps the panel of the task before, it is named as the task's kept source."""
-    if not keeps or not found:
-        return list(found)
-    later = [
-        PanelTask(task.way, task.panel, task.sources, before.panel if before.panel in task.sources else -1)
-        for before, task in pairwise(found)
-    ]
-    return [found[0], *later]
 
 
 def _span(members: range) -> tuple[int, int]:

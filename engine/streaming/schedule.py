@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
 
 import numpy as np
 
@@ -20,20 +19,10 @@ from engine.devices.rounds import Action, RoundOrder
 from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.model.stripe_device import Streamer, StripeJob
-from engine.model.system import THREADS_REFUSED
 from engine.model.tier import Tier
 from engine.model.tiling import Tiling, round_updates, stripe_entries
-from storage.errors import SolveFailed
-from storage.threads import Dropped, Promise, ThreadPool
-
-#: Seconds between two calls of the monitor while no device reports progress.
-_PAUSE: Final = 0.1
-#: Seconds between two checks for arrived stripes on a device that waits for another device.
-_POLL: Final = 0.001
-
-
-class _Stopped(Exception):  # noqa: N818
-    """Raised to end a run, because another device failed or the job was cancelled."""
+from engine.streaming.crew import Crew
+from storage.threads import Promise
 
 
 def run(
@@ -80,21 +69,18 @@ class _Run:
         first: int,
     ) -> None:
         n, self._tiling, self._tier, self._devices, self._monitor = tier.n, tiling, tier, devices, monitor
+        crew = self._crew = Crew(devices, monitor)
         if tiling.passes:
             raise ValueError("this layout is one of passes")
         self._first, self._rounds, self._stripes = first, tiling.rounds(n), tiling.stripes(n)
         self._steps = RoundOrder(self._rounds, ahead=True, first=first)
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
-        self._lock = threading.RLock()
-        self._change = threading.Condition(self._lock)
+        self._lock, self._change = crew.lock, crew.change
         self._committing = threading.Lock()
-        self._stop, self._errors, self._news = False, list[BaseException](), 0
-        self._working = len(devices)  # threads that have not ended
         self._position = [first] * len(devices)
         self._closed = first - 1  # the latest panel that is closed or queued to be closed
         self._owner = _owners(tiling, self._rounds, len(devices))
         leaders = [self._owner.get(k, k % len(devices)) for k in range(self._rounds)]
-        self._job = StripeJob(tiling, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
+        self._job = StripeJob(tiling, tier, nonnegative, leaders, devices, self._done, crew.advance, crew.check)
         self._level = np.array([self._start(stripe) for stripe in range(self._stripes)])
         self._behind = [int((self._level < k).sum()) for k in range(self._rounds)]
         self._floor = first - 1
@@ -117,64 +103,22 @@ class _Run:
         try:
             for index, device in enumerate(self._devices):
                 device.open(self._job, index, [k for k, own in self._owner.items() if own == index])
-            with ThreadPool(len(self._devices), "apsp-stream", together=len(self._devices) > 1) as pool, pool:
-                try:
-                    calls = [pool.submit(self._thread, index) for index in range(len(self._devices))]
-                    while self._working:
-                        self._report()
-                        for call in (call for call in calls if call.done()):
-                            call.result()  # raises if its thread could not be started
-                    self._report()
-                except Dropped as error:
-                    many = len(self._devices)
-                    self._fail(SolveFailed(f"{THREADS_REFUSED} ({many} devices need one each): {error}"))
-                except BaseException as error:
-                    self._fail(error)
+            self._crew.run(self._work)
         finally:
             for device in self._devices:
                 device.release()
             self._part()
-        if self._errors:
-            del self._errors[1:]
-            raise self._errors.pop()
 
     def _part(self) -> None:
         """Break reference cycles, so that the tier's memory is freed as soon as its last user drops it."""
+        self._crew.part()
         self._job.devices = self._devices = ()
         del self._job, self._asked
 
-    def _report(self) -> None:
-        with self._lock:
-            if not self._news and self._working:
-                self._change.wait(_PAUSE)
-            news, self._news = self._news, 0
-        if not self._stop:
-            self._monitor.step(news)
-
-    def _fail(self, error: BaseException) -> None:
-        with self._lock:
-            self._errors.append(error)
-            self._stop = True
-            self._change.notify_all()
-
     # ---- a device's thread ------------------------------------------------------------------------------------------
 
-    def _thread(self, index: int) -> None:
+    def _work(self, index: int) -> None:
         device = self._devices[index]
-        try:
-            with device.guard():
-                try:
-                    self._work(index, device)
-                except _Stopped:
-                    device.drain(wait=True)  # report stripes that are still on their way back from the device
-        except BaseException as error:
-            self._fail(error)
-        finally:
-            with self._lock:
-                self._working -= 1
-                self._change.notify_all()
-
-    def _work(self, index: int, device: Streamer) -> None:
         for k, owner in self._owner.items():
             if owner == index:
                 self._bring(device, k)
@@ -193,9 +137,9 @@ class _Run:
 
     def _follow(self, device: Streamer, k: int) -> None:
         """Copy panel ``k`` to a device once it is closed."""
-        self._await(device, lambda: self._closed >= k)
+        self._crew.wait(device, lambda: self._closed >= k)
         if self._tiling.symmetric:  # the columns collected now go to the buffer of the last panel
-            self._await(device, lambda: min(self._position) >= k)
+            self._crew.wait(device, lambda: min(self._position) >= k)
         device.follow(k)
 
     def _rest(self, index: int, device: Streamer, k: int) -> None:
@@ -211,7 +155,7 @@ class _Run:
     def _bring(self, device: Streamer, k: int) -> None:
         """Load the stripes of pivot block ``k``, which are resident, onto the device."""
         for stripe in self._job.members(k):
-            self._check()
+            self._crew.check()
             rows = self._tier.take(stripe).result()
             device.keep(stripe, rows)
             self._tier.drop(stripe, rows)
@@ -224,7 +168,7 @@ class _Run:
             return
         needed = [r for r in (self._first, self._first + 1) if r < self._rounds]
         for stripe in range(self._job.members(self._first).start):
-            self._check()
+            self._crew.check()
             rows = self._tier.take(stripe).result()
             for k in needed:
                 self._devices[self._job.leaders[k]].seed(k, stripe, rows)
@@ -233,23 +177,12 @@ class _Run:
     def _lead(self, index: int, k: int) -> None:
         """Close panel ``k`` as soon as no device uses the buffer that will hold it."""
         device, first = self._devices[index], k == self._first
-        self._await(device, lambda: min(self._position) >= k - 1)
+        self._crew.wait(device, lambda: min(self._position) >= k - 1)
         take = None if k in self._owner else partial(self._rows, k - 1, device=device)
         device.lead(k, take, first=first)
         with self._lock:
             self._closed = k
             self._change.notify_all()
-
-    def _await(self, device: Streamer, ready: Callable[[], bool]) -> None:
-        """Wait until ``ready``; meanwhile report stripes that are back from this device, as other devices may need
-        them.
-        """
-        while not self._stop and not ready():
-            device.drain(wait=False)
-            with self._lock:
-                if not ready():
-                    self._change.wait(_POLL)
-        self._check()
 
     # ---- the order of stripes ----------------------------------------------------------------------------------------
 
@@ -266,13 +199,13 @@ class _Run:
                 stripe = order.popleft()
                 if self._level[stripe] < k:
                     return stripe
-                self._news += round_updates(self._tiling, k, stripe, self._tier.n)
-        self._check()
+                self._crew.advance(round_updates(self._tiling, k, stripe, self._tier.n))
+        self._crew.check()
         return None
 
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
         """Return the rows of a stripe for round ``k``; wait until round ``k`` - 1 has given it back."""
-        self._await(device, lambda: bool(self._level[stripe] >= k - 1))
+        self._crew.wait(device, lambda: bool(self._level[stripe] >= k - 1))
         with self._lock:
             found = self._ahead.pop((k, stripe), None)
             if found is None:
@@ -333,15 +266,6 @@ class _Run:
             if k not in self._wanted:
                 self._wanted = {k: self._tier.wants(k), **self._wanted}
             return self._wanted[k]
-
-    def _advance(self, amount: int) -> None:
-        with self._lock:
-            self._news += amount
-            self._change.notify_all()
-
-    def _check(self) -> None:
-        if self._stop:
-            raise _Stopped
 
 
 def _owners(tiling: Tiling, rounds: int, devices: int) -> dict[int, int]:

@@ -7,10 +7,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from service.client.errors import NoAnswer, Problem, ServiceError
 from service.client.steps import Answer, Flow, Lost, Pause, Request, Send
+from storage.arguments import check_number
+from storage.errors import InvalidRequest
 
 #: statuses after which another attempt may succeed; proxies and a stopping service send some of them
 _AGAIN: Final = frozenset({425, 429, 502, 503, 504})
@@ -20,6 +22,14 @@ _UNTOUCHED: Final = frozenset({425, 429, 503})
 
 def _ignore(_: str) -> None:
     """Ignore a message."""
+
+
+def checked_seconds(field: str, seconds: Any) -> float:
+    """Return a time limit, which may be infinite.  Raises InvalidRequest if it is no number, negative or NaN."""
+    found = check_number(field, seconds)
+    if not found >= 0:
+        raise InvalidRequest(f"{field} must be a number of seconds, at least 0, found {found}", field=field)
+    return found
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,9 @@ class Patience:
     tell: Callable[[str], None] = _ignore
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
+        checked_seconds("patience", self.seconds)
 
     def pause(self, attempt: int) -> float:
         """Return the seconds to wait after failed attempt number ``attempt``, from 0.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 import sys
@@ -11,13 +12,14 @@ from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from service.client.asking import Patience, ask, retry_after
+from service.client.asking import Patience, ask, checked_seconds, retry_after
 from service.client.errors import JobFailed, StillOpen
 from service.client.graphs import Upload, prepared
-from service.client.names import Names
+from service.client.names import Names, several
 from service.client.steps import Flow, Pause, Request, Work
 from service.options import JobOptions, Numbers, Size, UploadOptions, Vertices, Words
 from service.units import parse_size
+from storage.arguments import check_texts, check_whole
 from storage.errors import InvalidRequest, NotFound
 from storage.options import declared
 
@@ -108,7 +110,7 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
         if kind == Size and isinstance(value, str):
             wired[name] = parse_size(value, field=name)
         if kind == Vertices and value is not None:
-            wired[name] = names.places(value)
+            wired[name] = names.places(several(name, value))
         if kind in (Numbers, Words) and value is not None:
             wired[name] = listed_values(name, value, float if kind == Numbers else str)
     return wired
@@ -140,7 +142,7 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
         watcher: called with the job's facts after every answer.
     """
     patience = replace(patience, seconds=_MORE_PATIENCE * patience.seconds)
-    until = None if timeout is None else patience.clock() + timeout
+    until = None if timeout is None or checked_seconds("timeout", timeout) == math.inf else patience.clock() + timeout
     hold = _UNWATCHED if watcher is None else _WATCHED
     while True:
         left = None if until is None else max(0.0, until - patience.clock())
@@ -212,7 +214,8 @@ def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Docu
         state: only jobs in this state.
         limit: the most jobs to list.
     """
-    return (yield from _listed("jobs", patience, limit, state=state))
+    check_texts(state=state)
+    return (yield from _listed("jobs", patience, check_whole("limit", limit, 1), state=state))
 
 
 def graphs(patience: Patience, *, limit: int) -> Flow[list[Document]]:

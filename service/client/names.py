@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
+from storage.arguments import check_distance, shown
 from storage.errors import InvalidRequest
 
 Label = int | str
@@ -21,6 +22,26 @@ def label_of(vertex: object) -> Label:
     if isinstance(vertex, str):
         return str(vertex)
     return index(vertex)  # type: ignore[arg-type]
+
+
+def several(field: str, given: Any) -> Sequence[Any]:
+    """Return what a list, a tuple, an array or the like holds; a text is none, for it would be a sequence of letters.
+
+    Args:
+        field: name of the argument.
+        given: what was given.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+        raise InvalidRequest(f"{field} must be a list, found {shown(given)}", field=field)
+    return list(given)
+
+
+def checked_limit(limit: float | None) -> float | None:
+    """Return the farthest that a point may be from its vertex.  Raises InvalidRequest if it is no distance."""
+    return None if limit is None else check_distance("snap_limit", limit)
 
 
 class Names:
@@ -48,13 +69,15 @@ class Names:
         if self._there and (known := self._there.get(vertex)) is not None:
             return known
         try:
+            if isinstance(vertex, bool):
+                raise TypeError
             return label_of(vertex)
         except TypeError:
             raise InvalidRequest(f"a vertex is a whole number or text, not {vertex!r}", field="vertex") from None
 
     def labels(self, vertices: Iterable[Any]) -> list[Label]:
         """Return the labels of vertices, in their order."""
-        return [self.label(vertex) for vertex in vertices]
+        return [self.label(vertex) for vertex in several("vertices", vertices)]
 
     def place(self, vertex: Any) -> Label | Point:
         """Return the label of a vertex, or a point, ``{"lon": 24.94, "lat": 60.17}``, as it goes over the wire.
@@ -75,7 +98,7 @@ class Names:
 
     def places(self, vertices: Iterable[Any]) -> list[Label | Point]:
         """Return vertices and points as they go over the wire, in their order."""
-        return [self.place(vertex) for vertex in vertices]
+        return [self.place(vertex) for vertex in several("points", vertices)]
 
     def asked(self, limit: float | None, **ends: Any) -> dict[str, Any]:
         """Return the parameters of a question: ``source`` for a vertex, ``source_point`` for a point, and the limit.
@@ -84,7 +107,7 @@ class Names:
             limit: the farthest that a point may be from its vertex; None for no limit.
             ends: ``source`` and ``target``, vertices or points.
         """
-        found: dict[str, Any] = {"snap_limit": limit}
+        found: dict[str, Any] = {"snap_limit": checked_limit(limit)}
         for side, vertex in ends.items():
             place = self.place(vertex)
             if isinstance(place, dict):

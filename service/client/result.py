@@ -14,11 +14,12 @@ from service.client.asking import ask
 from service.client.displays import Path
 from service.client.flows import Document, job_path, question
 from service.client.methods import ClientMethods, asks
-from service.client.names import Label, Names
+from service.client.names import Label, Names, checked_limit, several
 from service.client.steps import Flow, Request, Work
 from service.client.tables import TABLES, TableMethods
 from service.units import format_bytes, parse_size
 from service.views.pictures.figures import draw_histogram, draw_matrix, new_figure
+from storage.arguments import check_flags, check_given_paths, check_texts, check_whole
 from storage.errors import InvalidRequest, LimitExceeded
 from storage.semirings import MIN_PLUS, SEMIRINGS
 
@@ -53,6 +54,13 @@ def warn_of_far(answer: Document) -> None:
         worst = max(far, key=lambda one: float(one["snap"]))
         text = f"{len(far)} of {len(told)} points are far from the network: {worst['lon']:g},{worst['lat']:g} is "
         warnings.warn(f"{text}{worst['snap']:,.0f} m from vertex {worst['vertex']}", stacklevel=2)
+
+
+def _pair(pair: Any) -> tuple[Any, Any]:
+    ends = several("pairs", pair)
+    if len(ends) != 2:
+        raise InvalidRequest(f"pairs must be a list of pairs of vertices, found {pair!r:.80}", field="pairs")
+    return ends[0], ends[1]
 
 
 def _have_points(pairs: Sequence[Sequence[Any]]) -> bool:
@@ -114,6 +122,7 @@ class ResultMethods(TableMethods):
     def distances(self, pairs: Sequence[tuple[Any, Any]], *, snap_limit: float | None = None) -> Flow[list[float]]:
         """Return the distances of many pairs, in their order; vertices and points are given as in :meth:`distance`."""
         found: list[float] = []
+        pairs, snap_limit = [_pair(pair) for pair in several("pairs", pairs)], checked_limit(snap_limit)
         for first in range(0, len(pairs), _PAIRS):
             some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
             body: Document = {"pairs": some, **self._said}
@@ -157,7 +166,7 @@ class ResultMethods(TableMethods):
         """
         body: Document = {"sources": [self._names.place(source)], **self._said}
         if snap_limit is not None:
-            body["snap_limit"] = snap_limit
+            body["snap_limit"] = checked_limit(snap_limit)
         answer = yield from self._question("POST", "submatrix", json=body, params={"format": "json"}, seconds=300.0)
         warn_of_far(answer)
         [name], [values] = answer["sources"], answer["distances"]
@@ -171,7 +180,7 @@ class ResultMethods(TableMethods):
 
         In a job of another semiring these are the vertices with the best values, the best first.
         """
-        asked = {**self._names.asked(snap_limit, source=source), "k": k, **self._said}
+        asked = {**self._names.asked(snap_limit, source=source), "k": check_whole("k", k, 1), **self._said}
         answer = yield from self._question("GET", "nearest", params=asked)
         warn_of_far(answer)
         return list(zip(self._names.vertices(answer["targets"]), answer["distances"], strict=True))
@@ -187,6 +196,7 @@ class ResultMethods(TableMethods):
             snap_limit: the farthest that a point may be from its vertex.
         """
         found: list[Document] = []
+        points, snap_limit = several("points", points), checked_limit(snap_limit)
         for first in range(0, len(points), _PAIRS):
             body: Document = {"points": self._names.places(points[first : first + _PAIRS])}
             if snap_limit is not None:
@@ -245,11 +255,16 @@ class ResultMethods(TableMethods):
             most: the most bytes that the array may have, a number or text such as ``1GiB``.
             also: the quantity whose sums along the paths are wanted in place of distances.
         """
-        rows, columns = (None if some is None else self._names.labels(some) for some in (sources, targets))
+        most = parse_size(most, field="most") if isinstance(most, str) else check_whole("most", most, 1)
+        check_texts(also=also)
+        rows, columns = (
+            None if some is None else self._names.labels(several(side, some))
+            for side, some in (("sources", sources), ("targets", targets))
+        )
         return (yield from self._submatrix(rows, columns, most, also))
 
     def _submatrix(
-        self, rows: list[Label] | None, columns: list[Label] | None, most: int | str, also: str | None = None
+        self, rows: list[Label] | None, columns: list[Label] | None, most: int, also: str | None = None
     ) -> Flow[Any]:
         """Return the distances, or the sums of a quantity, from rows to columns, None meaning all, as floats with
         +inf.
@@ -263,7 +278,7 @@ class ResultMethods(TableMethods):
         )
         down, across = facts["shape"]
         shape = (down if rows is None else len(rows), across if columns is None else len(columns))
-        _check_size(shape, kind.itemsize, parse_size(most, field="most") if isinstance(most, str) else most)
+        _check_size(shape, kind.itemsize, most)
         whole = columns is None
         if rows is None or columns is None:
             all_rows, all_columns = yield from self._sides()
@@ -325,14 +340,15 @@ class ResultMethods(TableMethods):
             overwrite: whether an existing store is replaced.
             meter: called with the bytes fetched so far and the bytes in all.
         """
+        check_given_paths(folder=folder)
+        check_flags(overwrite=overwrite)
         place = job_path(self.job, self._folder)
         return fetching.fetch(place, FilePath(folder), self._patience, overwrite=overwrite, meter=meter)
 
     @asks
     def plot(self, size: int = 256) -> Flow[Figure]:
         """Return a heat map of at most ``size`` rows and columns beside the histogram of all; needs matplotlib."""
-        if size < 1:
-            raise InvalidRequest("a picture needs at least one row", field="size")
+        size = check_whole("size", size, 1)
         down, across = yield from self._sides()
         distances = yield from self._submatrix(_some(down, size), _some(across, size), 8 * size * size)
         bins = yield from self._question("GET", "histogram")

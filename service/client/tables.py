@@ -16,8 +16,9 @@ from service.client.asking import Patience, ask
 from service.client.displays import ResultView
 from service.client.flows import Document, job_path, question
 from service.client.methods import Part, asks
-from service.client.names import Names
+from service.client.names import Names, several
 from service.client.steps import Flow, Request, Work
+from storage.arguments import check_names, check_texts, check_whole
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 
 if TYPE_CHECKING:
@@ -181,12 +182,15 @@ class TableMethods(ResultView, Part):
     ) -> Flow[pl.DataFrame]:
         if self.result not in TABLES:
             raise InvalidRequest(f"the result is a {self.result}; frame and table are for tables")
+        columns = None if columns is None else check_names("columns", several("columns", columns))
+        check_texts(sort=sort)
+        limit = None if limit is None else check_whole("limit", limit, 0)
         if sort is None and vertices is None and limit is None:
             return (yield from self._whole(columns))
         asked: Document = {"sort": sort, "format": "parquet"}
         for name, listed in (("columns", columns), ("vertices", vertices)):
             if listed is not None:
-                labels = self._names.labels(listed) if name == "vertices" else listed
+                labels = self._names.labels(several(name, listed)) if name == "vertices" else listed
                 asked[name] = ",".join(_quoted(str(label)) for label in labels)
         return (yield from self._pages(asked, limit))
 

@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def serve_tasks(pipe: Connection, nice: int, memory: int | None) -> None:
-    """Execute tasks from the pipe until it is closed.  Sends None first, when the process is ready.
+    """Execute tasks from the pipe until it is closed.  Sends None when the process is ready, and when it begins a task.
 
     Args:
         pipe: tasks are received and results are sent here.
@@ -43,6 +43,7 @@ def serve_tasks(pipe: Connection, nice: int, memory: int | None) -> None:
             task, args = pipe.recv()
         except EOFError:
             return
+        pipe.send(None)
         most = _bound_memory(memory)
         found = guarded(task, args)
         if isinstance(found, Fault) and found.code == "out-of-memory" and most is not None:

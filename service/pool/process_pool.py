@@ -3,6 +3,9 @@
 Parsing and planning occupy a core for a while and may need gigabytes; in separate processes they block neither the
 event loop nor the API's memory.  Clients control what is parsed, so every task has limits of time, memory and open
 files.  A process that exceeds its time is killed, and the answer to the request names the limit.
+
+A process says that it has begun a task.  A task whose process died before is given to another one, once: nothing of it
+was done.  A task that was begun is never repeated, for it may be what killed the process.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -27,6 +31,9 @@ T = TypeVar("T")
 
 #: seconds within which a new process must be ready
 _START_SECONDS: Final = 120.0
+_LOST: Final = Fault("worker-lost", "the helper process that did this died, probably because memory ran out")
+#: in the place of a result: the process died before it began the task
+_NOT_BEGUN: Final = object()
 
 
 @dataclass(eq=False)
@@ -104,7 +111,7 @@ class ProcessPool:
         for call in waiting:
             call.future.cancel()
         for child in children:
-            child.kill()
+            child.end()
 
     def _submit(self, call: _Call) -> Future[Any]:
         with self._changed:
@@ -161,33 +168,31 @@ def _unless_refused(found: Any) -> Any:
 
 class _Child:
     """One helper process, restarted when it has ended.
-    Only one thread uses it, but any thread may kill it."""
+    Only one thread uses it, but any thread may end it."""
 
     def __init__(self, nice: int, memory: int | None, setting: str) -> None:
         self._nice, self._memory, self._setting = nice, memory, setting
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
+        self._ended, self._starting = False, threading.Lock()
 
     def do(self, call: _Call) -> Any:
         """Return what the task returned, a Fault, or the exception that prevented sending the task."""
-        try:
-            pipe = self._ready()
-            pipe.send((call.task, call.args))
-            if pipe.poll(call.seconds):
-                return pipe.recv()
-        except (EOFError, OSError):
-            message = "the helper process that did this died, probably because memory ran out"
-            found: Any = Fault("worker-lost", message)
-        except Exception as error:  # the task cannot be pickled
-            found = error
-        else:
-            message = f"this took longer than the {call.seconds:.3g} s that it may take, and was stopped"
-            found = Fault("limit-exceeded", message, {"limit": call.seconds, "setting": variable(self._setting)})
-        self.kill()
-        return found
+        found = self._tried(call)
+        if found is _NOT_BEGUN:
+            found = self._tried(call)
+        return _LOST if found is _NOT_BEGUN else found
+
+    def end(self) -> None:
+        """Kill the process now, and let no other one start."""
+        with self._starting:
+            self._ended, process = True, self._process
+        if process is not None:
+            process.kill()
+            process.join()
 
     def kill(self) -> None:
-        """Kill the process now."""
+        """Kill the process now; only for the thread that uses it."""
         process, pipe, self._process, self._pipe = self._process, self._pipe, None, None
         if process is not None:
             process.kill()
@@ -195,18 +200,48 @@ class _Child:
         if pipe is not None:
             pipe.close()
 
+    def _tried(self, call: _Call) -> Any:
+        """Do the same as :meth:`do`; ``_NOT_BEGUN`` if the process died before it began the task."""
+        began = False
+        try:
+            pipe = self._ready()
+            pipe.send((call.task, call.args))
+            end = time.monotonic() + call.seconds
+            while pipe.poll(max(0.0, end - time.monotonic())):
+                found = pipe.recv()
+                if began:
+                    return found
+                began = True
+            message = f"this took longer than the {call.seconds:.3g} s that it may take, and was stopped"
+            found = Fault("limit-exceeded", message, {"limit": call.seconds, "setting": variable(self._setting)})
+        except TimeoutError:  # a second process would hardly begin, either
+            found = _LOST
+        except (EOFError, OSError):
+            found = _LOST if began else _NOT_BEGUN
+        except Exception as error:  # the task cannot be pickled
+            found = error
+        self.kill()
+        return found
+
     def _ready(self) -> Connection:
         """Return the pipe to a process that waits for a task.  Raises OSError if none can be started."""
         if self._pipe is not None and self._process is not None and self._process.is_alive():
             return self._pipe
         self.kill()
         context = multiprocessing.get_context("spawn")
-        pipe, other = context.Pipe()
-        process = context.Process(target=serve_tasks, args=(other, self._nice, self._memory), daemon=True)
-        process.start()
-        other.close()
-        self._process, self._pipe = process, pipe
-        if not pipe.poll(_START_SECONDS):
+        with self._starting:
+            if self._ended:
+                raise BrokenPipeError("the pool was stopped")
+            self._pipe, other = context.Pipe()
+            self._process = context.Process(target=serve_tasks, args=(other, self._nice, self._memory), daemon=True)
+            try:
+                self._process.start()
+            except BaseException:
+                self._process = None  # there is nothing to kill
+                raise
+            finally:
+                other.close()
+        if not self._pipe.poll(_START_SECONDS):
             raise TimeoutError("the process did not begin")
-        pipe.recv()
-        return pipe
+        self._pipe.recv()
+        return self._pipe

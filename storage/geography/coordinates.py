@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import check_index_array
 from storage.errors import InvalidRequest
 
 Array = npt.NDArray[Any]
@@ -60,11 +61,17 @@ class Coordinates:
 
     def taken(self, order: npt.NDArray[np.int64]) -> Coordinates:
         """Return the coordinates of some vertices (indices), in this order."""
+        order = check_index_array("order", order, len(self.x))
         columns = {name: column[order] for name, column in self.columns.items()}
         return Coordinates(self.x[order], self.y[order], self.geographic, columns)
 
     def distances(self, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Floats:
         """Return the distances between pairs of vertices (indices) as the crow flies, see :func:`crow_distances`."""
+        first, second = (
+            check_index_array(name, ends, len(self.x)) for name, ends in (("first", first), ("second", second))
+        )
+        if first.shape != second.shape:
+            raise InvalidRequest(f"{len(first)} vertices do not pair with {len(second)}", field="second")
         return crow_distances(self.x[first], self.y[first], self.x[second], self.y[second], self.geographic)
 
 

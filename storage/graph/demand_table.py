@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import check_paths, check_texts
+from storage.arguments import check_given_paths, check_texts
 from storage.errors import InvalidRequest, NotFound
 from storage.graph.inputs import label_array
 from storage.graph.vertex_table import Array, Indices, check_header, frame_in, numbers_in, place_in, vertices_of
@@ -46,7 +46,7 @@ def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> De
         NotFound: the file, the column, or a vertex of the file does not exist.
         InvalidRequest: the file is no such table or has no header, or a flow is no finite number of at least 0.
     """
-    check_paths(path=path)
+    check_given_paths(path=path)
     check_texts(flow=flow)
     path, labels = Path(path), label_array(labels)
     frame = frame_in(path, "demands")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import check_flags, check_given_paths
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
 from storage.files.writing import Writing
@@ -62,6 +63,8 @@ class Tabular:
             Conflict: the file exists, and ``overwrite`` is not set.
             StorageFailed: the disk refused.
         """
+        check_given_paths(path=path)
+        check_flags(overwrite=overwrite)
         write_table(self.to_polars(), Path(path), overwrite=overwrite, unit=self.unit)
 
 

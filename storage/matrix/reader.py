@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from storage.arguments import check_choice, check_paths, check_whole
+from storage.arguments import check_choice, check_given_paths, check_index_array, check_whole
 from storage.errors import Conflict, NotFound, StorageFailed
 from storage.matrix.format import ALSO, DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
@@ -77,7 +77,7 @@ def check_opening(path: object, semiring: object, device: object, device_memory:
     Raises:
         InvalidRequest: one of them is something else.
     """
-    check_paths(path=path)
+    check_given_paths(path=path)
     for name in semiring if isinstance(semiring, Collection) and not isinstance(semiring, str) else (semiring,):
         check_choice("semiring", name, SEMIRINGS)
     check_choice("device", device, ("auto", "cpu", "cuda"))
@@ -236,9 +236,9 @@ class Matrix(SealedResult):
 
     def columns(self, targets: Sequence[int] | IntArray) -> Array:
         """Return the distances from all sources to several targets, as the base class does; reads whole tiles."""
-        sources = np.repeat(self.sources, len(targets))
-        found = self.entries(sources, np.tile(np.asarray(targets, np.int64), len(self.sources)))
-        return found.reshape(len(self.sources), len(targets))
+        across = check_index_array("targets", targets, self.n)
+        found = self.entries(np.repeat(self.sources, len(across)), np.tile(across, len(self.sources)))
+        return found.reshape(len(self.sources), len(across))
 
     def check(self) -> None:
         """Read every tile and file again and compare them with manifest and seal.  Raises StorageFailed."""
@@ -256,6 +256,7 @@ class Matrix(SealedResult):
         Raises:
             BlockingIOError: the kernel is reading it from the disk; try again soon.
         """
+        source, target = check_whole("source", source), check_whole("target", target)
         if self._rows_of is not None or self._columns_of is not None or not (0 <= source < self.n > target >= 0):
             return None
         height, width = self.grid.tile

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from storage.arguments import check_index_array, check_label, check_whole
 from storage.errors import NotFound, StorageFailed
 from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
@@ -229,6 +230,7 @@ class SealedResult(SealedFolder, ABC):
             source: vertex index.
             count: most targets.
         """
+        count = check_whole("count", count, 0)
         row = self.row(source)
         columns = np.flatnonzero(np.not_equal(row, self.unreachable) & (self.targets != source))
         key: Any = -row.astype(np.float64) if SEMIRINGS[self.semiring].greatest else row
@@ -247,6 +249,7 @@ class SealedResult(SealedFolder, ABC):
             Conflict: the values are of another semiring, and no distances.
         """
         check_understood(self.path, self.attributes, MIN_PLUS)
+        sources = check_index_array("sources", sources, self.n)
         found = np.full(len(sources), self.unreachable, self.dtype)
         step = max(1, (1 << 24) // max(1, self.shape[1]))
         for first in range(0, len(sources), step):
@@ -275,12 +278,12 @@ class SealedResult(SealedFolder, ABC):
 
     def row(self, source_index: int) -> Array:
         """Return the distances from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
-        row: Array = self.rows([source_index])[0]
+        row: Array = self.rows([check_whole("source_index", source_index)])[0]
         return row
 
     def source_position(self, vertex_index: int) -> int:
         """Return the row of a source.  Raises NotFound if that vertex does not exist or is no source."""
-        return int(self.source_positions([vertex_index])[0])
+        return int(self.source_positions([check_whole("vertex_index", vertex_index)])[0])
 
     def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
         """Return the rows of sources (vertex indices); errors as in :meth:`source_position`."""
@@ -294,7 +297,7 @@ class SealedResult(SealedFolder, ABC):
         """Return the index of the vertex that has this name in the graph's file.  Raises NotFound, which names the
         range of labels.
         """
-        return index_of(self.labels, text)
+        return index_of(self.labels, check_label("text", text))
 
     def graph(self) -> Graph:
         """Return the graph that was solved."""
@@ -361,10 +364,7 @@ class SealedResult(SealedFolder, ABC):
         return places
 
     def _positions(self, wanted: Sequence[int] | IntArray, name: str, places: IntArray | None, there: int) -> IntArray:
-        vertices = np.asarray(wanted, dtype=np.int64)
-        if vertices.size and vertices.view(np.uint64).max() >= self.n:  # one pass; a negative index is a large number
-            wrong = (vertices < 0) | (vertices >= self.n)
-            raise NotFound(f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.n} vertices")
+        vertices = check_index_array(f"{name}s", wanted, self.n)
         if places is None:
             return vertices
         found = places[vertices]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import check_whole
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -47,7 +49,9 @@ class NearPairs:
 
         Raises:
             KeyError: the vertex is none of the sources.
+            InvalidRequest: it is no whole number.
         """
+        source = check_whole("source", source)
         (rows,) = np.nonzero(self.sources == source)
         if not len(rows):
             raise KeyError(source)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.arguments import check_flags, check_paths, check_texts, shown
+from storage.arguments import check_flags, check_given_paths, check_texts, shown
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
 from storage.files.writing import Writing
@@ -90,7 +90,7 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False, u
         raise InvalidRequest(f"pairs must be NearPairs, found {shown(pairs)}; near_pairs finds them", field="pairs")
     check_flags(overwrite=overwrite)
     check_texts(unit=unit)
-    check_paths(path=path)
+    check_given_paths(path=path)
     target = check_pairs_target(path, overwrite=overwrite)
     with Writing(target, "near"):
         check_pairs_target(target, overwrite=overwrite)

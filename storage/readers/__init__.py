@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, Unpack, cast
 
 import numpy as np
 
-from storage.arguments import check_declared, check_names, check_paths, shown
+from storage.arguments import check_declared, check_given_paths, check_names, shown
 from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import Coordinates, check_system
 from storage.geography.nodes import read_nodes
@@ -219,7 +219,7 @@ def _parsed(
     path: str | Path, limits: ReadLimits, reading: ReadingOptions, also: tuple[str, ...] = ()
 ) -> Iterator[tuple[Parsed, str, Source]]:
     """Context manager: the arcs of a file, its format, and the file."""
-    check_paths(path=path)
+    check_given_paths(path=path)
     check_declared(reading, {name: kind for name, (kind, _) in declared(FileReadingOptions).items()})
     form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
     unweighted = reading.get("unweighted", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.arguments import check_whole
 from storage.errors import InvalidGraph, LimitExceeded
 
 #: Up to this size content is harmless whatever the ratio of compression: a small file of zeros is no bomb.
@@ -22,6 +23,9 @@ class ReadLimits:
         max_vertices: vertices declared or found.
         max_arcs: entries of the file before cleaning.
         max_columns: fields in a row of an edge list or link table; a row of a matrix is bounded by ``max_vertices``.
+
+    Raises:
+        InvalidRequest: one of them is no whole number, or negative.
     """
 
     max_bytes: int = 64 << 30
@@ -29,6 +33,10 @@ class ReadLimits:
     max_vertices: int = 1 << 27
     max_arcs: int = (1 << 31) - 1
     max_columns: int = 1000
+
+    def __post_init__(self) -> None:
+        for name, limit in vars(self).items():
+            check_whole(name, limit, 0)
 
     def check_bytes(self, size: int, compressed: int | None) -> None:
         """Raise LimitExceeded if the content is too large or expands too much.

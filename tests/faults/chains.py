@@ -32,6 +32,7 @@ from engine.algorithms import dijkstra as searches
 from engine.api.solve import make_plan, solve_to_store
 from engine.distributed import run
 from engine.distributed.dense import commits
+from engine.execution import streamed
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -42,6 +43,7 @@ from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint
 from tests.faults.crash_store import Trap
+from tests.several import several
 from tests.spreading import ToyCluster
 
 TYPES = ("uint16", "int32", "float32", "float64")
@@ -89,6 +91,7 @@ class Step:
             middle of it, ``stop`` asked to stop after a share of the work, ``refuse`` asked for what a checkpoint
             cannot honour; ``done`` nothing.
         at: the share, or the number of the operation.
+        devices: number of devices that stream.
     """
 
     tier: str
@@ -101,6 +104,7 @@ class Step:
     anew: bool
     end: str
     at: float
+    devices: int = 1
 
 
 def chain_of(seed: int) -> tuple[Sample, list[Step]]:
@@ -116,7 +120,9 @@ def chain_of(seed: int) -> tuple[Sample, list[Step]]:
     # the first one leaves something more often than not
     ends = [chance.choice(("stop", "stop", "units", "operation")), *(chance.choice(often) for _ in range(count - 1))]
     steps = [_step(chance, sample, end, cuts) for end in ends]
-    return sample, [*steps, _step(chance, sample, "done", cuts)]
+    steps.append(_step(chance, sample, "done", cuts))
+    draw = random.Random(-1 - seed)  # one of its own, so that a seed has the same steps as before it
+    return sample, [replace(step, devices=draw.choice((1, 1, 2, 3))) for step in steps]
 
 
 def _step(chance: random.Random, sample: Sample, end: str, cuts: Sequence[tuple[int, int]]) -> Step:
@@ -191,6 +197,8 @@ def work(graph: Graph, sample: Sample, step: Step, path: Path) -> int:
     if step.tier == "dask":
         options = replace(options, executor="dask", scheduler="toy", algorithm=step.algorithm)
         use_toy_cluster(sample, step)
+    if step.devices > 1:
+        streamed._devices = several(step.devices)
     if step.end == "operation":
         Trap(int(step.at)).arm(exchange=True)
     try:

@@ -19,9 +19,11 @@ import pytest
 from engine.api.prepared import prepare
 from engine.api.solve import solve_to_store
 from engine.api.verify import verify_store
+from engine.execution import streamed
 from engine.model.problem import Options
 from storage.matrix.reader import verify_matrix
 from tests.interrupting import Interruption, by_itself
+from tests.several import several
 from tests.unit.engine.execution.test_streamed import plan_for, sample
 
 #: All that starts, feeds, waits for or ends threads, and what is called on the way.
@@ -30,7 +32,7 @@ MODULES = [
     *("storage.files.writing", "storage.files.locks", "storage.files.atomic", "storage.matrix.working_dir"),
     *("engine.execution.streamed", "engine.rows.dense", "engine.model.tier", "engine.api.verify"),
     *(f"engine.streaming.{name}" for name in ("store_tier", "host_tier", "finishing_tier", "schedule", "passes")),
-    *(f"engine.streaming.{name}" for name in ("mirror", "checkpoint", "cpu_device", "cpu_panels")),
+    *(f"engine.streaming.{name}" for name in ("mirror", "checkpoint", "cpu_device", "cpu_panels", "crew")),
 ]
 FEW = 8
 MOST = 10**9
@@ -73,10 +75,14 @@ ALL_OR_SOME = pytest.mark.parametrize("few", [FEW, ALL])
 
 @ALL_OR_SOME
 @pytest.mark.parametrize("tier", ["store", "host"])
-@pytest.mark.parametrize("directed", [True, False])
-def test_streamed_solves_end_their_threads(tier: str, directed: bool, few: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("directed", "devices"), [(True, 1), (True, 2), (False, 1)])
+def test_streamed_solves_end_their_threads(
+    tier: str, directed: bool, devices: int, few: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = sample(150, directed=directed)
-    plan = plan_for(graph, tier)
+    plan = plan_for(graph, tier, 64, 64) if devices > 1 else plan_for(graph, tier)
+    if devices > 1:
+        monkeypatch.setattr(streamed, "_devices", several(devices))
 
     def solve(name: str) -> None:
         solve_to_store(graph, Options(), tmp_path / name, plan=plan)

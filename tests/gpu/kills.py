@@ -4,8 +4,8 @@
 
 A case is one store.  Its solve runs in a process of its own, which commits all the time, and kills itself (SIGKILL) at
 a random moment of a random phase, while its other threads read, copy, write or seal.  The next process goes on with
-another tier, layout or number of slots, and so on; the last one is not killed.  A wrong entry ends the program with
-status 1; ``--seed`` with the number of the case repeats it.
+another tier, layout, number of slots or of devices, and so on; the last one is not killed.  A wrong entry ends the
+program with status 1; ``--seed`` with the number of the case repeats it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from engine.model.tiling import Tiling, device_bytes
 from storage.errors import ApspError
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
+from tests.several import several
 
 #: Vertices, whether directed, and whether some arcs are negative.
 GRAPHS: Final = (
@@ -100,6 +101,7 @@ class Deadly(Monitor):
 def child(told: dict[str, Any]) -> None:
     """Solve, or go on, as ``told``."""
     from engine.api.solve import make_plan, solve_to_store
+    from engine.execution import streamed
     from engine.model.problem import Options
     from engine.streaming import checkpoint, host_tier, loading
 
@@ -114,7 +116,11 @@ def child(told: dict[str, Any]) -> None:
     streaming = Tiling(symmetric=not graph.directed and told["half"], **told["cut"])
     streaming = replace(streaming, passes=not streaming.symmetric and told["passes"])
     size = device_bytes(streaming, graph.n, WORK_TYPES[made.dtype].itemsize) if device == "cuda" else 0
-    plan: Plan = replace(made, tier=streaming.tier, streaming=streaming, device_memory=size)
+    plan: Plan = replace(
+        made, tier=streaming.tier, streaming=streaming, device_memory=size, devices=told["devices"]
+    )  # at most as many as there are
+    if device == "cpu":
+        streamed._devices = several(told["devices"])  # type: ignore[assignment]
     solve_to_store(graph, options, Path(told["out"]), plan=plan, resume=told["resume"], monitor=Deadly(*told["kill"]))
 
 
@@ -130,6 +136,7 @@ def attempt(chance: random.Random, number: int, dtype: str, device: str) -> dict
         "half": chance.random() < 0.6, "passes": chance.random() < 0.8,
         "cut": {"tier": chance.choice(["host", "host", "store"]), "height": height, "width": group * height,
                 "slots": chance.choice([2, 3, 4]) if device == "cuda" else 1},
+        "devices": chance.choice([1, 1, 2, 3, 4]),
         "interval": chance.choice([0.01, 0.05, 0.3]), "kill": [phase, chance.random() * most],
     }  # fmt: skip
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine.devices.cuda.stripes.panels import CudaPanels
+from engine.devices.cuda.stripes.streamer import found_devices
 from engine.devices.cuda.stripes.trace import Trace
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES, settle
@@ -27,9 +29,9 @@ RNG = np.random.default_rng
 class Few(Bounded):
     """The buffers of a store."""
 
-    def __init__(self, matrix: Array, streaming: Tiling) -> None:
+    def __init__(self, matrix: Array, streaming: Tiling, devices: int = 1) -> None:
         super().__init__(matrix, streaming)
-        self.most = 8
+        self.most = 8 * devices
 
     def commit(self, k: int) -> None:
         self.commits.append(k)
@@ -42,8 +44,10 @@ def layout(height: int, width: int, slots: int = 3, tier: str = "host") -> Tilin
 def stream(d: Array, streaming: Tiling, *, nonnegative: bool = True, **given: Any) -> HostTier:
     tier = given.pop("tier", None) or HostTier(d, streaming, threads=2)
     monitor = given.pop("monitor", None) or Counting()
-    levels = given.pop("levels", None)
-    passes.run(streaming, tier, CudaPanels(0, **given), monitor, nonnegative=nonnegative, levels=levels)
+    levels, count = given.pop("levels", None), given.pop("count", 1)
+    there = found_devices()  # where there are fewer, several share one, and are to each other as several are
+    devices = [CudaPanels(index % there, **given) for index in range(count)]
+    passes.run(streaming, tier, devices, monitor, nonnegative=nonnegative, levels=levels)
     assert monitor.done == monitor.total
     return tier
 
@@ -73,6 +77,54 @@ def test_layouts(slots: int, height: int, width: int, tier: str) -> None:
         stream(found, streaming, tier=given)
         np.testing.assert_array_equal(found, want)
         assert given is None or given.out == 0
+
+
+@pytest.mark.parametrize("dtype", WORK_TYPES)
+@pytest.mark.parametrize("n", [1, 130, 1111, 4000])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("tier", ["host", "store"])
+def test_several_devices(dtype: str, n: int, count: int, tier: str) -> None:
+    """Bit for bit what one device finds, in n^3 updates."""
+    d = weights(RNG(n), n, dtype, share=min(1, 5 / n))
+    want = d.copy()
+    for slots in (2, 3, 4):
+        streaming = layout(64, 192, slots, tier)
+        stream(want, streaming)
+        found, monitor = d.copy(), Counting()
+        given = Few(found, streaming, count) if tier == "store" else None
+        stream(found, streaming, tier=given, monitor=monitor, count=count)
+        np.testing.assert_array_equal(found, want)
+        assert monitor.done == n**3
+        assert given is None or given.out == 0
+
+
+def test_several_devices_of_both_signs_in_large_panels() -> None:
+    n, rng = 9000, RNG(3)
+    height = rng.integers(0, 60, n).astype(np.int64)
+    d = weights(rng, n, "int32", share=3 / n)
+    arc = d != WORK_TYPES["int32"].sentinel()
+    d = np.where(arc, d + height[:, None] - height, d).astype(np.int32)
+    want = answer(d, nonnegative=False)
+    settle(want)
+    for cut in ((512, 512), (512, 1024), (1024, 1024)):
+        found = d.copy()
+        stream(found, layout(*cut, 4), nonnegative=False, count=2)
+        np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_several_devices_are_stopped_and_others_go_on(count: int) -> None:
+    n = 3000
+    d = weights(RNG(5), n, "int32", share=0.002)
+    want, streaming, levels = answer(d), layout(64, 128), None
+    for most, devices in ((0.2, count), (0.2, 1), (0.3, count), (2.0, 1)):
+        tier = HostTier(d, streaming)
+        if levels is not None:
+            tier.level[:] = levels
+        with suppress(Cancelled):
+            stream(d, streaming, tier=tier, levels=levels, monitor=Counting(most * n**3), count=devices)
+        levels = tier.level.copy()
+    np.testing.assert_array_equal(d, want)
 
 
 @pytest.mark.parametrize("n", [700, 2100])
@@ -132,7 +184,8 @@ def test_any_mixture_of_levels_is_gone_on_from() -> None:
         np.testing.assert_array_equal(mixed, want)
 
 
-def test_a_tier_that_fails_ends_the_solve() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_tier_that_fails_ends_the_solve(count: int) -> None:
     class Failing(HostTier):
         def give(self, k: int, stripe: int, rows: Array) -> None:
             if stripe == 4:
@@ -141,7 +194,7 @@ def test_a_tier_that_fails_ends_the_solve() -> None:
     d = weights(RNG(6), 1000, "int32", share=0.01)
     want, streaming = answer(d), layout(64, 64)
     with pytest.raises(StorageFailed, match="full"):
-        stream(d, streaming, tier=Failing(d, streaming))
+        stream(d, streaming, tier=Failing(d, streaming), count=count)
     assert (d >= want).all()
     stream(d, streaming)
     np.testing.assert_array_equal(d, want)
@@ -170,10 +223,11 @@ def test_too_little_memory_is_told() -> None:
     stream(d, layout(64, 64))
 
 
-def test_a_trace_shows_what_ran() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_trace_shows_what_ran(count: int) -> None:
     n = 2000
     d, trace = weights(RNG(9), n, "float32", share=0.003), Trace()
-    stream(d, layout(128, 256), trace=trace)
+    stream(d, layout(128, 256), trace=trace, count=count)
     found = trace.intervals()
     assert {i.kind for i in found} == {"load", "lower", "close", "store"}
     assert all(i.end >= i.begin >= 0 for i in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,13 @@ class Bounded(HostTier):
     def __init__(self, matrix: Array, streaming: Tiling, devices: int = 1) -> None:
         super().__init__(matrix, streaming)
         self.out, self.most, self.commits = 0, self.window + devices * (streaming.slots + 2), []  # type: ignore[var-annotated]
+        self.guard = threading.Lock()
 
     def blank(self, stripe: int) -> Array:
         first, last = self._tiling.rows(stripe, self.n)
-        self.out += 1
-        assert self.out <= self.most
+        with self.guard:
+            self.out += 1
+            assert self.out <= self.most
         return np.full((last - first, self.n), 1, self.dtype)
 
     def take(self, stripe: int) -> Promise[Array]:
@@ -70,7 +73,8 @@ class Bounded(HostTier):
         self.drop(stripe, rows)
 
     def drop(self, stripe: int, rows: Array) -> None:
-        self.out -= 1
+        with self.guard:
+            self.out -= 1
         rows[:] = 0
 
     def wants(self, k: int) -> bool:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from engine.api.solve import make_plan, solve_to_store
+from engine.devices.cuda.stripes.memory import StripeMemory
+from engine.devices.cuda.stripes.panels import CudaPanels
 from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 from engine.execution import streamed
 from engine.model.dtypes import WORK_TYPES
@@ -99,13 +101,16 @@ def test_both_tiers(tmp_path: Path, tier: str, directed: bool, n: int) -> None:
 
 
 @pytest.mark.parametrize("tier", ["host", "store"])
-@pytest.mark.parametrize("directed", [True, False])
-def test_several_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: str, directed: bool) -> None:
+@pytest.mark.parametrize(("directed", "passes"), [(True, True), (True, False), (False, False)])
+def test_several_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: str, directed: bool, passes: bool
+) -> None:
     """As many as there are, and one taken twice, which are to each other as two are."""
+    kind = CudaPanels if passes else CudaStreamer
 
     @contextmanager
-    def twice(plan: Plan) -> Iterator[list[CudaStreamer]]:
-        yield [CudaStreamer(0, memory=plan.device_memory), CudaStreamer(0, memory=plan.device_memory)]
+    def twice(plan: Plan) -> Iterator[list[StripeMemory]]:
+        yield [kind(0, memory=plan.device_memory), kind(0, memory=plan.device_memory)]
 
     graph = graph_of(1500, directed=directed)
     assert found_devices() >= 1
@@ -115,7 +120,7 @@ def test_several_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: 
         with monkeypatch.context() as patch:
             if name == "twice":
                 patch.setattr(streamed, "_devices", twice)
-            plan = replace(plan_for(graph, tier, passes=False), devices=found_devices())
+            plan = replace(plan_for(graph, tier, passes=passes), devices=found_devices())
             solve_to_store(graph, Options(), folder / "d.zarr", plan=plan)
         check(graph, folder / "d.zarr", folder)
 

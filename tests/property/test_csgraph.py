@@ -143,3 +143,23 @@ def test_arrays_of_pydata_sparse_are_taken_whatever_stands_for_no_arc():
 def test_nan_in_a_sparse_graph_is_a_value_error():
     with pytest.raises(ValueError, match="NaN"):
         ours.shortest_path(csr_array((np.array([1.0, np.nan]), ([0, 1], [1, 2])), shape=(3, 3)))
+
+
+@pytest.mark.parametrize("name", ["shortest_path", "dijkstra", "johnson", "bellman_ford", "floyd_warshall"])
+def test_flags_are_those_of_scipy(name: str):
+    graph = np.array([[0, 3, 0], [0, 0, 4], [1, 0, 0]])
+    mine, other = getattr(ours, name), getattr(theirs, name)
+    for flag in (0, 1, True, False, np.True_, np.False_):
+        assert np.array_equal(mine(graph, directed=flag), other(graph, directed=bool(flag)))
+    for wrong in ("no", None, [], 0.5, np.array([True, False])):
+        with pytest.raises(ValueError, match="directed must be True or False"):
+            mine(graph, directed=wrong)
+    for text in (
+        graph.astype(str),
+        graph.astype(bytes),
+        graph.astype(str).astype(object),
+        "abc",
+        graph.astype(str).tolist(),
+    ):
+        with pytest.raises(ValueError, match="matrix of numbers"):
+            mine(text)

@@ -95,6 +95,9 @@ RIGHT = {
     ("read_graph", "directed"): [None],
     ("reweight", "directed"): [None],
 }
+#: None counts arcs.
+MAY_BE_NONE = {("build_graph", "weights")}
+SAID = {("near_pairs", "options"): "need a cutoff"}
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +199,17 @@ def test_every_argument_of_a_wrong_type_is_refused_at_the_door(name: str, place:
             assert len(str(error)) > 15
             assert isinstance(error, InvalidRequest | InvalidGraph), f"{name}({parameter}={value!r}): {error!r}"
             assert {path.name for path in place.iterdir()} == before, f"{name}({parameter}={value!r}) left something"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_must_be_given_is_refused_if_it_is_none(name: str, place: Path):
+    function = getattr(apsp, name)
+    for parameter, about in inspect.signature(function).parameters.items():
+        if about.default is not about.empty or about.kind is about.VAR_KEYWORD or (name, parameter) in MAY_BE_NONE:
+            continue
+        asked = {**right_call(name, place), parameter: None}
+        with pytest.raises((InvalidRequest, InvalidGraph), match=SAID.get((name, parameter), parameter)):
+            function(**asked)
 
 
 def test_numbers_of_numpy_are_as_good_as_those_of_python():

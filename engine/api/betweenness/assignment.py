@@ -15,7 +15,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import check_lengths
 from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor
-from storage.arguments import shown
+from storage.arguments import check_flags, check_given_paths, shown
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.demand_table import Demands
 from storage.graph.graph import Graph
@@ -116,6 +116,8 @@ class Assignment:
             Conflict: there is a file.
             StorageFailed: the disk refused.
         """
+        check_given_paths(path=path)
+        check_flags(vertices=vertices, overwrite=overwrite)
         table, unit = (self.vertex_table(), None) if vertices else (self.arc_table(), self.graph.unit)
         write_table(table, Path(path), overwrite=overwrite, unit=unit)
 

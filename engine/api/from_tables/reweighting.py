@@ -29,7 +29,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor, PhaseClock, given_monitor
 from engine.streaming.part_journal import identity_of
-from storage.arguments import check_flags, check_paths
+from storage.arguments import check_flags, check_given_paths, check_paths
 from storage.errors import Conflict, InvalidRequest
 from storage.files.writing import Writing
 from storage.graph.new_weights import ArcWeights, NewGraph, arc_weights, read_weights, reweighted
@@ -92,7 +92,10 @@ def reweight(
         InvalidRequest, DoesNotFit, NegativeCycle: as in ``prepare``.
     """
     check_flags(changed=changed, overwrite=overwrite)
-    check_paths(prepared=prepared, out=out)
+    check_given_paths(prepared=prepared)
+    if not isinstance(weights, tuple):
+        check_given_paths(weights=weights)
+    check_paths(out=out)
     replaces = overwrite or out is None
     clock, options = PhaseClock(given_monitor(monitor)), given_options(options)
     with ExitStack() as stack:

@@ -164,7 +164,6 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         out: the path of the store, where free space is checked.
         as_json: whether to print one JSON object instead of text.
     """
-    _start_device(given)
     from engine.api.prepared_planning import beside
     from engine.api.solve import make_plan
     from engine.graph.profile import GraphProfile
@@ -196,14 +195,6 @@ def _measures(selected: Plan) -> Candidate | None:
 
     fitting = [one for one in selected.candidates if one.feasible]
     return measures_beside(fitting, selected.shape[0], max((one.memory for one in fitting), default=0) * 2)
-
-
-def _start_device(given: LocalOptions) -> None:
-    """Start the driver of the requested GPU, in a thread, while the graph is read."""
-    if given["device"] == "cuda":
-        from engine.devices.cuda.starting import start_driver
-
-        start_driver()
 
 
 def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[str]:
@@ -266,11 +257,15 @@ def _stream_text(selected: Plan) -> str:
     if cut is None:
         return selected.tier
     n, half = selected.shape[1], ", the half above the diagonal" if cut.symmetric else ""
-    text = f"{selected.tier}{half}: stripes of {cut.height:,} rows, {cut.rounds(n):,} rounds of {cut.width:,} vertices"
+    ways = "two passes over {:,} panels of {:,} rows" if cut.passes else "{:,} rounds of {:,} vertices"
+    text = f"{selected.tier}{half}: stripes of {cut.height:,} rows, {ways.format(cut.rounds(n), cut.width)}"
     if selected.device == "cuda":
-        text += f", {cut.slots} slots, {cut.resident:,} stripes stay on the GPU"
+        text += f", {cut.slots} slots" + ("" if cut.passes else f", {cut.resident:,} stripes stay on the GPU")
+    if selected.devices > 1:
+        text += f", {selected.devices} GPUs take turns" if cut.passes else f", {selected.devices} GPUs"
     moved = sum(phase.bytes for phase in selected.phases if phase.name == "relax")
-    return f"{text}, {format_bytes(moved)} to and from the store" if moved else text
+    place = "the store" if cut.tier == "store" else "the GPUs" if selected.devices > 1 else "the GPU"
+    return f"{text}, {format_bytes(moved)} to and from {place}" if moved else text
 
 
 def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOptions, *, as_json: bool) -> None:
@@ -283,7 +278,6 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
         store: how the store is written.
         as_json: whether to print one JSON object instead of text.
     """
-    _start_device(given)
     overwrite, resume = store["overwrite"], store["resume"]
     budgets_of(given)
     place, address = places.place_of(out, store["work"], overwrite=overwrite, resume=resume)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers.fields import is_whole, shown
 from storage.readers.left_out import LeftOut
@@ -49,6 +51,7 @@ class _Json:
         self._graph = NamedGraph(options)
         self._seen: dict[str, int] = {}
         self._directed: bool | None = None
+        self._multigraph: bool | None = None
         self._names: list[str] = []
         self._kinds: dict[str, set[type]] = {"node": set(), "edge": set()}
         self._options = options
@@ -68,6 +71,8 @@ class _Json:
                 raise InvalidGraph(f"{key!r} is neither true nor false", line=walker.line, field=key)
             if key == "directed":
                 self._state(value, key)
+            else:
+                self._multigraph = value
         elif key in ("graph", "data", "attributes"):
             self._graph_attributes(key)
         elif key == "options":
@@ -116,7 +121,12 @@ class _Json:
                 raise InvalidGraph(message, line=self._seen[key], field=key)
             self._of_graph.add(value)
         elif isinstance(value, list):
-            self._of_graph.add(str(pair[0]) for pair in value if isinstance(pair, list) and pair)
+            known = [pair for pair in value if isinstance(pair, list) and len(pair) == 2]
+            self._of_graph.add(_text(pair[0]) for pair in known)
+            if len(known) < len(value):
+                self._left_out.add([key])
+        elif value is not None:
+            self._left_out.add([key])
 
     def _each(self, key: str, take: Callable[[dict[str, Any], int], None], *, inner: bool = False) -> None:
         if self._walker.peek() != "[":
@@ -240,6 +250,27 @@ class _Json:
                 field="weight",
             )
 
+    def _check_single(self, parsed: Parsed, line: int) -> None:
+        """Refuse two weights of one edge in a file that says that there are no parallel edges: which one is meant?"""
+        arcs, weights = parsed.arcs, parsed.arcs.weights
+        if self._multigraph is not False or weights is None or parsed.labels is None:
+            return
+        tails, heads = arcs.tails, arcs.heads
+        directed = parsed.directed if self._options.directed is None else self._options.directed
+        if not directed and not parsed.mirrored:
+            tails, heads = np.minimum(tails, heads), np.maximum(tails, heads)
+        order = np.lexsort((weights, heads, tails))
+        tails, heads, weights = tails[order], heads[order], weights[order]
+        twice = (tails[1:] == tails[:-1]) & (heads[1:] == heads[:-1]) & (tails[1:] != heads[1:])
+        if (twice := twice & (weights[1:] != weights[:-1])).any():
+            at = int(np.flatnonzero(twice)[0])
+            ends = " - ".join(shown(str(parsed.labels[end[at]])) for end in (tails, heads))
+            message = (
+                f"'multigraph' is false, and the edge {ends} has the weights {weights[at]} and {weights[at + 1]}; "
+                "leave one of them, or say 'multigraph': true if they are parallel edges"
+            )
+            raise InvalidGraph(message, line=line, field="multigraph")
+
     def finish(self) -> Parsed:
         """Return the arcs; refuse a file that has none of the three forms, or more than one."""
         forms = [key for key in ("links", "edges", "adjacency", "elements") if key in self._seen]
@@ -261,6 +292,7 @@ class _Json:
             notes = ["'options' is missing: edges that do not say 'undirected' are directed, as in graphology"]
         directed = bool(self._directed)
         parsed = self._graph.finish(directed, mirrored=forms == ["adjacency"] and not directed)
+        self._check_single(parsed, self._seen[forms[0]])
         self._check_weight(parsed.weight_column)
         if self._directed is None and len(self._own) > 1 and None in self._own and self._options.directed is None:
             message = "some edges say whether they are 'directed', others do not; say --directed or --undirected"
@@ -302,6 +334,8 @@ def _with_inner(members: dict[str, tuple[str, int]], edge: dict[str, Any], line:
 
 
 def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[str, tuple[str, int]]:
+    if "key" in ends and isinstance(edge.get("key"), list | dict):
+        raise InvalidGraph("the 'key' of an edge is a text or a number", line=line, field="key")
     return {key: (_text(value), line) for key, value in edge.items() if key not in ends}
 
 

@@ -158,7 +158,11 @@ class StripeMemory:
         return flags
 
     def _reach(self, job: StripeJob) -> None:
-        """Let this device read and write the memory of the others, where the hardware allows it."""
+        """Let this device read and write the memory of the others, where the hardware allows it; not in passes, whose
+        devices exchange panels through the host.
+        """
+        if job.tiling.passes:
+            return
         runtime = self._cupy.cuda.runtime
         for other in {d.device for d in job.devices if isinstance(d, StripeMemory)} - {self.device}:
             if runtime.deviceCanAccessPeer(self.device, other):

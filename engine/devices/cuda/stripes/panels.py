@@ -4,6 +4,9 @@ While one panel is relaxed, the panel before it is copied to the host and is the
 loaded into a third buffer, or once the earlier panel is no longer needed. Two streams take the products of alternate
 panels, so the products of the next panel fill the device while a panel is closed on a stream of high priority. Loads
 and stores have a stream each.
+
+Several devices share a matrix without knowing of each other: each brings in, from the host, the panels that others have
+given back there.
 """
 
 from __future__ import annotations
@@ -140,7 +143,7 @@ class CudaPanels(StripeMemory):
             self._to_store.popleft()
             rows = self._job.tier.blank(stripe)
             self._after(self._put, ended)
-            mark = self._begin("store", self._put, count, stripe, -1)
+            mark = self._begin("store", self._put, stripe // self._job.tiling.group, stripe, -1)
             self._copy(rows, source, 0, self._put)
             self._end(mark, self._put)
             arrived = self._event(self._put)

@@ -35,6 +35,7 @@ from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.cycles import no_collection
 from tests.interrupting import by_itself
+from tests.several import several
 
 
 def sample(n: int = 400, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:
@@ -116,6 +117,43 @@ def test_both_tiers_give_what_memory_gives(tier, tmp_path_factory, n, height, gr
     same(expected(graph, folder, dtype), folder / "d.zarr")
 
 
+@pytest.mark.parametrize("tier", ["host", "store"])
+@settings(max_examples=10, deadline=None)
+@given(
+    n=st.integers(1, 500),
+    cut=st.sampled_from([(64, 64), (64, 128), (64, 192), (128, 128)]),
+    devices=st.integers(2, 4),
+    negative=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_several_devices_give_what_memory_gives(tier, tmp_path_factory, n, cut, devices, negative, seed):
+    """In the store tier with no more buffers than are planned for; a device that waited for one would hang."""
+    folder, graph = tmp_path_factory.mktemp("several"), sample(n, negative=negative, seed=seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streamed, "_devices", several(devices))
+        plan = replace(plan_for(graph, tier, *cut), threads=2)
+        by_itself(lambda: solve_to_store(graph, Options(), folder / "d.zarr", plan=plan), 120)
+    same(expected(graph, folder), folder / "d.zarr")
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_process_has_other_devices_and_another_cut(tmp_path, eager, monkeypatch, directed, seed):
+    graph, path, chance = sample(450, directed=directed, seed=seed), tmp_path / "d.zarr", np.random.default_rng(seed)
+    ways = [("host", 64, 64), ("store", 64, 64), ("host", 64, 128), ("store", 128, 128)]
+    for turn in range(12):
+        tier, height, width = ways[chance.integers(len(ways))] if chance.random() < 0.5 else ways[turn % 2]
+        monkeypatch.setattr(streamed, "_devices", several(int(chance.integers(1, 4))))
+        monitor = StopAt(int(graph.n**3 * (9 if turn == 11 else chance.random() * 0.5)))
+        try:
+            plan = plan_for(graph, tier, height, width)
+            solve_to_store(graph, Options(), path, plan=plan, monitor=monitor, resume=turn > 0)
+        except Cancelled:
+            continue
+        break
+    same(expected(graph, tmp_path), path)
+
+
 @pytest.mark.parametrize(
     ("directed", "tier"),
     [
@@ -135,7 +173,10 @@ def test_columns_of_several_tiles(tmp_path, tier, directed):
 @pytest.mark.parametrize("tier", ["host", "store"])
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("stopped", [True, False])
-def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, tier, directed, stopped):
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, monkeypatch, tier, directed, stopped, devices):
+    if devices > 1:
+        monkeypatch.setattr(streamed, "_devices", several(devices))
     graph = sample(300, directed=directed)
     plan, gone = plan_for(graph, tier), weakref.ref(graph)
     with no_collection():
@@ -431,13 +472,16 @@ def test_a_solve_opens_as_many_gpus_as_its_plan_says(
     planned: int, there: int, used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver may have lost a GPU since the plan was made; it does not take those that do not pay."""
-    from engine.devices.cuda.stripes import streamer
+    from engine.devices.cuda.stripes import panels, streamer
 
     monkeypatch.setattr(streamer, "found_devices", lambda: there)
-    monkeypatch.setattr(streamer, "CudaStreamer", lambda device, *, memory: (device, memory))
+    monkeypatch.setattr(streamer, "CudaStreamer", lambda device, *, memory: ("rounds", device, memory))
+    monkeypatch.setattr(panels, "CudaPanels", lambda device, *, memory: ("passes", device, memory))
     plan = Plan("a", "float32", "cuda", 2, (9, 9), 1, 1, 1.0, "", "", device_memory=7, devices=planned)
-    with streamed._devices(plan) as devices:
-        assert list(devices) == [(device, 7) for device in range(used)]
+    for way in ("rounds", "passes"):
+        cut = Tiling("host", 64, 64, 4, passes=way == "passes")
+        with streamed._devices(replace(plan, streaming=cut)) as devices:
+            assert list(devices) == [(way, device, 7) for device in range(used)]
 
 
 @pytest.mark.parametrize("tier", ["host", "store"])

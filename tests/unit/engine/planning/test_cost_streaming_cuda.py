@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -12,7 +13,7 @@ from engine.model.problem import Device, Machine, Options, Problem
 from engine.model.tiling import Tiling, device_bytes, entries, stripe_entries
 from engine.planning.constants import LONG_ON_GPU
 from engine.planning.cost_streaming import Setting, store_buffers
-from engine.planning.cost_streaming_cuda import rate_of, through_devices
+from engine.planning.cost_streaming_cuda import _host, rate_of, through_devices
 from engine.planning.planner import choose
 from storage.errors import DoesNotFit
 
@@ -40,6 +41,34 @@ def box(memory: int = 120 * GIB, card: int = 130 * GIB, count: int = 1, **change
 
 def offered(problem: Problem, machine: Machine) -> dict[str, Candidate]:
     return {c.tier: c for c in through_devices(Setting(problem, machine, KIND, problem.n**2 * 4))}
+
+
+def rounds_of(n: int, machine: Machine) -> Candidate:
+    """Rounds over host memory, though passes may be faster."""
+    assert machine.cuda is not None
+    return _host(Setting(dense(n), machine, KIND, n**2 * 4), machine.cuda)
+
+
+def test_two_gpus_pass_over_what_they_share() -> None:
+    """The matrix of 90 GB that two H100 closed in rounds in 104 s, and stored in 165 s in all."""
+    n, machine = 150_000, box(card=75 * GIB, count=2)
+    plan, one, rounds = choose(dense(n), machine, Options(device="cuda")), box(card=75 * GIB), rounds_of(n, machine)
+    assert (plan.tier, plan.devices) == ("host", 2)
+    assert plan.streaming is not None
+    assert plan.streaming.passes
+    assert device_bytes(plan.streaming, n, 4) == plan.device_memory <= 75 * GIB
+    assert 155 < rounds.seconds < 175
+    relax = {phase.name: phase for phase in plan.phases}["relax"]
+    assert relax.updates == n**3
+    assert relax.seconds < 1.03 * {phase.name: phase for phase in rounds.phases}["relax"].seconds
+    assert plan.seconds < 1.1 * relax.seconds
+    assert plan.seconds < 0.54 * choose(dense(n), one, Options(device="cuda")).seconds
+
+
+def test_further_gpus_have_buffers_of_their_own() -> None:
+    """In passes each requests two stripes ahead, holds one more, reads two and writes one; it must not wait for all."""
+    for slots, count in product((2, 3, 4), range(1, 9)):
+        assert store_buffers(Tiling("store", 64, 64, slots, passes=True), count) >= 6 * count
 
 
 def test_a_matrix_beyond_the_budget_of_the_device_lies_in_host_memory() -> None:
@@ -108,7 +137,11 @@ def test_several_devices_share_what_one_could_hold() -> None:
     assert "4 of a card" in four.device_reason
     assert four.device_reason.endswith("each")
     relax = [next(p.seconds for p in plan.phases if p.name == "relax") for plan in (one, four)]
-    assert relax[1] < 0.28 * relax[0]
+    # they wait for each other at the beginnings and ends of passes, which hide the filling and the writing
+    assert relax[1] < 0.32 * relax[0]
+    assert four.streaming is not None
+    assert four.streaming.passes
+    assert four.seconds < 0.85 * rounds_of(80_000, box(count=4)).seconds
     small = choose(dense(10_000), box(count=4), Options(device="cuda"))
     assert small.tier == "device"
 
@@ -181,9 +214,10 @@ def test_sixteen_bits_that_are_proven_take_half_the_bytes_on_a_gpu_too(algorithm
 
 def test_as_many_gpus_share_a_matrix_as_pay() -> None:
     """Kernels want all of them; where the bus decides, no more than it can feed; and one beside a slow disk."""
-    found = {c.tier: c.devices for c in through_devices(Setting(dense(80_000), box(count=8), KIND, 80_000**2 * 4))}
-    assert found["host"] == 8
-    card = replace(CARD, memory=GIB // 2, count=8, bus_rate=5e10, bus_most=1.06e11)
+    wide = replace(box(count=8), cuda=replace(CARD, count=8, bus_most=4e11))
+    assert offered(dense(150_000), wide)["host"].devices == 8
+    assert offered(dense(80_000), box(count=8))["host"].devices == 4  # what eight gain, they would wait for each other
+    card = replace(CARD, memory=GIB // 2, count=8, bus_rate=5e10, bus_most=1e11)
     bus, disk = replace(box(), cuda=card), replace(box(memory=4 * GIB, card=GIB, count=8), stream_rate=2e8)
     assert offered(dense(65_536), bus)["host"].devices == 2
     assert offered(dense(65_536), disk)["store"].devices == 1

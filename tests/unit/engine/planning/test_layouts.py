@@ -6,7 +6,7 @@ import pytest
 
 from engine.model.plan import Candidate
 from engine.model.tiling import Tiling, device_bytes, streamed_bytes
-from engine.planning.layouts import LayoutGrid, StreamingDevices, choose_layout, fastest
+from engine.planning.layouts import LayoutGrid, StreamingDevices, choose_layout, fastest, waiting
 
 
 def h200(count, memory):
@@ -60,3 +60,31 @@ def test_the_fastest_that_fits_else_the_one_that_needs_least():
     assert fastest([quick, small], 9) is small
     assert fastest([quick, small], 4) is small
     assert fastest([], 4) is None
+
+
+def passes_of(panels, devices, bus):
+    """Seconds of two passes, where a product of a panel by a panel takes one, and a copy of a panel ``bus``."""
+    free, given = [0.0] * devices, [dict[int, tuple[float, int]]() for _ in range(2)]
+    down = [(0, k, range(k)) for k in range(panels)]
+    up = [(1, k, range(panels - 1, k, -1)) for k in reversed(range(panels - 1))]
+    for way, k, sources in (*down, *up):
+        device = free.index(min(free))
+        now = max(free[device], given[0][k][0]) if way else free[device]
+        for source in sources:
+            ready, owner = given[way][source]
+            now = max(now, ready + (0 if owner == device else 2 * bus)) + 1
+        free[device] = now = now + (not way)
+        given[way][k] = now, device
+        if k == panels - 1:
+            given[1][k] = now, device
+    return max(free)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("panels", [32, 64, 74, 98, 147])
+@pytest.mark.parametrize("bus", [0.3, 0.65, 1.0])
+def test_devices_wait_in_passes_as_in_a_simulation(devices, panels, bus):
+    share = waiting(Tiling("host", 64, 64, 4, passes=True), 64 * panels, devices, bus)
+    simulated = devices * passes_of(panels, devices, bus) / panels**2 - 1
+    assert share == 0 if devices == 1 else simulated - 0.025 < share
+    assert share < simulated + 0.015 or simulated < share < 1.4 * simulated

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,38 +23,62 @@ from engine.model.tiling import FINISHED, LOWERED, WALKS, Tiling, passed_bytes, 
 from engine.streaming import passes
 from engine.streaming.cpu_panels import CpuPanels
 from engine.streaming.passes import Direction, tasks
-from storage.errors import Cancelled, StorageFailed
+from storage.errors import Cancelled, SolveFailed, StorageFailed
+from storage.threads import Promise
 from tests import oracle
+from tests.interrupting import by_itself
 from tests.unit.engine.streaming.test_schedule import Strict, Tally
 
 
 @pytest.fixture(scope="module")
-def backend():
-    made = CpuBackend(1)
+def backends():
+    made = [CpuBackend(1) for _ in range(4)]
     yield made
-    made.shutdown()
+    for backend in made:
+        backend.shutdown()
+
+
+@pytest.fixture(scope="module")
+def backend(backends):
+    return backends[0]
 
 
 class Counting(Strict):
-    """Checks what :class:`Strict` checks, and counts the bytes that are read and written."""
+    """Checks what :class:`Strict` checks, that no stripe is taken while it is written, and counts the bytes that are
+    read and written.
+    """
 
-    def __init__(self, matrix, streaming):
-        super().__init__(matrix, streaming)
+    def __init__(self, matrix, streaming, devices=1):
+        super().__init__(matrix, streaming, devices)
+        self.most = devices * (self.window + streaming.slots + 1)
         self.read = self.written = 0
+        self.open: set[int] = set()  # stripes that a device is about to write
 
-    def blank(self, stripe):
-        self.out[stripe] = self.out.get(stripe, 0) + 1  # a stripe may be read twice at a time, as two panels need it
-        assert sum(self.out.values()) <= self.most
+    def _empty(self, stripe):
+        with self.guard:
+            self.out[stripe] = self.out.get(stripe, 0) + 1  # a stripe may be read twice at a time, for two panels
+            assert sum(self.out.values()) <= self.most
         first, last = self._tiling.rows(stripe, self.n)
         return np.full((last - first, self.n), 1, self.dtype)
 
+    def blank(self, stripe):
+        with self.guard:
+            assert stripe not in self.open
+            self.open.add(stripe)
+        return self._empty(stripe)
+
     def take(self, stripe):
-        found = super().take(stripe)
-        self.read += found.result().nbytes
-        return found
+        assert stripe not in self.open, "a stripe is taken while it is written"
+        rows = self._empty(stripe)
+        rows[:] = HostTier.blank(self, stripe)
+        with self.guard:
+            self.read += rows.nbytes
+        return Promise.of(rows)
 
     def give(self, k, stripe, rows):
-        self.written += rows.nbytes
+        with self.guard:
+            self.written += rows.nbytes
+            self.open.remove(stripe)
         super().give(k, stripe, rows)
 
     def commit(self, k):
@@ -56,11 +86,33 @@ class Counting(Strict):
         self.commits.append(k)
 
 
-def solve(backend, matrix, streaming, *, nonnegative=True, monitor=None, levels=None, tier=None):
-    tier = tier or Counting(matrix, streaming)
+class Keeping(CpuPanels):
+    """A device that keeps its last panel, as GPUs do."""
+
+    keeps = True
+
+    def give(self, k, level):
+        super().give(k, level)
+        self.kept = self._job.pivot(k)[0], self._panel(k).copy()
+
+    def lower(self, k, stripe, rows):
+        if rows is None:
+            top, bottom = self._job.rows(stripe)
+            start, panel = self.kept
+            assert 0 <= top - start < len(panel)
+            rows = panel[top - start : bottom - start].copy()
+            self._job.tier.out[stripe] = self._job.tier.out.get(stripe, 0) + 1
+        super().lower(k, stripe, rows)
+
+
+def solve(backend, matrix, streaming, *, nonnegative=True, monitor=None, levels=None, tier=None, kind=CpuPanels):
+    """One device for each backend."""
+    backends = backend if isinstance(backend, list) else [backend]
+    tier = tier or Counting(matrix, streaming, len(backends))
     if levels is not None:
         tier.level[:] = levels
-    passes.run(streaming, tier, CpuPanels(backend), monitor or Monitor(), nonnegative=nonnegative, levels=levels)
+    devices = [kind(some) for some in backends]
+    passes.run(streaming, tier, devices, monitor or Monitor(), nonnegative=nonnegative, levels=levels)
     return tier
 
 
@@ -104,11 +156,38 @@ def test_arcs_of_both_signs(backend, n, group, negative, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(
+    n=st.integers(1, 700),
+    cut=st.sampled_from([(64, 64), (64, 128), (64, 192), (128, 128), (128, 256)]),
+    devices=st.integers(2, 4),
+    dtype=st.sampled_from(list(WORK_TYPES)),
+    negative=st.booleans(),
+    kind=st.sampled_from([CpuPanels, Keeping]),
+    seed=st.integers(0, 99),
+)
+def test_any_number_of_devices(backends, n, cut, devices, dtype, negative, kind, seed):
+    negative &= dtype != "uint16"
+    weights = oracle.random_weights(n, seed=seed, density=min(1, 4 / n), negative=negative)
+    streaming, tally = Tiling("host", *cut, passes=True), Tally()
+    found = oracle.encode(weights, dtype)
+    tier = solve(backends[:devices], found, streaming, nonnegative=not negative, monitor=tally, kind=kind)
+    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
+    assert tally.begun == [("relax", n**3, "updates")]
+    assert tally.done == n**3
+    assert tally.threads <= {threading.get_ident()}
+    assert (tier.level == FINISHED).all()
+    assert not any(tier.out.values())
+    assert tier.written <= passed_bytes(streaming, n, found.itemsize)[1] + streaming.width * n * found.itemsize
+
+
+@settings(max_examples=40, deadline=None)
+@given(
     n=st.integers(1, 400),
     cut=st.sampled_from([(64, 64), (64, 128), (64, 192), (128, 128), (128, 256)]),
+    devices=st.integers(1, 3),
+    kind=st.sampled_from([CpuPanels, Keeping]),
     seed=st.integers(0, 10**6),
 )
-def test_any_mixture_of_levels_is_gone_on_from(backend, n, cut, seed):
+def test_any_mixture_of_levels_is_gone_on_from(backends, n, cut, devices, kind, seed):
     """Rows that hold at least what their level promises, each entry the length of some walk, whatever its age."""
     rng, streaming = np.random.default_rng(seed), Tiling("host", *cut, passes=True)
     weights = oracle.random_weights(n, seed=seed % 97, density=min(1, 4 / n))
@@ -120,7 +199,7 @@ def test_any_mixture_of_levels_is_gone_on_from(backend, n, cut, seed):
     promised = np.where(own == FINISHED, n, np.where(own == LOWERED, block, np.where(own == WALKS, row + 1, 0)))
     held = lengths(weights, promised)
     found = oracle.encode(np.where(rng.random((n, n)) < 0.2, final, held), "int32")
-    solve(backend, found, streaming, levels=levels)
+    solve(backends[:devices], found, streaming, levels=levels, kind=kind)
     np.testing.assert_array_equal(found, oracle.encode(final, "int32"))
 
 
@@ -174,12 +253,126 @@ def test_a_stopped_solve_goes_on_where_it_was(backend, most):
     assert tally.done == tally.begun[0][1] <= (1 - most) * updates(streaming, n) + 2 * 64 * n * n
 
 
-def test_floats_are_those_of_the_products(backend):
+@settings(max_examples=15, deadline=None)
+@given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=5), seed=st.integers(0, 99))
+def test_stops_and_other_numbers_of_devices(backends, counts, seed):
+    """Each process is stopped, the last one is not; each has other devices."""
+    n, rng = 450, np.random.default_rng(seed)
+    weights = oracle.random_weights(n, seed=seed, density=3 / n)
+    streaming, found = Tiling("host", 64, 64, passes=True), oracle.encode(weights, "int32")
+    final, levels = oracle.encode(oracle.closure(weights), "int32"), None
+    for devices in counts:
+        tier = Counting(found, streaming, devices)
+        if levels is not None:
+            tier.level[:] = levels
+        with suppress(Cancelled):
+            stop = Tally(rng.random() * 0.6 * n**3)
+            solve(backends[:devices], found, streaming, tier=tier, levels=levels, monitor=stop)
+        assert (found >= final).all()
+        assert not tier.open
+        levels = tier.level.copy()
+    solve(backends[:2], found, streaming, levels=levels)
+    np.testing.assert_array_equal(found, final)
+
+
+@pytest.mark.parametrize("at", ["open", "begin", "lower", "close", "give", "drain"])
+@pytest.mark.parametrize("when", [0, 4])
+def test_a_device_that_fails_ends_the_others(backends, at, when):
+    n, streaming = 500, Tiling("host", 64, 64, passes=True)
+    weights = oracle.random_weights(n, seed=5, density=3 / n)
+    found, released = oracle.encode(weights, "int32"), []
+
+    class Broken(CpuPanels):
+        calls = 0
+
+        def release(self):
+            released.append(self)
+            super().release()
+
+    def broken(self, *given, **named):
+        Broken.calls += 1
+        if Broken.calls == when + 1 or (at == "drain" and Broken.calls <= 3):
+            raise SolveFailed("the device fell off the bus")
+        return getattr(CpuPanels, at)(self, *given, **named)
+
+    setattr(Broken, at, broken)
+    when = when if at != "open" else 2
+    tier, devices = Counting(found, streaming, 3), [Broken(some) for some in backends[:3]]
+
+    def work():
+        with pytest.raises(SolveFailed, match="fell off the bus"):
+            passes.run(streaming, tier, devices, Monitor(), nonnegative=True)
+
+    by_itself(work)
+    assert len(released) == 3
+    final = oracle.encode(oracle.closure(weights), "int32")
+    assert (found >= final).all()
+    solve(backends[:2], found, streaming, levels=tier.level.copy())
+    np.testing.assert_array_equal(found, final)
+
+
+def test_a_slow_device_shares_the_work(backends):
+    n, counts, streaming = 960, Counter(), Tiling("host", 64, 64, passes=True)
+
+    class Slow(CpuPanels):
+        def give(self, k, level):
+            counts[self.pause] += 1
+            time.sleep(self.pause)
+            super().give(k, level)
+
+    weights = oracle.random_weights(n, seed=4, density=3 / n)
+    found = oracle.encode(weights, "uint16")
+    devices = [Slow(some) for some in backends[:2]]
+    devices[0].pause, devices[1].pause = 0.0, 0.05
+    passes.run(streaming, HostTier(found, streaming), devices, Monitor(), nonnegative=True)
+    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "uint16"))
+    assert sum(counts.values()) == 29
+    assert min(counts[0.0], counts[0.05]) > 0
+
+
+def test_an_interrupt_ends_all_devices(backends):
+    """A KeyboardInterrupt comes in the calling thread, which only waits."""
+
+    class Interrupted(Tally):
+        def advance(self, amount):
+            super().advance(amount)
+            if self.done > 0.3 * 500**3:
+                raise KeyboardInterrupt
+
+    n, streaming = 500, Tiling("host", 64, 64, passes=True)
+    found = oracle.encode(oracle.random_weights(n, seed=5, density=3 / n), "int32")
+    with pytest.raises(KeyboardInterrupt):
+        solve(backends[:3], found, streaming, monitor=Interrupted())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("apsp-stream")]
+
+
+@pytest.mark.parametrize("started", [0, 1, 2])
+def test_devices_whose_threads_cannot_all_be_started_end_with_an_error(backends, started, monkeypatch):
+    n, streaming, start, count = 257, Tiling("host", 64, 64, passes=True), threading.Thread.start, itertools.count()
+
+    def some(thread):
+        if thread.name.startswith("apsp-stream") and next(count) >= started:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", some)
+    matrix = oracle.encode(oracle.random_weights(n, seed=1, density=0.02), "float32")
+
+    def work():
+        with pytest.raises(SolveFailed, match="refused to start a thread"):
+            solve(backends[:3], matrix, streaming)
+
+    by_itself(work)
+
+
+def test_floats_are_those_of_the_products(backend, backends):
     n = 600
     weights = np.random.default_rng(1).random((n, n)).astype(np.float32)
     np.fill_diagonal(weights, 0)
-    found = weights.copy()
+    found, others = weights.copy(), weights.copy()
     solve(backend, found, Tiling("host", 64, 128, passes=True))
+    solve(backends[:3], others, Tiling("host", 64, 128, passes=True), kind=Keeping)
+    np.testing.assert_array_equal(found, others)
     floyd_warshall.recursive(backend, weights, nonnegative=True)
     np.testing.assert_allclose(found, weights, rtol=1e-6)
 
@@ -194,12 +387,14 @@ def test_a_negative_cycle_ends_the_solve(backend, n):
 
 
 @pytest.mark.parametrize("at", [(LOWERED, 3), (FINISHED, 2)])
-def test_a_tier_that_fails_ends_the_solve_and_leaves_walks(backend, at):
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_tier_that_fails_ends_the_solve_and_leaves_walks(backends, at, devices):
+    backend = backends[:devices]
     n = 400
     weights = oracle.random_weights(n, seed=2, density=3 / n)
     streaming, found = Tiling("host", 64, 64, passes=True), oracle.encode(weights, "int32")
     final = oracle.encode(oracle.closure(weights), "int32")
-    first = Counting(found, streaming)
+    first = Counting(found, streaming, devices)
     first.fail_at = at
     with pytest.raises(StorageFailed, match="disk is full"):
         solve(backend, found, streaming, tier=first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import resource
 import signal
@@ -71,6 +72,86 @@ def test_its_death_is_told_and_survived(worker: ProcessPool):
     os.kill(second, signal.SIGKILL)
     assert gone(second)
     assert run(worker, os.getpid) not in (first, second)
+
+
+def test_a_process_that_dies_before_it_begins_is_replaced_for_the_request(worker: ProcessPool):
+    """It is stopped, so that the request is sent to it, and then killed."""
+
+    async def scene() -> tuple[int, int]:
+        held = await worker.run(os.getpid)
+        os.kill(held, signal.SIGSTOP)
+        asked = asyncio.create_task(worker.run(os.getpid))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        os.kill(held, signal.SIGKILL)
+        return held, await asked
+
+    held, answered = asyncio.run(scene())
+    assert answered != held
+
+
+def test_requests_right_after_a_death_are_answered(worker: ProcessPool):
+    for _ in range(8):
+        os.kill(run(worker, os.getpid), signal.SIGKILL)
+        assert run(worker, abs, -3) == 3
+
+
+class Deadly:
+    """Kills whoever unpickles it, and is counted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return count_and_die, (str(self.path),)
+
+
+def count_and_die(path: str) -> None:
+    with Path(path).open("a") as file:
+        file.write("x")
+    os._exit(9)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_kills_its_process_is_an_error_after_at_most_two(worker: ProcessPool, tmp_path: Path, begun: bool):
+    told = tmp_path / "count"
+    asked = (count_and_die, str(told)) if begun else (abs, Deadly(told))
+    with pytest.raises(Refused) as caught:
+        run(worker, *asked)
+    assert caught.value.fault.code == "worker-lost"
+    assert told.read_text() == ("x" if begun else "xx"), "what was begun is not repeated"
+    assert run(worker, abs, -3) == 3
+
+
+def test_nothing_starts_again_after_stopping():
+    worker = ProcessPool(nice=1)
+
+    async def scene() -> Refused:
+        held = await worker.run(os.getpid)
+        os.kill(held, signal.SIGSTOP)
+        asked = asyncio.create_task(worker.run(os.getpid))
+        await asyncio.sleep(0.3)
+        worker.stop()
+        with pytest.raises(Refused) as caught:
+            await asked
+        assert gone(held)
+        return caught.value
+
+    before = set(multiprocessing.active_children())
+    assert asyncio.run(scene()).fault.code == "worker-lost"
+    assert set(multiprocessing.active_children()) <= before
+
+
+def test_a_process_that_does_not_take_its_task_is_ended_at_the_limit(worker: ProcessPool):
+    async def scene() -> Refused:
+        held = await worker.run(os.getpid)
+        os.kill(held, signal.SIGSTOP)
+        with pytest.raises(Refused) as caught:
+            await worker.run(os.getpid, seconds=0.5)
+        assert gone(held)
+        return caught.value
+
+    assert asyncio.run(scene()).fault.code == "limit-exceeded"
 
 
 #: holds the interpreter's lock for hours, in one call of C

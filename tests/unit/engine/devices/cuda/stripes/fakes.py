@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
+from collections import defaultdict
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -15,15 +17,29 @@ class Calls:
     """The calls of one test, a line each, and the number of things made so far."""
 
     def __init__(self):
-        self.lines, self.stream, self.made = [], "default", {}
+        self.lines, self.made, self.by_thread = [], {}, defaultdict(list)
         self.chance = None  # a random generator decides whether an event is done when the host looks
+        self._own, self._lock = threading.local(), threading.Lock()
+
+    @property
+    def stream(self):
+        """The current stream of this thread."""
+        return getattr(self._own, "stream", "default")
+
+    @stream.setter
+    def stream(self, name):
+        self._own.stream = name
 
     def note(self, *words):
-        self.lines.append(" ".join(map(str, words)))
+        line = " ".join(map(str, words))
+        with self._lock:
+            self.lines.append(line)
+            self.by_thread[threading.get_ident()].append(line)
 
     def number(self, kind):
-        self.made[kind] = self.made.get(kind, 0) + 1
-        return self.made[kind]
+        with self._lock:
+            self.made[kind] = self.made.get(kind, 0) + 1
+            return self.made[kind]
 
 
 class DeviceArray:

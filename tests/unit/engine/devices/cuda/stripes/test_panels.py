@@ -15,12 +15,13 @@ from engine.model.progress import Monitor
 from engine.model.tier import HostTier
 from engine.model.tiling import FINISHED, Tiling, device_bytes, passed_bytes
 from engine.streaming import passes
+from tests.interrupting import by_itself
 from tests.unit.engine.devices.cuda.stripes.fakes import install
 
 
 def solved(monkeypatch, tiling, n):
     calls, tier = install(monkeypatch), HostTier(np.zeros((n, n), np.float32), tiling)
-    passes.run(tiling, tier, CudaPanels(0, memory=10**9), Monitor(), nonnegative=True)
+    passes.run(tiling, tier, [CudaPanels(0, memory=10**9)], Monitor(), nonnegative=True)
     assert (tier.level == FINISHED).all()
     return calls.lines
 
@@ -124,6 +125,62 @@ def test_no_work_overtakes_what_it_needs(monkeypatch, kind, height, width, slots
         calls, tiling = install(monkeypatch), Tiling("host", height, width, slots, passes=True)
         calls.chance = random.Random(seed)
         matrix = np.zeros((640, 640), np.int32)
-        passes.run(tiling, kind(matrix, tiling), CudaPanels(0, memory=10**9), Monitor(), nonnegative=False)
+        passes.run(tiling, kind(matrix, tiling), [CudaPanels(0, memory=10**9)], Monitor(), nonnegative=False)
         assert any(accesses(line)[1] for line in calls.lines)
         assert races(calls.lines) == []
+
+
+class Updates(Monitor):
+    """Counts what is done."""
+
+    done = 0
+
+    def advance(self, amount):
+        self.done += amount
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4])
+@pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize("kind", [HostTier, FewBuffers])
+def test_several_devices_share_a_matrix(monkeypatch, kind, devices, slots):
+    """Each waits, on its own streams, for what it needs, and takes from the host only what is there."""
+
+    class Guarded(kind):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.open = set()
+
+        def take(self, stripe):
+            assert stripe not in self.open, "a stripe is taken before it has arrived"
+            return super().take(stripe)
+
+        def give(self, k, stripe, rows):
+            self.open.discard(stripe)
+            super().give(k, stripe, rows)
+
+    class Marking(CudaPanels):
+        def give(self, k, level):
+            self._job.tier.open.update(self._job.members(k))
+            super().give(k, level)
+
+    n, tiling = 768, Tiling("host", 64, 128, slots, passes=True)
+    for seed in range(2):
+        calls, monitor = install(monkeypatch), Updates()
+        calls.chance = random.Random(seed)
+        tier = Guarded(np.zeros((n, n), np.int32), tiling)
+        shared = [Marking(index, memory=10**9) for index in range(devices)]
+        by_itself(lambda: [passes.run(tiling, tier, shared, monitor, nonnegative=False)])  # noqa: B023
+        assert (tier.level == FINISHED).all()
+        assert monitor.done == n**3
+        working = [lines for lines in calls.by_thread.values() if any("memcpyAsync" in line for line in lines)]
+        assert 1 <= len(working) <= devices
+        for lines in working:
+            assert any(accesses(line)[1] for line in lines)
+            assert races(lines) == []
+        assert sum("ahead.close" in line or "solver.close" in line for line in calls.lines) == 6
+        copies = [re.search(r"memcpyAsync.* (\d+), ([12]), ", line) for line in calls.lines]
+        moved = {kind: sum(int(c[1]) for c in copies if c and c[2] == kind) for kind in "12"}
+        read, written = passed_bytes(tiling, n, 4)
+        assert moved["2"] == written + 6 * 4  # each panel has a flag for entries below zero
+        assert moved["1"] <= read + 4 * devices * 128 * n * 4
+        assert not any("deviceEnablePeerAccess" in line for line in calls.lines)

@@ -1,0 +1,161 @@
+"""The threads of a streamed run, one for each device, and what they tell the thread that began the run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from engine.model.progress import Monitor
+from engine.model.system import THREADS_REFUSED
+from storage.errors import Cancelled, SolveFailed
+from storage.threads import Dropped, ThreadPool
+
+#: Seconds between two calls of the monitor while no device reports progress.
+_PAUSE: Final = 0.1
+#: Seconds between two checks for arrived stripes on a device that waits for another device.
+_POLL: Final = 0.0005
+
+
+class _Stopped(Exception):  # noqa: N818
+    """Raised to end a run, because another device failed or the job was cancelled."""
+
+
+class Member(Protocol):
+    """What a crew asks of a device; its own thread calls both."""
+
+    def guard(self) -> AbstractContextManager[object]:
+        """Return the context in which the device works."""
+        ...
+
+    def drain(self, *, wait: bool) -> None:
+        """Report the stripes that have come back from the device; with ``wait``, wait for all of them."""
+        ...
+
+
+class Crew:
+    """A thread for each device; the thread that calls ``run`` reports progress to the monitor, and asks it whether to
+    stop.
+
+    Args:
+        devices: the devices.
+        monitor: gets the updates.
+        apart: whether a single device has a thread of its own, too.  Without one it works in the calling thread.
+
+    Attributes:
+        alone: whether a single device works in the calling thread.
+        lock: held while what the threads share changes.
+        change: tells threads that wait that something has changed.
+    """
+
+    def __init__(self, devices: Sequence[Member], monitor: Monitor, *, apart: bool = True) -> None:
+        self._devices, self._monitor = devices, monitor
+        self.alone = len(devices) == 1 and not apart
+        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        self.lock = threading.RLock()
+        self.change = threading.Condition(self.lock)
+        self._stop, self._errors, self._news = False, list[BaseException](), 0
+        self._working = len(devices)  # threads that have not ended
+
+    # ---- the calling thread -----------------------------------------------------------------------------------------
+
+    def run(self, work: Callable[[int], None]) -> None:
+        """Call ``work`` with the index of each device, in its thread, and return when all have ended.
+
+        Raises:
+            Cancelled: the monitor asked to stop; stripes that were on their way back from a device have been reported.
+            SolveFailed: a device has no thread, because the system refused to start one.
+            BaseException: what the first device that failed has raised.
+        """
+        if self.alone:
+            self._work_here(work)
+            return
+        with ThreadPool(len(self._devices), "apsp-stream", together=len(self._devices) > 1) as pool, pool:
+            try:
+                calls = [pool.submit(self._thread, index, work) for index in range(len(self._devices))]
+                while self._working:
+                    self._report()
+                    for call in (call for call in calls if call.done()):
+                        call.result()  # raises if its thread could not be started
+                self._report()
+            except Dropped as error:
+                many = len(self._devices)
+                self._fail(SolveFailed(f"{THREADS_REFUSED} ({many} devices need one each): {error}"))
+            except BaseException as error:
+                self._fail(error)
+        if self._errors:
+            del self._errors[1:]
+            raise self._errors.pop()
+
+    def part(self) -> None:
+        """Forget the devices, to break reference cycles."""
+        self._devices = ()
+
+    def _work_here(self, work: Callable[[int], None]) -> None:
+        (device,) = self._devices
+        with device.guard():
+            try:
+                work(0)
+            except Cancelled:
+                device.drain(wait=True)  # report stripes that are still on their way back from the device
+                raise
+        self.check()
+
+    def _report(self) -> None:
+        with self.lock:
+            if not self._news and self._working:
+                self.change.wait(_PAUSE)
+            news, self._news = self._news, 0
+        if not self._stop:
+            self._monitor.step(news)
+
+    def _fail(self, error: BaseException) -> None:
+        with self.lock:
+            self._errors.append(error)
+            self._stop = True
+            self.change.notify_all()
+
+    # ---- a device's thread ------------------------------------------------------------------------------------------
+
+    def _thread(self, index: int, work: Callable[[int], None]) -> None:
+        device = self._devices[index]
+        try:
+            with device.guard():
+                try:
+                    work(index)
+                except _Stopped:
+                    device.drain(wait=True)  # report stripes that are still on their way back from the device
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            with self.lock:
+                self._working -= 1
+                self.change.notify_all()
+
+    def advance(self, amount: int) -> None:
+        """Count updates that are done."""
+        with self.lock:
+            self._news += amount
+            if not self.alone:
+                self.change.notify_all()
+
+    def check(self) -> None:
+        """Raise if the run is to stop."""
+        if self.alone:
+            news, self._news = self._news, 0
+            self._monitor.step(news)
+        elif self._stop:
+            raise _Stopped
+
+    def wait(self, device: Member, ready: Callable[[], bool]) -> None:
+        """Wait until ``ready``; meanwhile report stripes that are back from this device, as other devices may need
+        them.
+        """
+        while not self._stop and not ready():
+            device.drain(wait=False)
+            self.check()
+            with self.lock:
+                if not ready():
+                    self.change.wait(_POLL)
+        self.check()

@@ -27,6 +27,7 @@ from storage.arguments import check_paths, check_whole
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.pairs.near_pairs import NearPairs
+from storage.pairs.spilling import SPILLED_BYTES
 
 #: Options of a solve that near pairs do not have.
 _NOT_HERE: Final = (
@@ -89,7 +90,7 @@ def near_pairs(
     if isinstance(graph, PreparedMatrix):
         from engine.api.from_tables.near import PreparedNear
 
-        return PreparedNear(graph, options, nearest=nearest).run(monitor, beside=beside)
+        return PreparedNear(graph, options, nearest=nearest).run(monitor, beside=beside, spill=spill)
     profile, options = GraphProfile.of(graph), given_options(options)
     graph = profile.graph
     check_paths(spill=spill)
@@ -258,12 +259,14 @@ def plan_near(
     nearest: int | None = None,
     beside: int = 0,
     out: Path | None = None,
+    spills: bool = False,
 ) -> Plan:
     """Plan near pairs that will be kept as sparse rows and as a table: searches from some sources say what it takes.
 
     Args:
         graph, options, nearest, beside: as for :func:`near_pairs`.
         out: where the result will be, whose disk is looked at; None for none.
+        spills: whether pairs that memory does not hold wait on that disk, as :func:`near_pairs` does with ``spill``.
 
     Returns:
         The plan: bytes of memory and disk, seconds; its shape is that of the matrix that is not made.
@@ -275,28 +278,36 @@ def plan_near(
     if isinstance(graph, PreparedMatrix):
         from engine.api.from_tables.near import PreparedNear
 
-        return PreparedNear(graph, options, nearest=nearest).make_plan(beside=beside, out=out)
+        return PreparedNear(graph, options, nearest=nearest).make_plan(beside=beside, out=out, spills=spills)
     profile, options = GraphProfile.of(graph), given_options(options)
     graph = profile.graph
     _check(profile, options, nearest)
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     _budget(machine, graph, ENTRY_BYTES + beside)
-    sample = searched_sample(profile, options, nearest)._replace(fixed=_fixed(machine, graph))
-    return planned(graph, options, sample, machine, ENTRY_BYTES + beside)
+    spill = folder_of(out) if spills else None
+    sample = searched_sample(profile, options, nearest, spill)._replace(fixed=_fixed(machine, graph))
+    return planned(graph, options, sample, machine, ENTRY_BYTES + beside, spills=spills)
 
 
-def searched_sample(profile: GraphProfile, options: Options, nearest: int | None) -> NearSample:
+def folder_of(out: Path | None) -> Path | None:
+    """Return the folder, one that is there, on whose disk a result at ``out`` will be; None for none."""
+    return None if out is None else next(folder for folder in out.absolute().parents if folder.is_dir())
+
+
+def searched_sample(
+    profile: GraphProfile, options: Options, nearest: int | None, spill: Path | None = None
+) -> NearSample:
     """Search from some sources, and estimate all of them; the caller sets ``fixed``.
 
     Args:
         profile: the graph, which must be searchable.
-        options, nearest: as for :func:`near_pairs`.
+        options, nearest, spill: as for :func:`near_pairs`.
     """
     rows = _row_count(options, profile.graph)
     for most in _SAMPLES:
         began = time.perf_counter()
         some = replace(options, sources=spread_sources(options, rows, most)) if rows else options
-        found = near_pairs(profile, some, nearest=nearest)
+        found = near_pairs(profile, some, nearest=nearest, spill=spill)
         spent, counts = time.perf_counter() - began, np.diff(found.indptr).astype(np.float64)
         if spent > _SAMPLE_SECONDS or len(counts) == rows:
             break
@@ -308,7 +319,9 @@ def _row_count(options: Options, graph: Graph) -> int:
     return graph.n if options.sources is None else len(options.sources)
 
 
-def planned(graph: Graph, options: Options, sample: NearSample, machine: Machine, each: int) -> Plan:
+def planned(
+    graph: Graph, options: Options, sample: NearSample, machine: Machine, each: int, *, spills: bool = False
+) -> Plan:
     """Return the plan that follows from a sample.
 
     Args:
@@ -317,6 +330,7 @@ def planned(graph: Graph, options: Options, sample: NearSample, machine: Machine
         sample: what trial searches from some sources have found.
         machine: memory, disk and threads.
         each: bytes of memory for each pair.
+        spills: whether pairs that memory does not hold wait on the disk.
 
     Raises:
         DoesNotFit: as :func:`plan_near`.
@@ -326,21 +340,24 @@ def planned(graph: Graph, options: Options, sample: NearSample, machine: Machine
     error = float(counts.std(ddof=1)) / math.sqrt(len(counts)) if 1 < len(counts) < rows else 0.0
     least, entries = int(max(0.0, mean - 2 * error) * rows), int(mean * rows)
     budget = (machine.memory - sample.fixed) // each
-    if least > budget:
+    if least > budget and not spills:
         raise too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
     size, labels = 4 + sample.dtype.itemsize, 16 * (graph.n + rows)
-    if machine.disk is not None and least * size > machine.disk:
+    # pairs that wait on the disk need as much space once more for the result, which is what spilling asks for, too
+    waits = entries > budget
+    needed = least * max(size, 2 * SPILLED_BYTES if waits else 0)
+    if machine.disk is not None and needed > machine.disk:
         raise DoesNotFit(
-            f"near pairs: about {least:,} are predicted, {least * size} bytes ({gib(least * size)}), and of disk "
+            f"near pairs: about {least:,} are predicted, {needed} bytes ({gib(needed)}), and of disk "
             f"{machine.disk} ({gib(machine.disk)}) are free; take a smaller cutoff or fewer sources",
             resource="disk",
-            needed=least * size,
+            needed=needed,
             available=machine.disk,
         )
     phases = (Phase("search", sample.seconds, entries * size),)
-    made = Candidate(
-        "near", sample.fixed + entries * each, entries * (size + _TABLE_ENTRY) + labels, sample.seconds, phases
-    )
+    disk = entries * (size + _TABLE_ENTRY + (SPILLED_BYTES if waits else 0)) + labels
+    memory = sample.fixed + min(entries, budget) * each
+    made = Candidate("near", memory, disk, sample.seconds, phases)
     return Plan(
         algorithm="near",
         dtype=sample.dtype.name,

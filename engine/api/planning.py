@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
-from engine.execution.sums import searched_options, sum_bytes, with_sums
+from engine.execution.sums import searched_options, sum_bytes, sum_memory, with_sums
 from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
@@ -165,7 +165,9 @@ def _plan(
         problem = replace(problem, hops=profile.hops)
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
-    draft = _Draft(profile, rectangle, options, out, store)
+    beside = sum_memory(original, asked, machine.threads) if asked.also else 0
+    machine = changed(machine, resident=machine.resident + beside)
+    draft = _Draft(profile, rectangle, options, out, store, beside)
     plan = draft.choose(problem, machine) if short is None or found is not None else short
     if problem.negative:
         _ = profile.potentials  # raises NegativeCycle
@@ -180,13 +182,18 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Draft:
-    """The inputs that stay the same while a plan is refined step by step, as more is measured."""
+    """The inputs that stay the same while a plan is refined step by step, as more is measured.
+
+    ``beside`` are bytes of memory that are needed beside what makes the rows: those of sums along their paths.  They
+    count as what the process holds, so that refusals name budgets which suffice for both.
+    """
 
     profile: GraphProfile
     rectangle: Rectangle
     options: Options
     out: Path | None
     store: int
+    beside: int
 
     def choose(self, problem: Problem, machine: Machine, trials: Trials | None = None) -> Plan:
         """Return the plan that the planner chooses from the facts so far."""
@@ -208,7 +215,7 @@ class _Draft:
             # measuring has taken memory that the plan can use again, so survey the memory again
             now = survey(out=out, memory=options.memory, threads=options.threads)
             most = machine.resident + machine.memory - plan.memory
-            machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
+            machine = replace(measured, memory=now.memory, resident=min(now.resident + self.beside, most))
             plan = self.choose(problem, machine, trials)
         # if an algorithm was asked for, a partition changes nothing, and making one may take longer than the solve
         if options.algorithm != "auto":

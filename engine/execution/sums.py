@@ -98,15 +98,14 @@ def searched_options(graph: Graph, options: Options) -> Options:
         )
     kind = options.dtype if graph.integral else "float64"
     algorithm = "dijkstra" if found.rounded else options.algorithm
-    left = machine.memory - needed
-    return replace(options, targets=None, device="cpu", dtype=kind, algorithm=algorithm, memory=left)
+    return replace(options, targets=None, device="cpu", dtype=kind, algorithm=algorithm)
 
 
 def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
-    """Return the plan of the rows, increased by what the sums take, and with the shape of the result.
+    """Return the plan of the rows, increased by the time of the sums, and with the shape of the result.
 
     Args:
-        plan: from the options of :func:`searched_options`.
+        plan: from the options of :func:`searched_options`; its memory holds that of the sums.
         graph: the graph, with the quantities.
         options: what was asked.
     """
@@ -118,7 +117,6 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     return replace(
         plan,
         shape=shape,
-        memory=plan.memory + sum_memory(graph, options, plan.threads),
         seconds=plan.seconds + phase.seconds,
         phases=(*plan.phases, phase),
         reason=plan.reason + more,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded
+from storage.errors import InvalidRequest, LimitExceeded
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
 
 SIDES: Final = ("sources", "targets")
-#: bytes of a line of a table between points while it is made, without the characters of names
-_LINE: Final = 64
 
 
 def sides_with_points(options: Mapping[str, Any]) -> list[str]:
@@ -78,8 +76,8 @@ def taken(graph: Graph, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines_between_points(
-    pairs: NearPairs, graph: Graph, options: Mapping[str, Any], targets: tuple[int, ...] | None, memory: int | None
-) -> pl.DataFrame:
+    pairs: NearPairs, graph: Graph, options: Mapping[str, Any], targets: tuple[int, ...] | None
+) -> tuple[int, Iterator[pl.DataFrame]]:
     """Return the table of near pairs of a job with points: a line for each pair of points, as ``apsp near`` writes it.
 
     Args:
@@ -87,16 +85,14 @@ def lines_between_points(
         graph: the graph.
         options: of the job, with its ``points``.
         targets: the vertices that were wanted; None for all.
-        memory: bytes that the table may take while it is made; None for what is free.
 
-    Raises:
-        DoesNotFit: several points at the same vertices make more lines than fit the memory.
+    Returns:
+        How many lines there are, and the table in pieces, at least one.
     """
     import numpy as np
 
-    from engine.execution.survey import survey
     from service.views.features import Ends
-    from service.views.near_points import lines_of, ways_between
+    from service.views.near_points import NearLines
 
     points = options["points"]
 
@@ -105,17 +101,8 @@ def lines_between_points(
             return Ends.of_points(restored(points[side], graph, side))
         return Ends.of_vertices(vertices, graph.labels, graph.coordinates)
 
-    sources, others = ends("sources", pairs.sources), ends("targets", np.arange(graph.n))
-    count, most = ways_between(pairs, sources, others, targets), survey(memory=memory).memory
-    if count * _LINE > most:
-        raise DoesNotFit(
-            f"near pairs: {count:,} lines between points, {_LINE} bytes each while the table is made, and {most} may "
-            "be used; leave out points at the same vertices, or take a smaller cutoff",
-            resource="memory",
-            needed=count * _LINE,
-            available=most,
-        )
-    return lines_of(pairs, sources, others, targets, points=True).table()
+    lines = NearLines(pairs, ends("sources", pairs.sources), ends("targets", np.arange(graph.n)), targets)
+    return lines.count(points=True), (piece.table() for piece in lines.pieces(points=True))
 
 
 def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoints:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from storage.graph.graph import Graph
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
+    from storage.tables.pieces import Pieces
 
 #: the options of tables, by the kind of result that takes them
 TAKES: Final = {
@@ -54,6 +55,8 @@ TAKES: Final = {
 _UPLOADED: Final = ("opportunities", "demands")
 #: bytes of a vertex, or a number, in a table in memory, without the characters of long names
 _CELL: Final = 16
+#: rows of a table of near pairs that are made at a time
+_PIECE: Final = 1 << 18
 
 
 def wants_table(request: Mapping[str, Any]) -> bool:
@@ -197,11 +200,11 @@ class TableTask:
             names = self._names(asked.rows) * (1 if asked.vertices else 2)
             return self._within_disk(asked.plan(monitor, asked.rows * 8 * asked.columns + names), asked.rows, out)
         if self._near is not None:
-            return self._near.make_plan(beside=self._beside(), out=out)
+            return self._near.make_plan(out=out, spills=True)
         if self._measurement is None:
             from engine.api.near import plan_near
 
-            return plan_near(self._profile, self._options, nearest=self._nearest, beside=self._beside(), out=out)
+            return plan_near(self._profile, self._options, nearest=self._nearest, out=out, spills=True)
         made = self._measurement.make_plan(monitor)
         rows = self._measurement.rows
         return self._within_disk(replace(made, disk=self._measurement.bytes + self._names(rows)), rows, out)
@@ -232,7 +235,7 @@ class TableTask:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            DoesNotFit: there are more near pairs than memory has place for.
+            DoesNotFit: there are more near pairs than memory and disk have place for.
             Conflict: there is something at ``place``, or a result was sealed in the object store meanwhile.
             Gone: the prepared result was removed before its tables were read.
             StorageFailed: the file system refused, or a table is damaged.
@@ -240,6 +243,7 @@ class TableTask:
         from storage.tables.writer import write_result_table
 
         pairs, kind, sums = None, plan.dtype, None
+        frame: pl.DataFrame | Pieces
         if self._passing is not None:
             frame, seconds, sums = self._passing.make(monitor)
         elif self._measurement is not None:
@@ -247,36 +251,49 @@ class TableTask:
                 found = self._measurement.run(monitor)
             frame, seconds = found.to_polars(), dict(found.seconds)
         else:
-            frame, seconds, pairs = self._near_pairs(monitor)
+            pairs, seconds = self._near_pairs(monitor, place)
             kind = pairs.lengths.dtype.name
         written = time.perf_counter()
-        monitor.begin("write", frame.height, "rows")
-        if monitor.cancelled():
-            from storage.errors import Cancelled
-
-            raise Cancelled("stopped before the table was written")
+        if pairs is not None:
+            frame = self._pieces(pairs, monitor)
+        else:
+            monitor.begin("write", frame.height, "rows")
+            _stop_before_writing(monitor)
         write_result_table(place, frame, self._about(plan, kind), pairs, sums, remote=sent)
         return {**seconds, "write": time.perf_counter() - written}
 
-    def _near_pairs(self, monitor: Monitor) -> tuple[pl.DataFrame, dict[str, float], NearPairs]:
+    def _near_pairs(self, monitor: Monitor, place: Path) -> tuple[NearPairs, dict[str, float]]:
+        """Find the pairs; those that memory does not hold wait on the disk of ``place``."""
         from engine.api.near import near_pairs
-        from storage.pairs.saving import frame_of_pairs
 
-        began, beside = time.perf_counter(), self._beside()
+        began, spill = time.perf_counter(), place.absolute().parent
         if self._near is None:
-            pairs = near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=beside)
+            pairs = near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, spill=spill)
         else:
             with self._watched():
-                pairs = self._near.run(monitor, beside=beside)
-        frame = self._lines(pairs) if self._request.get("points") else frame_of_pairs(pairs)
-        return frame, {"search": time.perf_counter() - began}, pairs
+                pairs = self._near.run(monitor, spill=spill)
+        return pairs, {"search": time.perf_counter() - began}
 
-    def _lines(self, pairs: NearPairs) -> pl.DataFrame:
-        from service.pool.job_points import lines_between_points
+    def _pieces(self, pairs: NearPairs, monitor: Monitor) -> Pieces:
+        """Return the table in pieces; the monitor is told of each, and asked whether to stop."""
+        from storage.pairs.saving import frames_of_pairs
+        from storage.tables.pieces import Pieces
 
-        return lines_between_points(
-            pairs, self._profile.graph, self._request, self._options.targets, self._options.memory
-        )
+        if self._request.get("points"):
+            from service.pool.job_points import lines_between_points
+
+            count, frames = lines_between_points(pairs, self._profile.graph, self._request, self._options.targets)
+        else:
+            count, frames = pairs.entries, frames_of_pairs(pairs, _PIECE)
+        monitor.begin("write", count, "rows")
+
+        def told() -> Iterator[pl.DataFrame]:
+            for frame in frames:
+                _stop_before_writing(monitor)
+                yield frame
+                monitor.step(frame.height)
+
+        return Pieces(told())
 
     @property
     def _nearest(self) -> int | None:
@@ -289,10 +306,6 @@ class TableTask:
             return 8 * count
         some = labels[:: max(1, len(labels) // 1000)].tolist()
         return math.ceil(count * (_CELL + sum(len(str(label).encode()) for label in some) / len(some)))
-
-    def _beside(self) -> int:
-        """Return the bytes of a near pair in the table, which is made from the sparse rows in memory."""
-        return 2 * (8 + self._names(1))
 
     def _about(self, plan: Plan, kind: str) -> dict[str, object]:
         from storage.graph.graph import graph_digest
@@ -309,6 +322,13 @@ class TableTask:
                 if name in TAKES[asked["result"]] and name not in ("opportunities", "demands")
             },
         }  # fmt: skip
+
+
+def _stop_before_writing(monitor: Monitor) -> None:
+    if monitor.cancelled():
+        from storage.errors import Cancelled
+
+        raise Cancelled("stopped before the table was written")
 
 
 def _measures(graph: Graph, request: Mapping[str, Any], settings: Settings) -> MeasureRequest:

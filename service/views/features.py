@@ -86,6 +86,19 @@ class Ends:
         names = None if points.names is None or not named else pl.Series(list(points.names))
         return cls(points.vertices, keys, points.x, points.y, names, points.distances, points.geographic)
 
+    def part(self, first: int, last: int) -> Ends:
+        """Return the ends from ``first`` to before ``last``."""
+        some = slice(first, last)
+        return Ends(
+            self.vertices[some],
+            self.keys[some],
+            None if self.x is None else self.x[some],
+            None if self.y is None else self.y[some],
+            None if self.names is None else self.names[some],
+            None if self.snapped is None else self.snapped[some],
+            self.geographic,
+        )
+
     def columns(self, side: str, rows: Indices) -> list[pl.Series]:
         """Return the columns of a table that say which ends its lines have.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +17,7 @@ from storage.errors import InvalidRequest
 from storage.geography.geopackage import GEOPACKAGE, check_geopackage
 from storage.graph.units import unit_metadata
 from storage.pairs.saving import FORMS, check_pairs_target, save_file, save_pairs
+from storage.tables.pieces import Pieces
 
 if TYPE_CHECKING:
     from service.views.features import Ends, Features, Pairs
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
 
 Indices = npt.NDArray[np.int64]
+#: Lines that are made at a time, and about the bytes of one in a file.
+PIECE: Final = 1 << 18
+_LINE: Final = 64
 #: Forms that have columns for points.
 TABLES: Final = (".csv", ".parquet", ".geojson", GEOPACKAGE)
 #: Forms that hold nothing but features.
@@ -73,9 +80,9 @@ class PointForm:
             check_features(self._ends("sources", every), self._ends("targets", every), self._kind)
 
     @property
-    def spill(self) -> Path | None:
-        """The folder of the result, on whose disk pairs may wait for being saved; None where all must be in memory."""
-        return self._out.absolute().parent if self._features is None and not any(self._points.values()) else None
+    def spill(self) -> Path:
+        """The folder of the result, on whose disk pairs may wait for being saved."""
+        return self._out.absolute().parent
 
     def save(self, pairs: NearPairs, targets: Sequence[int] | None, *, overwrite: bool) -> tuple[int, int]:
         """Write the pairs; return how many there are, and of how many sources.
@@ -91,9 +98,11 @@ class PointForm:
         if self._features is None and not any(self._points.values()):
             save_pairs(pairs, self._out, overwrite=overwrite, unit=None if self._graph is None else self._graph.unit)
             return pairs.entries, len(pairs.sources)
-        found = self._lines(pairs, targets)
-        self._write(found)
-        return len(found.rows), len(found.sources.vertices)
+        sources = self._ends("sources", pairs.sources)
+        lines = NearLines(pairs, sources, self._ends("targets", np.arange(len(pairs.labels))), targets)
+        count = lines.count(points=any(self._points.values()))
+        self._write(lines.pieces(points=any(self._points.values())), count, sources.geographic)
+        return count, len(sources.vertices)
 
     def _ends(self, side: str, vertices: Indices) -> Ends:
         from service.views.features import Ends
@@ -102,56 +111,110 @@ class PointForm:
         assert graph is not None
         return Ends.of_points(points) if points else Ends.of_vertices(vertices, graph.labels, graph.coordinates)
 
-    def _lines(self, pairs: NearPairs, targets: Sequence[int] | None) -> Pairs:
-        """Return a line for each pair of a source and a target, see :func:`lines_of`."""
-        sources = self._ends("sources", pairs.sources)
-        ends = self._ends("targets", np.arange(len(pairs.labels)))
-        return lines_of(pairs, sources, ends, targets, points=any(self._points.values()))
-
-    def _write(self, found: Pairs) -> None:
+    def _write(self, pieces: Iterator[Pairs], count: int, geographic: bool) -> None:
+        """Write pieces of ``count`` lines in all."""
         from service.views.features import geo_metadata, with_geometry, write_geojson, write_geopackage
 
         features, graph = self._features, self._graph
         assert graph is not None
-        table, metadata = found.table(), unit_metadata(graph.unit)
+        kind: Features = features or "lines"
 
         def write(out: io.BufferedWriter) -> None:
             if self._kind == ".geojson":
-                write_geojson(iter([(1, found)]), out, lambda _: None, features or "lines", graph.unit)
+                write_geojson(((1, piece) for piece in pieces), out, lambda _: None, kind, graph.unit)
             elif self._kind == GEOPACKAGE:
-                whole = io.BytesIO()
-                write_geopackage(
-                    iter([(1, found)]),
-                    whole,
-                    lambda _: None,
-                    features or "lines",
-                    found.sources.geographic,
-                    unit=graph.unit,
-                )
-                out.write(whole.getbuffer())
+                with tempfile.TemporaryDirectory(dir=self.spill, prefix=f".{self._out.name}.") as folder:
+                    whole = Path(folder) / self._out.name
+                    batches = ((1, piece) for piece in pieces)
+                    write_geopackage(batches, whole, lambda _: None, kind, geographic, unit=graph.unit)
+                    with whole.open("rb") as written:
+                        shutil.copyfileobj(written, out)
             elif self._kind == ".csv":
-                table.write_csv(out)
+                for k, piece in enumerate(pieces):
+                    piece.table().write_csv(out, include_header=k == 0)
             else:
-                table.write_parquet(out, metadata=metadata)
+                metadata = unit_metadata(graph.unit)
+                if features is None:
+                    Pieces(piece.table() for piece in pieces).write_parquet(out, said=metadata)
+                else:
+                    metadata |= geo_metadata(features, geographic)
+                    Pieces(with_geometry(piece, features) for piece in pieces).write_parquet(out, said=metadata)
 
-        if features is not None and self._kind == ".parquet":
-            table = with_geometry(found, features)
-            metadata |= geo_metadata(features, found.sources.geographic)
-        save_file(self._out, write, int(table.estimated_size()))
+        save_file(self._out, write, count * _LINE)
 
 
-def ways_between(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None) -> int:
-    """Return how many lines :func:`lines_of` makes of points, before it keeps only the nearest.
+class NearLines:
+    """A line for each pair of a source and a target, made in pieces in the order of the sources.
 
     Args:
-        pairs, sources, ends, targets: as for :func:`lines_of`.
+        pairs: what was found, between vertices.
+        sources: the sources, in the order of the lines.
+        ends: what may be targets.
+        targets: the vertices that were wanted as targets; None for all.
     """
-    n = len(pairs.labels)
-    down, across = np.bincount(sources.vertices, minlength=n), np.bincount(ends.vertices, minlength=n)
-    summed = np.concatenate([[0], np.cumsum(across[pairs.indices.astype(np.int64)])])
-    own = pairs.sources if targets is None else np.intersect1d(pairs.sources, np.asarray(targets, np.int64))
-    found = down[pairs.sources] @ (summed[pairs.indptr[1:]] - summed[pairs.indptr[:-1]]) + down[own] @ across[own]
-    return int(found)
+
+    def __init__(self, pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None) -> None:
+        self._pairs, self._sources, self._ends, self._targets = pairs, sources, ends, targets
+
+    def count(self, *, points: bool) -> int:
+        """Return how many lines there are; ``points`` as for :func:`lines_of`."""
+        return int(self._counts(points)[1].sum())
+
+    def pieces(self, most: int = PIECE, *, points: bool) -> Iterator[Pairs]:
+        """Yield the lines in pieces, at least one.
+
+        Args:
+            most: made at a time, unless a source has more.
+            points: as for :func:`lines_of`.
+        """
+        sizes, _ = self._counts(points)
+        sums, first = np.cumsum(sizes), 0
+        while True:
+            limit = most + (int(sums[first - 1]) if first else 0)
+            last = max(first + 1, int(np.searchsorted(sums, limit, "right")))
+            yield lines_of(*self._part(first, last), self._ends, self._targets, points=points)
+            first = last
+            if first >= len(sizes):
+                return
+
+    def _rows(self) -> Indices:
+        """Return the row of the pairs of each source."""
+        rows = np.full(len(self._pairs.labels), -1, np.int64)
+        rows[self._pairs.sources] = np.arange(len(self._pairs.sources))
+        return rows[self._sources.vertices]
+
+    def _counts(self, points: bool) -> tuple[Indices, Indices]:
+        """Return how many lines each source has, before and after only the nearest are kept; no more is in memory than
+        of some rows.
+        """
+        pairs = self._pairs
+        across = np.bincount(self._ends.vertices, minlength=len(pairs.labels))
+        found, first = np.zeros(len(pairs.sources), np.int64), 0
+        while first < len(found):
+            last = max(first + 1, int(np.searchsorted(pairs.indptr, pairs.indptr[first] + PIECE, "right")) - 1)
+            bounds = pairs.indptr[first : last + 1]
+            summed = np.concatenate([[0], np.cumsum(across[pairs.indices[bounds[0] : bounds[-1]]])])
+            found[first:last] = np.diff(summed[bounds - bounds[0]])
+            first = last
+        if points:
+            own = np.ones(len(across), bool) if self._targets is None else np.zeros(len(across), bool)
+            own[list(self._targets or ())] = True
+            found += np.where(own, across, 0)[pairs.sources]
+        made = found[self._rows()]
+        return made, made if pairs.nearest is None else np.minimum(made, pairs.nearest)
+
+    def _part(self, first: int, last: int) -> tuple[NearPairs, Ends]:
+        """Return the pairs of some sources, and these sources."""
+        pairs, rows = self._pairs, np.unique(self._rows()[first:last])
+        starts, stops = pairs.indptr[rows], pairs.indptr[rows + 1]
+        cuts = [slice(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+        return replace(
+            pairs,
+            indptr=np.concatenate([[0], np.cumsum(stops - starts)]),
+            indices=np.concatenate([np.empty(0, np.int32), *(pairs.indices[cut] for cut in cuts)]),
+            lengths=np.concatenate([np.empty(0, pairs.lengths.dtype), *(pairs.lengths[cut] for cut in cuts)]),
+            sources=pairs.sources[rows],
+        ), self._sources.part(first, last)
 
 
 def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None, *, points: bool) -> Pairs:

@@ -21,6 +21,7 @@ from storage.matrix.format import ROOT_DOCUMENT
 from storage.matrix.frame import consolidate
 from storage.matrix.side_arrays import side_array
 from storage.pairs.near_pairs import NearPairs
+from storage.tables.pieces import Pieces
 
 if TYPE_CHECKING:
     import polars as pl
@@ -196,10 +197,10 @@ def _write_npz(pairs: NearPairs, out: io.BufferedWriter) -> None:
 
 def frame_of_pairs(pairs: NearPairs) -> pl.DataFrame:
     """Return near pairs as a table of source, target (labels) and distance, in the order of the rows."""
-    return next(_frames(pairs, max(1, pairs.entries)))
+    return next(frames_of_pairs(pairs, max(1, pairs.entries)))
 
 
-def _frames(pairs: NearPairs, most: int) -> Iterator[pl.DataFrame]:
+def frames_of_pairs(pairs: NearPairs, most: int) -> Iterator[pl.DataFrame]:
     """Yield the table of :func:`frame_of_pairs` in pieces of up to ``most`` rows; one piece if there are none."""
     import polars as pl
 
@@ -221,19 +222,9 @@ def _write_parquet(pairs: NearPairs, out: io.BufferedWriter, unit: str | None) -
     if pairs.entries <= MOST_ROWS:
         frame_of_pairs(pairs).write_parquet(out, compression="zstd", metadata=said)
         return
-    from polars.io.plugins import register_io_source
-
-    frames = _frames(pairs, MOST_ROWS)
-    first = next(frames)
-
-    def source(columns: object, predicate: object, rows: object, size: object) -> Iterator[pl.DataFrame]:  # noqa: ARG001
-        yield first
-        yield from frames
-
-    table = register_io_source(source, schema=first.schema)
-    table.sink_parquet(out, compression="zstd", maintain_order=True, metadata=said)
+    Pieces(frames_of_pairs(pairs, MOST_ROWS)).write_parquet(out, said=said)
 
 
 def _write_csv(pairs: NearPairs, out: io.BufferedWriter) -> None:
-    for k, frame in enumerate(_frames(pairs, MOST_ROWS)):
+    for k, frame in enumerate(frames_of_pairs(pairs, MOST_ROWS)):
         frame.write_csv(out, include_header=k == 0)

@@ -11,6 +11,7 @@ from storage.graph.units import unit_metadata
 from storage.matrix.format import ROOT_DOCUMENT, TABLE, seal_document, software
 from storage.matrix.frame import said_unit
 from storage.pairs.saving import attributes_of, write_arrays
+from storage.tables.pieces import Pieces
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +25,7 @@ ROWS_TOGETHER: Final = 1 << 16
 
 def write_result_table(
     path: str | Path,
-    frame: pl.DataFrame,
+    frame: pl.DataFrame | Pieces,
     about: Mapping[str, object],
     pairs: NearPairs | None = None,
     sums: Mapping[str, object] | None = None,
@@ -35,7 +36,7 @@ def write_result_table(
 
     Args:
         path: the folder, which must not be there.
-        frame: the table; its first column names vertices.
+        frame: the table, whole or in pieces; its first column names vertices.
         about: attributes of the result: ``result`` (``measures``, ``near`` and so on), the graph's, what was asked,
             ``shape``.
         pairs: the same as sparse rows, which are written beside the table as arrays of Zarr.
@@ -53,18 +54,16 @@ def write_result_table(
     atomic.clear_stale(target)
     staging = atomic.Staging(target)
     folder = staging.folder
-    columns = [{"name": name, "type": _type(kind)} for name, kind in frame.schema.items()]
-    attributes = {
-        **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,
-        "software": software(), "summary": {"rows": frame.height, "columns": list(frame.columns), **(sums or {})},
-    }  # fmt: skip
     said = unit_metadata(said_unit(about.get("unit")))
     try:
         if pairs is not None:
             write_arrays(pairs, folder)
         with (folder / TABLE).open("wb") as out:
-            frame.write_parquet(out, compression="zstd", row_group_size=ROWS_TOGETHER, metadata=said)
-        data = seal_document(folder, attributes)
+            if isinstance(frame, Pieces):
+                frame.write_parquet(out, together=ROWS_TOGETHER, said=said)
+            else:
+                frame.write_parquet(out, compression="zstd", row_group_size=ROWS_TOGETHER, metadata=said)
+        data = seal_document(folder, _attributes(frame, about, pairs, sums))
         if remote is not None:
             remote.send_folder(folder, data, staging.check_held)
             sealed, remote = remote, None
@@ -77,12 +76,31 @@ def write_result_table(
         atomic.sync_path(folder)
         staging.publish(replace=False)
     except OSError as error:
-        raise atomic.failure("write", folder, error, int(frame.estimated_size())) from error
+        raise atomic.failure("write", folder, error, _size(frame)) from error
     finally:
         staging.discard()
         if remote is not None:
             remote.abandon()
     return target
+
+
+def _attributes(
+    frame: pl.DataFrame | Pieces,
+    about: Mapping[str, object],
+    pairs: NearPairs | None,
+    sums: Mapping[str, object] | None,
+) -> dict[str, object]:
+    """Return the attributes of the result; the table is written, so the number of its rows is known."""
+    columns = [{"name": name, "type": _type(kind)} for name, kind in frame.schema.items()]
+    return {
+        **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,
+        "software": software(), "summary": {"rows": frame.height, "columns": list(frame.schema), **(sums or {})},
+    }  # fmt: skip
+
+
+def _size(frame: pl.DataFrame | Pieces) -> int:
+    """Return about how many bytes the table has, for messages."""
+    return 8 * frame.height * len(frame.schema) if isinstance(frame, Pieces) else int(frame.estimated_size())
 
 
 def _type(kind: pl.DataType) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from engine.api.from_tables.bands import BAND_BYTES
 from engine.api.near import (
     NearSample,
     check_near,
+    folder_of,
     near_pairs,
     not_searchable,
     plan_near,
@@ -42,6 +44,7 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor, PhaseClock, given_monitor
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.pairs.near_pairs import NearPairs
+from storage.pairs.spilling import PairSpill
 from storage.threads import ThreadPool
 
 Array = npt.NDArray[Any]
@@ -169,72 +172,77 @@ class PreparedNear:
         rows = len(self._rows)
         return replace(self._options, sources=spread_sources(self._options, rows, most)) if rows else self._options
 
-    def make_plan(self, *, beside: int = 0, out: Path | None = None) -> Plan:
+    def make_plan(self, *, beside: int = 0, out: Path | None = None, spills: bool = False) -> Plan:
         """Return the plan; its sizes are predicted from some sources, as those of a file are.
 
         Args:
             beside: bytes of memory that the caller will need for each pair.
             out: where the result will be, whose disk is looked at; None for none.
+            spills: whether pairs that memory does not hold wait on that disk.
 
         Raises:
             DoesNotFit: as ``plan_near``.
         """
         way, options, each = self.way, self._options, ENTRY_BYTES + beside
         if not way.swept:
-            plan = plan_near(self._profile, options, nearest=self._nearest, beside=beside, out=out)
+            plan = plan_near(self._profile, options, nearest=self._nearest, beside=beside, out=out, spills=spills)
             return replace(plan, reason=f"{plan.reason}; {way.reason}")
         machine = survey(out=out, memory=options.memory, threads=options.threads)
-        sample = self._sample(each)
+        sample = self._sample(each, folder_of(out) if spills else None)
         kept = _KEPT * float(sample.counts.sum()) * len(self._rows) / max(1, len(sample.counts)) / machine.threads
         sample = sample._replace(seconds=self._sweep_seconds() + kept, fixed=self._needed)
-        plan = planned(self._profile.graph, options, sample, machine, each)
+        plan = planned(self._profile.graph, options, sample, machine, each, spills=spills)
         return replace(plan, reason=f"{plan.reason}; {way.reason}")
 
-    def _sample(self, each: int) -> NearSample:
+    def _sample(self, each: int, spill: Path | None) -> NearSample:
         """Estimate all sources from a sample of them; each pair needs ``each`` bytes.
 
         The sources are searched where they can be, because rows would need all tables in memory: a process that only
         plans never reads them then.
         """
         if self._refused is None:
-            return searched_sample(self._profile, self._options, self._nearest)
+            return searched_sample(self._profile, self._options, self._nearest, spill)
         rows = Rectangle.of(self._some(_PLANNED), self._matrix.n).rows
-        counts, _, lengths = self._gathered(rows, Monitor(), each)
+        counts, _, lengths = self._gathered(rows, Monitor(), each, spill)
         dtype = lengths.dtype if self._profile.graph.integral else np.dtype(np.float64)
         found = f"rows of {len(rows):,} of {len(self._rows):,} sources"
         return NearSample(counts.astype(np.float64), 0.0, dtype, 0, found)
 
-    def run(self, monitor: Monitor | None = None, *, beside: int = 0) -> NearPairs:
+    def run(self, monitor: Monitor | None = None, *, beside: int = 0, spill: Path | None = None) -> NearPairs:
         """Find the pairs.
 
         Args:
             monitor: receives progress, and is asked whether to stop.
             beside: bytes of memory that the caller will need for each pair.
+            spill: a folder on whose disk pairs are written that memory does not hold; None to refuse them.
 
         Raises:
-            DoesNotFit: the result would need more memory than may be used.
+            DoesNotFit: the result would need more memory than may be used, or more of the disk than is free.
             Cancelled: the monitor asked to stop.
-            StorageFailed: a table is damaged.
+            StorageFailed: a table is damaged, or pairs could not be written to the disk.
         """
         if not self.way.swept:
-            return near_pairs(self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=beside)
+            return near_pairs(
+                self._profile, self._options, nearest=self._nearest, monitor=monitor, beside=beside, spill=spill
+            )
         clock = PhaseClock(given_monitor(monitor))
         clock.begin("search", len(self._rows), "rows")
-        counts, indices, lengths = self._gathered(self._rows, clock, ENTRY_BYTES + beside)
+        counts, indices, lengths = self._gathered(self._rows, clock, ENTRY_BYTES + beside, spill)
         clock.stop()
         indptr = np.zeros(len(self._rows) + 1, np.int64)
         np.cumsum(counts, out=indptr[1:])
         labels = self._matrix.labels
         return NearPairs(indptr, indices, lengths, self._rows, labels, self._options.cutoff, self._nearest)
 
-    def _gathered(self, rows: Indices, monitor: Monitor, each: int) -> Piece:
+    def _gathered(self, rows: Indices, monitor: Monitor, each: int, spill: Path | None) -> Piece:
         """Return the number of pairs of each row, their targets and their distances; ``each`` is bytes of a pair."""
-        with self._matrix.using(self._options.threads):
-            return self._gathered_here(rows, monitor, each)
+        kind = np.dtype(np.int64 if self._profile.graph.integral else np.float64)
+        kept = _Kept(kind, (len(rows), (self._machine.memory - self._needed) // each, each), spill)
+        with self._matrix.using(self._options.threads), closing(kept):
+            self._gather(rows, monitor, kept)
+            return kept.result()
 
-    def _gathered_here(self, rows: Indices, monitor: Monitor, each: int) -> Piece:
-        found: list[Piece] = []
-        entries, budget = 0, (self._machine.memory - self._needed) // each
+    def _gather(self, rows: Indices, monitor: Monitor, kept: _Kept) -> None:
         columns = np.arange(self._matrix.n) if self._columns is None else self._columns
         picker = _Picker(columns.astype(np.int64), _last_near(self._options.cutoff, self._matrix.dtype), self._nearest)
         threads = self._matrix.threads
@@ -242,12 +250,8 @@ class PreparedNear:
             for some, block in self._bands(rows):
                 step = min(-(-len(some) // threads), max(1, _TOGETHER // max(1, len(columns))))
                 cuts = [slice(first, first + step) for first in range(0, len(some), step)]
-                found += pool.map(picker.pick, (block[cut] for cut in cuts), (some[cut] for cut in cuts))
-                entries = sum(len(index) for _, index, _ in found)
-                if entries > budget:
-                    raise too_many(entries, f"already {entries:,} pairs were found from some", len(rows), budget, each)
+                kept.take(list(pool.map(picker.pick, (block[cut] for cut in cuts), (some[cut] for cut in cuts))))
                 monitor.step(len(some))
-        return self._joined(found)
 
     def _bands(self, rows: Indices) -> Iterator[tuple[Indices, Array]]:
         """Yield some of the rows, and their distances, shape (rows, columns)."""
@@ -258,15 +262,60 @@ class PreparedNear:
             some = rows[first : first + step]
             yield some, matrix.rows(some) if columns is None else matrix.block(some, columns)
 
-    def _joined(self, found: list[Piece]) -> Piece:
-        """Return the pieces as one, with the distances in the type that near pairs have."""
-        counts = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in found)])
-        indices = np.concatenate([np.empty(0, np.int32), *(piece[1] for piece in found)])
-        lengths = np.concatenate([np.empty(0, self._matrix.dtype), *(piece[2] for piece in found)])
-        if not self._profile.graph.integral:
-            return counts, indices, lengths.astype(np.float64)
-        small = not len(lengths) or int(lengths.max()) < 2**31
-        return counts, indices, lengths.astype(np.int32 if small else np.int64)
+
+class _Kept:
+    """Pairs of rows in order: in memory while they fit, and then on a disk, those that were found first.
+
+    Args:
+        kind: the type of the distances of the result, float64 or int64, which is int32 if that holds all.
+        limits: the number of sources, how many pairs fit in memory, and the bytes of each.
+        folder: on whose disk pairs are written that do not fit; None to refuse them.
+    """
+
+    def __init__(self, kind: np.dtype[Any], limits: tuple[int, int, int], folder: Path | None) -> None:
+        self._kind, self._limits, self._folder = kind, limits, folder
+        self._counts: list[Indices] = []
+        self._found: list[tuple[npt.NDArray[np.int32], Array]] = []
+        self._entries = 0
+        self._spill: PairSpill | None = None
+
+    def take(self, found: list[Piece]) -> None:
+        """Keep the pairs of the next rows.
+
+        Raises:
+            DoesNotFit: there are more than fit in memory, and no folder for others, or too little space there.
+            StorageFailed: the disk refused them.
+        """
+        self._counts += [counts for counts, _, _ in found]
+        self._found += [(index, lengths) for _, index, lengths in found]
+        self._entries += sum(len(index) for _, index, _ in found)
+        rows, budget, each = self._limits
+        if self._spill is None:
+            if self._entries <= budget:
+                return
+            if self._folder is None:
+                found_yet = f"already {self._entries:,} pairs were found from some"
+                raise too_many(self._entries, found_yet, rows, budget, each)
+            done = sum(len(counts) for counts in self._counts)
+            self._spill = PairSpill(self._folder, self._kind, self._entries * rows // max(1, done))
+        for index, lengths in self._found:
+            self._spill.append(index, lengths.astype(self._kind))
+        self._found.clear()
+
+    def result(self) -> Piece:
+        """Return the number of pairs of each row, their targets and their distances."""
+        kind, counts = self._kind, np.concatenate([np.empty(0, np.int64), *self._counts])
+        if self._spill is not None:
+            return counts, *self._spill.result()
+        indices = np.concatenate([np.empty(0, np.int32), *(index for index, _ in self._found)])
+        lengths = np.concatenate([np.empty(0, kind), *(lengths for _, lengths in self._found)])
+        small = kind.kind == "i" and int(lengths.max(initial=0)) < 2**31
+        return counts, indices, lengths.astype(np.int32 if small else kind)
+
+    def close(self) -> None:
+        """Close the files; arrays of the result go on reading them."""
+        if self._spill is not None:
+            self._spill.discard()
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from engine.model.progress import COMPILING, Monitor
 from engine.model.rows import ArraySink
 from engine.planning import binding, planner
 from engine.planning.cost_dijkstra import is_lattice
-from storage.errors import InvalidRequest, NegativeCycle
+from storage.errors import DoesNotFit, InvalidRequest, NegativeCycle
 from storage.graph.graph import build_graph
 
 #: What a short solve does at most once, by module and name; a search for the arcs across is three of ``_levels``.
@@ -260,3 +260,38 @@ def test_the_arcs_across_are_no_reason_to_choose_again(
     assert not is_lattice(across)
     again = planner.choose(across, machine, options, store=store)
     assert (plan.reason, plan.dtype, plan.candidates[0]) == (again.reason, again.dtype, again.candidates[0])
+
+
+@pytest.mark.parametrize("algorithm", ["dijkstra", "recursive-floyd-warshall", "auto"])
+def test_a_refusal_of_sums_names_memory_that_suffices(algorithm, tmp_path):
+    """The sums take about 50 MB here, beside the rows; what is named holds both."""
+    rng, n, m = np.random.default_rng(0), 1000, 600_000
+    quantities = {name: rng.random(m) for name in "abcd"}
+    ends = rng.integers(0, n, m), rng.integers(0, n, m)
+    graph, _ = build_graph(*ends, rng.integers(1, 99, m), n=n, directed=True, quantities=quantities)
+    options = Options(also=tuple(quantities), memory=128 << 20, threads=1, algorithm=algorithm)
+    with pytest.raises(DoesNotFit) as caught:
+        make_plan(graph, options, out=tmp_path / "s.zarr")
+    assert caught.value.available == options.memory
+    for remedy in caught.value.remedies:
+        [budget] = remedy["budgets"]
+        assert budget["available"] == options.memory
+        enough = replace(options, memory=budget["needed"])
+        plan = make_plan(graph, enough, out=tmp_path / "s.zarr")
+        assert plan.memory <= enough.memory
+
+
+def test_sums_of_a_matrix_larger_than_memory_are_planned_by_rows(tmp_path):
+    n = 30_000
+    tails = np.arange(n)
+    quantities = {"q": np.ones(2 * n, np.int32)}
+    ends = np.concatenate([tails, tails]), np.concatenate([(tails + 1) % n, (tails * 7 + 3) % n])
+    graph, _ = build_graph(
+        *ends, np.ones(2 * n, np.int64) + np.arange(2 * n) % 5, n=n, directed=True, quantities=quantities
+    )
+    options = Options(also=("q",), memory=900 << 20, threads=1)
+    plan = make_plan(graph, options, out=tmp_path / "s.zarr")
+    assert plan.memory <= options.memory < 2 * n * n
+    with pytest.raises(DoesNotFit, match="--algorithm auto as it is") as caught:
+        make_plan(graph, replace(options, algorithm="recursive-floyd-warshall"), out=tmp_path / "s.zarr")
+    assert caught.value.needed > 2 * n * n

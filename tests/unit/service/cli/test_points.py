@@ -17,6 +17,7 @@ import pytest
 import apsp
 from service.cli import main
 from service.cli.vertex_lists import points_or_names, sent_points
+from service.views import near_points
 from storage.errors import InvalidRequest
 from storage.geography.tables import read_points
 from tests.unit.storage.geography.test_snapping import haversine
@@ -215,6 +216,32 @@ def test_geoparquet(city, tmp_path, way, features):
         if features != "lines":
             data = struct.pack("<BI2d", 1, 1, *ends[features == "targets"])
         assert row["geometry"] == data
+
+
+@pytest.mark.parametrize("name", ["n.csv", "n.parquet", "n.geojson", "n.gpkg", "g.parquet"])
+@pytest.mark.parametrize("limit", [("--nearest", 2), ("--cutoff", 900), ("--cutoff", 1e-9)])
+@pytest.mark.parametrize("sides", [slice(0, 2), slice(2, 4), slice(0, 4)])
+def test_files_of_lines_in_pieces_are_the_whole_file(city, tmp_path, monkeypatch, name, limit, sides):
+    """However few lines are made at a time, the file is the same, and the command says the same numbers."""
+    words = ["near", city / "city.graphml", *both(city)[sides], *limit]
+    words += ["--features", "lines"] if name == "g.parquet" else []
+    (tmp_path / "one").mkdir()
+    run(*words, "-o", tmp_path / "one" / name)
+    monkeypatch.setattr(near_points.NearLines.pieces, "__defaults__", (3,))
+    run(*words, "-o", tmp_path / name)
+    if name.endswith(".gpkg"):
+        pyogrio = pytest.importorskip("pyogrio")
+        whole, pieces = (pyogrio.raw.read(folder / name) for folder in (tmp_path / "one", tmp_path))
+        assert whole[0]["fields"].tolist() == pieces[0]["fields"].tolist()
+        assert whole[2].tolist() == pieces[2].tolist()
+        assert all(one.tolist() == other.tolist() for one, other in zip(whole[3], pieces[3], strict=True))
+    elif name.endswith(".parquet"):
+        assert pl.read_parquet(tmp_path / name).equals(pl.read_parquet(tmp_path / "one" / name))
+        kept = [pl.read_parquet_metadata(folder / name) for folder in (tmp_path / "one", tmp_path)]
+        assert [one.get("geo") for one in kept] == [kept[0].get("geo")] * 2
+    else:
+        assert (tmp_path / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["one", name])
 
 
 def test_a_question_about_points(city, capsys):

@@ -14,7 +14,8 @@ from fastapi.testclient import TestClient
 from service.cli import main
 from service.pool import job_points
 from service.settings import Settings
-from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded
+from service.views import near_points
+from storage.errors import InvalidRequest, LimitExceeded
 from storage.geography.coordinates import Coordinates
 from storage.geography.snapping import snap_file
 from storage.graph.graph import Graph, build_graph
@@ -114,13 +115,28 @@ def test_refusals(tmp_path: Path):
         job_points.taken(graph, {"sources": spots(SIDE * SIDE + 1, 1)})
 
 
-def test_lines_between_points_are_bounded_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    graph, same = city(), [{"lon": 24.91, "lat": 60.11}] * 40
-    request = job_points.taken(graph, {"result": "near", "cutoff": 1.0, "sources": same, "targets": same})
-    assert made(graph, tmp_path, **request).height == 1600
-    monkeypatch.setattr(job_points, "_LINE", 1 << 40)
-    with pytest.raises(DoesNotFit, match="1,600 lines between points"):
-        made(graph, tmp_path / "again", **request)
+@pytest.mark.parametrize("asked", [{"nearest": 3}, {"cutoff": 30.0}, {"cutoff": 0.5}])
+@pytest.mark.parametrize("sides", [("sources",), ("targets",), ("sources", "targets")])
+def test_lines_between_points_pass_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict, sides: tuple[str, ...]
+):
+    """However many points share a vertex, no more lines are made at a time than a piece has, or a source."""
+    graph, same = city(), [*spots(20, 6), *({"id": f"s{k}", "lon": 24.91, "lat": 60.11} for k in range(30))]
+    request = job_points.taken(graph, {"result": "near", **asked, **dict.fromkeys(sides, same)})
+    whole = made(graph, tmp_path, **request)
+    heights, lines = [], near_points.lines_of
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        found = lines(*arguments, **options)
+        heights.append(len(found.rows))
+        return found
+
+    monkeypatch.setattr(near_points, "lines_of", counted)
+    monkeypatch.setattr(near_points.NearLines.pieces, "__defaults__", (100,))
+    assert made(graph, tmp_path, **request).equals(whole)
+    assert sum(heights) == whole.height
+    assert max(heights) <= 100
+    assert whole.height < 100 or len(heights) > 1
 
 
 @pytest.fixture

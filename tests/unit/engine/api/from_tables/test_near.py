@@ -209,6 +209,27 @@ def test_memory_and_a_wish_to_stop(tmp_path, monkeypatch):
             near_pairs(matrix, Options(cutoff=5), monitor=Stopping())
 
 
+@pytest.mark.parametrize("nearest", [None, 3])
+@pytest.mark.parametrize("kept", [0, 50, 500])
+def test_pairs_that_memory_does_not_hold_are_the_same_from_files(tmp_path, monkeypatch, kept, nearest):
+    prepare(road(), tmp_path / "p")
+    monkeypatch.setattr(near, "BAND_BYTES", 1 << 14)
+    with open_result(tmp_path / "p") as matrix:
+        swept(monkeypatch, rows=True)
+        right = near_pairs(matrix, Options(cutoff=100), nearest=nearest)
+        few = Options(cutoff=100, memory=matrix.table_bytes + 2 * near.BAND_BYTES + 24 * kept)
+        found = near_pairs(matrix, few, nearest=nearest, spill=tmp_path)
+        assert isinstance(found.indices, np.memmap)
+        for name in ("indptr", "indices", "lengths", "sources"):
+            one, other = getattr(right, name), getattr(found, name)
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+        assert plan_near(matrix, few, nearest=nearest, spills=True, out=tmp_path / "t").memory <= few.memory
+        with pytest.raises(DoesNotFit):
+            plan_near(matrix, few, nearest=nearest)
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
 def test_only_tables_answer_where_arcs_are_negative(tmp_path):
     below, _ = build_graph([0, 1, 2], [1, 2, 3], [3, -1, 4], n=4, directed=True)
     prepare(below, tmp_path / "p")

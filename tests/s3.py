@@ -81,7 +81,8 @@ def _open_seaweedfs(weed: str) -> S3Server:
     port, *ports = _free_ports(2 + len(names))
     words = [
         weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-volume.max=200", "-master.volumeSizeLimitMB=64", "-s3",
-        f"-s3.port={port}", f"-s3.port.grpc={ports.pop()}", "-s3.port.iceberg=0", f"-s3.config={folder / 's3.json'}",
+        f"-s3.port={port}", f"-s3.port.grpc={ports.pop()}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+        f"-s3.config={folder / 's3.json'}",
         *(f"-{name}={number}" for name, number in zip(names, ports, strict=True)),
     ]  # fmt: skip
     server = S3Server(port, _started(words), folder)

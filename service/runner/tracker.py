@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -57,11 +58,16 @@ class _Compiling(_Phase):
     """Compiling: of all kernels ahead, or of one at a time, each of which interrupts another phase."""
 
     def left(self, _rate: float | None) -> float | None:
-        """Return the remaining seconds: at most those of the mean kernel so far, as long ones are compiled first."""
-        if self.total > 1:
-            seconds = max(self.predicted, self.spent) if self.predicted else self.spent / (self.share() or 1)
-            return (1 - self.share()) * seconds if self.predicted or self.done else None
-        return self.pending() or None
+        """Return the remaining seconds, as predicted until that has passed, then by the kernels that are done.
+
+        The longest are compiled first.  So the time at the last kernel divided by the share of kernels is more than the
+        whole will take, and that time alone is less; the geometric mean of both is taken.
+        """
+        if self.total < 2:
+            return self.pending() or None
+        if self.spent <= self.predicted:
+            return (1 - self.share()) * self.predicted
+        return (1 - self.share()) * self.first[0] / math.sqrt(self.share()) if self.first else None
 
     def pending(self) -> float:
         """Return the foreseen seconds of kernels that will interrupt other phases."""
@@ -121,7 +127,10 @@ class ProgressEstimator:
         """Return the state at ``now`` (seconds of any steady clock)."""
         self._pass(now)
         current, elapsed = self._current, now - self._mark
-        if elapsed > 0 and current.done > self._seen and self.phase != COMPILING:
+        if self.phase == COMPILING:  # kernels have no rate
+            if current.done > self._seen:
+                current.first, self._seen = (current.spent, current.done), current.done
+        elif elapsed > 0 and current.done > self._seen:
             recent = (current.done - self._seen) / elapsed
             keep = max(0.0, 1 - elapsed / _RATE_SECONDS) if self._rate else 0.0
             self._rate = keep * (self._rate or 0.0) + (1 - keep) * recent
@@ -132,9 +141,7 @@ class ProgressEstimator:
         if whole > 0:
             self._fraction = max(self._fraction, min(1.0, before / whole))
         left = current.left(self._rate)
-        if (
-            left and self._interrupted in self._order
-        ):  # most kernels are called as a phase begins
+        if left and self._interrupted in self._order:  # most kernels are called as a phase begins
             left *= 1 - self._phases[self._interrupted].share()
         return Progress(self._fraction, self._rate, self.unit, None if left is None or after is None else left + after)
 
@@ -168,6 +175,7 @@ class JobMonitor(Monitor):
         asked: whether cancellation of the job was asked for.
         lost: whether the claim is lost; nothing may be stored about the job any more.
         interrupted: whether the solve was stopped between two tiles.
+        gives_way: whether another runner should have the job, because other jobs wait for this one.
     """
 
     def __init__(
@@ -176,8 +184,14 @@ class JobMonitor(Monitor):
         claimed: JobRecord,
         stopping: threading.Event,
         stepped: Callable[[str, float], None] = lambda _phase, _seconds: None,
+        *,
+        others_wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """``stepped`` is called after every tile, batch or round with its phase and seconds."""
+        """``stepped`` is called after every tile, batch or round with its phase and seconds; ``others_wait`` every few
+        seconds with the seconds of the job's work: if it is true, the job gives way.
+        """
+        self._others_wait, self._worked, self._phase_at = others_wait, 0.0, time.monotonic()
+        self.gives_way = False
         self._jobs, self._claimed, self._stepped = jobs, claimed, stepped
         self.stopping = stopping
         self.asked = claimed.cancel
@@ -192,6 +206,8 @@ class JobMonitor(Monitor):
             found = self._jobs.holds(self._claimed)
             self.lost = found is None
             self.asked = self.asked or bool(found)
+            if self._others_wait is not None and not self.gives_way:
+                self.gives_way = self._others_wait(self._work())
 
     def pulse(self) -> None:
         """Store a heartbeat and check whether to stop, however long the current tile takes."""
@@ -230,7 +246,8 @@ class JobMonitor(Monitor):
         self._begin(phase, total, unit, done)
 
     def _begin(self, phase: str, total: int, unit: str, done: int) -> None:
-        now = time.monotonic()
+        self._worked, now = self._work(), time.monotonic()
+        self._phase_at = now
         self._estimator.begin(phase, total, unit, now, done=done)
         self._stepped_at = now
         self._report(now)
@@ -246,7 +263,12 @@ class JobMonitor(Monitor):
     def cancelled(self) -> bool:
         """Return whether to stop, for whatever reason."""
         self._report_if_due()
-        return self.asked or self.lost or self.stopping.is_set()
+        return self.asked or self.lost or self.gives_way or self.stopping.is_set()
+
+    def _work(self) -> float:
+        """Return the seconds of this job so far, those of compiling left out."""
+        now = time.monotonic()
+        return self._worked + (now - self._phase_at if self._estimator.phase != COMPILING else 0.0)
 
     def _report_if_due(self) -> None:
         now = time.monotonic()

@@ -117,11 +117,17 @@ def test_compiling_ahead_that_was_not_planned_or_is_slow():
     gauge.begin("compile", 4, "kernels", 0.0)
     assert gauge.read(5.0).eta is None
     gauge.advance(1)
-    assert gauge.read(10.0).eta == pytest.approx(30)
+    assert gauge.read(10.0).eta == pytest.approx(10 / 0.5 * 0.75)
     slow = ProgressEstimator(plan(compile=10, search=5), 0.0)
     slow.begin("compile", 4, "kernels", 0.0)
-    slow.advance(2)
-    assert slow.read(30.0).eta == pytest.approx(15 + 5)
+    assert slow.read(11.0).eta is None, "nothing is known about a machine that is this slow"
+    told = []
+    for now, done in ((40, 1), (50, 0), (60, 1), (70, 1), (71, 0), (75, 1)):
+        slow.advance(done)
+        told.append(slow.read(now).eta)
+    assert told[0] == pytest.approx(40 / 0.5 * 0.75 + 5)
+    assert told == sorted(told, reverse=True)
+    assert told[-1] == pytest.approx(5)
 
 
 def test_an_interruption_by_compiling_leaves_rate_and_time_left_of_the_work():

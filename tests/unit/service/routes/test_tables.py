@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import shutil
 from typing import Any
@@ -42,6 +43,24 @@ def test_a_page_is_the_same_in_every_format(client: TestClient, bench: Bench, na
     file = client.get(f"/v1/jobs/{job}/zarr/table.parquet")
     assert file.headers["content-type"] == "application/vnd.apache.parquet"
     assert pl.read_parquet(io.BytesIO(file.content)).equals(frame)
+
+
+def test_pages_of_every_format_name_the_unit(client: TestClient, bench: Bench):
+    graph = dataclasses.replace(small_graph(), unit="min")
+    url = f"/v1/jobs/{bench.tabled(graph, **MEASURES)}/table"
+    for kind in ("json", "csv", "parquet", "arrow"):
+        assert client.get(url, params={"format": kind}).headers["distance-unit"] == "min"
+    page = client.get(url, params={"format": "parquet"}).content
+    assert pl.read_parquet_metadata(io.BytesIO(page))["distance_unit"] == "min"
+    unknown = client.get(f"/v1/jobs/{bench.tabled(small_graph(), **MEASURES)}/table", params={"format": "parquet"})
+    assert "distance-unit" not in unknown.headers
+    assert "distance_unit" not in pl.read_parquet_metadata(io.BytesIO(unknown.content))
+
+
+def test_rows_of_every_format_name_the_unit(client: TestClient, bench: Bench):
+    job = bench.solved(dataclasses.replace(small_graph(), unit="min"), "int32")[0]
+    for kind in ("json", "csv", "npy", "parquet", "arrow"):
+        assert client.get(f"/v1/jobs/{job}/rows", params={"format": kind}).headers["distance-unit"] == "min"
 
 
 def test_pages_follow_each_other_in_any_order(client: TestClient, bench: Bench):

@@ -84,7 +84,7 @@ def check_plausible(n: int, entries: int, line: int | None) -> None:
     """
     if n > max(HARMLESS_VERTICES, 100 * entries):
         raise InvalidGraph(
-            f"{n:,} vertices are declared, but only {counted(entries, 'arcs')} follow", line=line, field="vertices"
+            f"{n:,} vertices are declared, but only {counted(entries, 'arcs')} follow",
             line=line,
             field="vertices",
         )

@@ -244,8 +244,8 @@ def _of_ends(
     tails, heads, values = arcs_of(frame, 0, False, TextLabels(), options.length_of)
     geographic = layer.system is not None and (layer.system.kind or options.coordinates) == LONLAT
     notes = [
-        f"the vertices are the {len(at):,} ends of {counted(rows, 'lines')}, numbered from 0; lines that cross meet only "
-        "where they end",
+        f"the vertices are the {len(at):,} ends of {counted(rows, 'lines')}, numbered from 0; lines that cross meet "
+        "only where they end",
         *_heights(lines, points, codes),
     ]
     placed = Coordinates(lines.x[at], lines.y[at], geographic)

@@ -16,6 +16,7 @@ from service.app import create_app
 from service.settings import Settings
 from storage.graph.graph import build_graph
 from storage.jobs.keys import KeyStore
+from storage.matrix.sealed import SealedResult
 from storage.tables.reader import open_table
 from tests.unit.service.support import Bench, InlinePool, small_graph
 from tests.unit.service.test_app import problem
@@ -57,10 +58,13 @@ def test_pages_of_every_format_name_the_unit(client: TestClient, bench: Bench):
     assert "distance_unit" not in pl.read_parquet_metadata(io.BytesIO(unknown.content))
 
 
-def test_rows_of_every_format_name_the_unit(client: TestClient, bench: Bench):
-    job = bench.solved(dataclasses.replace(small_graph(), unit="min"), "int32")[0]
+def test_rows_of_every_format_name_the_unit(client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    url = f"/v1/jobs/{bench.solved(small_graph(), 'int32')[0]}/rows"
+    unknown = client.get(url, params={"sources": "0"})
+    assert (unknown.status_code, "distance-unit" in unknown.headers) == (200, False)
+    monkeypatch.setattr(SealedResult, "unit", property(lambda _matrix: "min"))
     for kind in ("json", "csv", "npy", "parquet", "arrow"):
-        assert client.get(f"/v1/jobs/{job}/rows", params={"format": kind}).headers["distance-unit"] == "min"
+        assert client.get(url, params={"format": kind, "sources": "0"}).headers["distance-unit"] == "min"
 
 
 def test_pages_follow_each_other_in_any_order(client: TestClient, bench: Bench):

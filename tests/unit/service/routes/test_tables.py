@@ -60,11 +60,11 @@ def test_pages_of_every_format_name_the_unit(client: TestClient, bench: Bench):
 
 def test_rows_of_every_format_name_the_unit(client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch):
     url = f"/v1/jobs/{bench.solved(small_graph(), 'int32')[0]}/rows"
-    unknown = client.get(url, params={"sources": "0"})
+    unknown = client.get(url, params={"sources": "10"})
     assert (unknown.status_code, "distance-unit" in unknown.headers) == (200, False)
     monkeypatch.setattr(SealedResult, "unit", property(lambda _matrix: "min"))
     for kind in ("json", "csv", "npy", "parquet", "arrow"):
-        assert client.get(url, params={"format": kind, "sources": "0"}).headers["distance-unit"] == "min"
+        assert client.get(url, params={"format": kind, "sources": "10"}).headers["distance-unit"] == "min"
 
 
 def test_pages_follow_each_other_in_any_order(client: TestClient, bench: Bench):

@@ -39,7 +39,7 @@ def test_without_free_memory_it_takes_no_job(monkeypatch: pytest.MonkeyPatch):
 
 
 def runner(device: str, state: str = "idle", age: float = 1.0) -> SimpleNamespace:
-    return SimpleNamespace(device=device, state=state, heartbeat=time.time() - age)
+    return SimpleNamespace(device=device, state=state, age=age)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,6 @@ def runner(device: str, state: str = "idle", age: float = 1.0) -> SimpleNamespac
 def test_a_job_gives_way_if_others_wait_and_another_runner_can_take_it(
     worked: float, waiting: bool, runners: tuple[Any, ...], gives_way: bool
 ):
+    for each in runners:
+        each.heartbeat = time.time() - each.age
     assert ShortJobs(SETTINGS, Jobs(waiting=waiting, runners=runners), "r").wait_for(worked) is gives_way

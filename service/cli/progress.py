@@ -217,7 +217,7 @@ class ProgressMonitor(Monitor):
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
         parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []
         parts += _rate_texts(rate, self.unit)
-        if rate and _ENOUGH * self.total <= self.done < self.total:
+        if self.total and rate and self.done >= _ENOUGH * self.total:
             parts.append(f"about {format_seconds((self.total - self.done) / rate)} left")
         return ", ".join(parts)
 

@@ -119,7 +119,7 @@ def run_on_device(context: SolveContext) -> Summary:
             lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
             monitor.begin("search", len(sources), "rows")
             sweep.load(lengths, relaxed.reduced_by)
-            _sweep(sweep, summary, monitor)
+            _sweep(sweep, summary, monitor, counted=context.facts)
     finally:
         backend.shutdown()
     return summary
@@ -191,17 +191,20 @@ def rows_on_device(  # noqa: PLR0917
 
     with device_sweep(ready.parts, ready.kind, sources, sink, threads=threads, nonnegative=ready.nonnegative) as sweep:
         sweep.load(ready.lengths, ready.potentials)
-        _sweep(sweep, summary, monitor)
+        _sweep(sweep, summary, monitor, counted=True)
 
 
-def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor) -> None:
-    """Sweep batch after batch; the rows of a batch are copied to the host while the next one is swept."""
+def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor, *, counted: bool) -> None:
+    """Sweep batch after batch; the rows of a batch are copied to the host while the next one is swept.
+
+    The histogram of distances is counted only if ``counted``.
+    """
     leaving = None
     for rows in sweep.batches():
         sweep.begin(rows)
         if leaving is not None:
             sweep.send(leaving)
-        summary.add(rows.start, sweep.finish(), sweep.histogram)
+        summary.add(rows.start, sweep.finish(), sweep.histogram if counted else None)
         leaving = sweep.leave()
         monitor.step(len(rows))
     if leaving is not None:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 #: Rows that are held at a time for each thread: as many as the widest search computes together.
 BATCH_ROWS: Final = 512
-#: Why plans of measures are for processors.
-BY_PROCESSORS: Final = "measures are taken by processors"
 #: Searches from the targets hold a rectangle in memory; they are used only if it has at most this many bytes.
 HELD_BYTES: Final = 256 << 20
 
@@ -103,7 +101,7 @@ class Measurement:
         if self._widened:
             options = replace(options, dtype="float64")  # no matrix is stored, so float32 would save nothing
         targets = options.targets
-        self._options = replace(options, device="cpu", targets=None if targets is None else tuple(sorted(targets)))
+        self._options = replace(options, targets=None if targets is None else tuple(sorted(targets)))
         self._profile = given
 
     @property
@@ -137,9 +135,10 @@ class Measurement:
                 needed=self.bytes,
                 available=there,
             )
-        made = make_plan(self._profile, replace(self._options, memory=there - self.bytes), monitor=monitor)
+        options = replace(self._options, memory=there - self.bytes)
+        made = make_plan(self._profile, options, monitor=monitor, dropped=True)
         why = "no matrix is stored, so float32 would save nothing" if self._widened else made.dtype_reason
-        said = replace(made, dtype_reason=why, device_reason=BY_PROCESSORS)
+        said = replace(made, dtype_reason=why)
         self.plan = _without_matrix(said, self.bytes)
         return self.plan
 
@@ -178,7 +177,6 @@ def measure(
     Args:
         graph: as from ``read_graph`` or ``build_graph``; or an open prepared graph, whose rows are swept.
         options: which sources and targets, cutoff, memory, threads; None for all vertices and all that is free.
-            ``device`` must not be ``cuda``.
         monitor: receives progress, and is asked whether to stop.
         request: the measures; by default all that take no argument.
 
@@ -215,8 +213,6 @@ def bounds_on_paper(asked: AskedMeasures, graph: Graph, dtype: str) -> list[floa
 def _check(options: Options) -> None:
     refuse_also(options, "a table of measures", "solve into a store")
     refuse_semiring(options, "a table of measures")
-    if options.device == "cuda":
-        raise InvalidRequest("measures are computed on processors only, but device cuda was asked for", field="device")
     if options.executor != "local":
         raise InvalidRequest(
             f"measures are computed by this process, not by executor {options.executor}", field="executor"
@@ -242,6 +238,8 @@ def _without_matrix(plan: Plan, table: int) -> Plan:
     """
     rows, columns = plan.shape
     size, batch = WORK_TYPES[plan.dtype].itemsize, BATCH_ROWS * plan.threads
+    if plan.device == "cuda":  # rows are reduced where they are computed, as many at a time as the plan says
+        batch = plan.batch
     phases = tuple(phase for phase in plan.phases if phase.name != "write")
     seconds = sum(phase.seconds for phase in phases)
     from_targets = plan.from_targets and rows * columns * size <= HELD_BYTES

@@ -40,6 +40,7 @@ def make_plan(
     out: Path | None = None,
     resume: bool = False,
     monitor: Monitor | None = None,
+    dropped: bool = False,
 ) -> Plan:
     """Plan a solve, and refuse it before any work is done if it cannot succeed.
 
@@ -51,6 +52,7 @@ def make_plan(
         out: path of the store; None where the result stays in memory.
         resume: continue from the checkpoint at ``out``, if there is one.
         monitor: receives the phase ``compile``, and is asked whether to stop.
+        dropped: whether rows are reduced where they are computed and written nowhere.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -78,7 +80,7 @@ def make_plan(
         bound = bound_to(found, options)
         inner = searched_options(graph, bound) if options.also else bound
         try:
-            plan = _plan(profile, inner, out, found, bound)
+            plan = _plan(profile, inner, out, found, bound, dropped=dropped)
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
     plan = with_sums(plan, graph, options) if options.also else plan
@@ -128,10 +130,19 @@ def with_fixed(plan: Plan, *, stored: bool) -> Plan:
     return changed(plan, seconds=seconds, phases=(*before, *plan.phases, *after))
 
 
-def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None, asked: Options) -> Plan:
+def _plan(
+    profile: GraphProfile,
+    options: Options,
+    out: Path | None,
+    found: Checkpoint | None,
+    asked: Options,
+    *,
+    dropped: bool,
+) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``asked`` are the options of the store, where solved rows are longer than its rows.
+    ``asked`` are the options of the store, where solved rows are longer than its rows.  No store is written if rows are
+    ``dropped``.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
@@ -140,7 +151,7 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
     columns = problem.columns
     if asked.also:
         columns = original.n if asked.targets is None else len(asked.targets)
-    store = store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
+    store = 0 if dropped else store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
     if asked.also:
         store += sum_bytes(original, asked, kind.name)
     short: Plan | None = None

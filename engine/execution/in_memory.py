@@ -28,7 +28,8 @@ def run(context: SolveContext) -> dict[str, object]:
     profile, rectangle = context.profile.open(replace(asked, targets=None) if context.also else asked)
     on_device = context.plan.device == "cuda"
     if on_device and not rectangle.narrow:
-        return ON_DEVICE[context.plan.algorithm](context).summary(graph.labels)
+        found = ON_DEVICE[context.plan.algorithm](context)
+        return found.summary(graph.labels) if context.facts else {}
     summary, sink = None, context.sink
     if context.facts:
         sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)

@@ -9,6 +9,7 @@ Each function that runs an algorithm takes a context whose sink takes whole rows
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from engine.algorithms import partitioned
@@ -42,7 +43,8 @@ def run_dense(context: SolveContext) -> Summary:
             _explain(context.profile)
         if relaxed.reduced_by is not None:
             matrix.restore(relaxed.reduced_by, rows)
-        summary.add(0, matrix.facts(rows), lambda width, counts: matrix.histogram(rows, width, counts))
+        count = partial(matrix.histogram, rows) if context.facts else None
+        summary.add(0, matrix.facts(rows), count)
         matrix.write(rows, monitor)
     return summary
 

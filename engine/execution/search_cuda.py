@@ -56,14 +56,17 @@ def run(context: SolveContext, summary: Summary | None = None) -> Summary:
     context.monitor.begin("search", len(rows), "rows")
     outlet, memory = Outlet(context.sink, plan.threads), context.options.device_memory
     with device_search(arcs, context.kind, form, rows, outlet=outlet, memory=memory) as search:
-        done = _batches(search, summary, context.monitor)
+        done = _batches(search, summary, context.monitor, counted=context.facts)
     if done < len(rows):
         _on_processors(context, arcs, done, summary)
     return summary
 
 
-def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
-    """Search until all rows are done or a batch is given up; return the number of rows that are done and written."""
+def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor, *, counted: bool) -> int:
+    """Search until all rows are done or a batch is given up; return the number of rows that are done and written.
+
+    The histogram of distances is counted only if ``counted``.
+    """
     leaving, done = None, 0
     for rows in search.batches:
         search.begin(rows)
@@ -73,7 +76,7 @@ def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
         if facts is None:
             leaving = None
             break
-        summary.add(rows.start, facts, search.histogram)
+        summary.add(rows.start, facts, search.histogram if counted else None)
         leaving, done = search.leave(), rows.stop
         monitor.step(len(rows))
     if leaving is not None:

@@ -64,7 +64,7 @@ def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     form = _form(arcs)
     hub = int(np.argmax(np.diff(arcs.indptr)))
     out = np.empty(len(arcs.indptr) - 1, np.int64)
-    if not call(grow_tree, *form, hub, limit, out, work=_size(arcs)):
+    if not call(grow_tree, *form, hub, limit if directed else limit // 2, out, work=_size(arcs)):
         return None
     far = int(out.max())
     if directed and not call(grow_back, *form, hub, limit - far, out, PASSES, work=_size(arcs)):
@@ -154,7 +154,7 @@ def _there_and_back(
     sides: tuple[Arcs, ...], component: Ints, hubs: npt.NDArray[np.int64], limit: int, search: Callable[..., bool]
 ) -> tuple[Lengths, Lengths] | None:
     """Return lengths of walks from the hub to each vertex and back, inside its component; None if one is above
-    ``limit``.
+    ``limit``, or if it is known early that the largest of both together are.
 
     Args:
         sides: as in :func:`_through_hubs`.
@@ -168,10 +168,13 @@ def _there_and_back(
     """
     from engine.graph.kernels import call
 
-    found = []
+    found: list[Lengths] = []
     for side in sides:
+        # the way to a hub and back must not be above the limit, so neither way may be above what the other leaves of it
+        least = int(found[0].max()) if found and len(hubs) == 1 else 0
+        most = limit // 2 if len(sides) == 1 else limit - least
         labels = np.empty(len(component), np.int64)
-        if not call(search, *_form(side), component, hubs, limit, labels, work=_size(side)):
+        if not call(search, *_form(side), component, hubs, most, labels, work=_size(side)):
             return None
         found.append(labels)
     return found[0], found[-1]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.model.dtypes import work_type
 from engine.model.problem import Options
-from engine.model.rows import Sink
+from engine.model.rows import ReducedRows, ReducingSink, RowReduction, Sink
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
 
@@ -100,6 +100,26 @@ class Narrow:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
         part = block if wanted.targets is None else block[:, wanted.targets]
         self._sink.write(row, 0, part if wanted.cutoff is None else end_at(part, wanted.cutoff))
+
+    @property
+    def reduction(self) -> RowReduction | None:
+        """What a device computes of whole rows, if the inner sink needs no rows."""
+        inner, wanted = self._sink, self._wanted
+        asked = inner.reduction if isinstance(inner, ReducingSink) else None
+        if asked is None:
+            return None
+        columns = None if wanted.targets is None else wanted.targets.astype(np.int32)
+        cutoff = None if wanted.cutoff is None else first_beyond(wanted.cutoff, asked.limits.dtype)
+        return replace(asked, columns=columns, cutoff=cutoff, levels=False)
+
+    def take_reduced(self, first: int, reduced: ReducedRows) -> None:
+        """Pass on the results of rows ``first``, ..."""
+        assert isinstance(self._sink, ReducingSink)
+        self._sink.take_reduced(first, reduced)
+
+    def take_levels(self, first: int, levels: Indices) -> None:
+        """Refuse levels, which know neither targets nor a cutoff."""
+        raise NotImplementedError
 
 
 def end_at(block: Array, cutoff: float) -> Array:

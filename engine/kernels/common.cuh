@@ -277,6 +277,47 @@ typedef Arithmetic::Element Element;
 typedef Arithmetic::Word Word;
 typedef Arithmetic::Single Single;
 
+// ---- entries as numbers ---------------------------------------------------------------------------------------------
+// Value: the number that an entry is.  Sum: the type in which numbers are added.
+
+template <class A> struct Meaning {  // Int32, Uint16
+  typedef int Value;
+  typedef long long Sum;
+  static INLINE Value of(Element e) { return (Value)e; }
+  static INLINE Element from(double x) { return (Element)(int)x; }
+};
+struct Float32Meaning {
+  typedef float Value;
+  typedef double Sum;
+  static INLINE Value of(u32 e) { return __uint_as_float(e); }
+  static INLINE u32 from(double x) { return __float_as_uint((float)x); }
+};
+template <> struct Meaning<Float32Nonnegative> : Float32Meaning {};
+template <> struct Meaning<Float32Signed> : Float32Meaning {};
+template <> struct Meaning<Float64> {
+  typedef double Value;
+  typedef double Sum;
+  static INLINE Value of(double e) { return e; }
+  static INLINE double from(double x) { return x; }
+};
+typedef Meaning<Arithmetic>::Value Value;
+typedef Meaning<Arithmetic>::Sum Sum;
+
+// ---- finished rows --------------------------------------------------------------------------------------------------
+// One block a row.  Row i of an answer is row ``gathered ? i : sources[i]`` of ``d`` and holds the distances from vertex
+// ``sources[i]``; the entry in that column is left out (-1: none is).
+
+struct Rows {
+  const Element* d;
+  const long long* sources;
+  long long ld;
+  int n, gathered;
+};
+
+INLINE const Element* row_of(const Rows& r) {
+  return r.d + (r.gathered ? (long long)blockIdx.x : r.sources[blockIdx.x]) * r.ld;
+}
+
 // ---- 16 bytes at once -----------------------------------------------------------------------------------------------
 
 INLINE void load16(const u32* p, u32* r) {

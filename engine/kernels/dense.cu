@@ -1,50 +1,15 @@
 // dense: steps before and after a matrix on the device is solved.
 //
 // blank: makes rows unreachable.  scatter: writes arcs into rows.  settle: makes entries above every distance unreachable.  restore: turns reduced
-// lengths into lengths.  facts, histogram: summarise rows.  One block a row everywhere; row i of the answer is row
-// ``gathered ? i : sources[i]`` of the matrix and holds the distances from vertex ``sources[i]``.
+// lengths into lengths.  facts, histogram: summarise rows.  One block a row everywhere.
 
 namespace {
 
 constexpr int THREADS = 256, BINS = 128;
 
-template <class A> struct Meaning {  // Int32, Uint16
-  typedef int Value;
-  typedef long long Sum;
-  static INLINE Value of(Element e) { return (Value)e; }
-  static INLINE Element from(double x) { return (Element)(int)x; }
-};
-struct Float32Meaning {
-  typedef float Value;
-  typedef double Sum;
-  static INLINE Value of(u32 e) { return __uint_as_float(e); }
-  static INLINE u32 from(double x) { return __float_as_uint((float)x); }
-};
-template <> struct Meaning<Float32Nonnegative> : Float32Meaning {};
-template <> struct Meaning<Float32Signed> : Float32Meaning {};
-template <> struct Meaning<Float64> {
-  typedef double Value;
-  typedef double Sum;
-  static INLINE Value of(double e) { return e; }
-  static INLINE double from(double x) { return x; }
-};
-typedef Meaning<Arithmetic>::Value Value;
-typedef Meaning<Arithmetic>::Sum Sum;
-
 INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // uint16: the low half
 
 }  // namespace
-
-struct Rows {
-  const Element* d;
-  const long long* sources;
-  long long ld;
-  int n, gathered;
-};
-
-INLINE const Element* row_of(const Rows& r) {
-  return r.d + (r.gathered ? (long long)blockIdx.x : r.sources[blockIdx.x]) * r.ld;
-}
 
 extern "C" __global__ void __launch_bounds__(THREADS) blank(Element* d, long long ld, int columns) {
   Element* const row = d + blockIdx.x * ld;

@@ -5,11 +5,15 @@
 // traversal", 2014).  Distances are kept bit by bit, too: plane p holds bit p of the distance from each source.  All
 // thread blocks share a step, with a barrier after it; at the end planes become rows of the matrix.  A search of more
 // than ``limit`` steps, or of more steps than the planes can count, is given up.
+//
+// With LEVELS, no distance is kept: after each step the new bits of each source are counted, and only these counts leave
+// the kernel, out[level][source].
 
 namespace {
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, ROW = 128, SOURCES = 32 * ROW;  // words a row, sources a block
 constexpr int PLANES = 8;
+constexpr int MOST_LEVELS = 1 << PLANES;
 #ifndef ARCS
 #define ARCS 4
 #endif
@@ -30,10 +34,14 @@ INLINE bool any(uint4 a) { return (a.x | a.y | a.z | a.w) != 0; }
 struct Walk {
   const int *chunks, *tails, *heads;  // as in search.cu
   const int* sources;                 // vertices
+#ifdef LEVELS
+  u32* out;  // MOST_LEVELS x ld
+#else
   Element* out;
-  uint4* rows;   // (3 + PLANES) x n rows: seen, new (twice), planes
+#endif
+  uint4* rows;   // (3 + PLANES) x n rows: seen, new (twice), planes; with LEVELS there are no planes
   int* stamps;   // 2 x n, as in search.cu
-  u32* state;    // [0] given up, [1] arrivals, [2] stamp, [3 ... 5] whether a step reached a vertex
+  u32* state;    // [0] given up, [1] arrivals, [2] stamp, [3 ... 5] whether a step reached a vertex, [6] last level
   long long ld, limit;
   int n, chunk_count, source_count;
 };
@@ -75,11 +83,13 @@ INLINE bool reach(const Walk& s, int head, u32 arcs, int u, int fresh, u32 level
   uint4* const next = row(s, 3 - fresh, head) + lane;
   if (some) {
     __stcg(own, seen | found);
+#ifndef LEVELS
     for (int p = 0; p < PLANES; p++)
       if (level >> p & 1) {
         uint4* const plane = row(s, 3 + p, head) + lane;
         __stcg(plane, __ldcg(plane) | found);
       }
+#endif
   }
   __stcg(next, first_part ? found : __ldcg(next) | found);
   return true;
@@ -116,6 +126,56 @@ INLINE bool step(const Walk& s, int stamp, u32 level) {
   return changed;
 }
 
+#ifdef LEVELS
+// Adds to ``own_counts`` the numbers that ``planes`` hold bit by bit for the 128 sources of this lane, and clears them.
+INLINE void flush(uint4 (&planes)[PLANES], u32* own_counts, int lane) {
+  UNROLL for (int q = 0; q < 4; q++) {
+    auto word = [&](int p) { return q == 0 ? planes[p].x : q == 1 ? planes[p].y : q == 2 ? planes[p].z : planes[p].w; };
+    u32 some = 0;
+    UNROLL for (int p = 0; p < PLANES; p++) some |= word(p);
+    while (some) {
+      const int i = __ffs(some) - 1;
+      some &= some - 1;
+      u32 sum = 0;
+      UNROLL for (int p = 0; p < PLANES; p++) sum |= (word(p) >> i & 1) << p;
+      atomicAdd(own_counts + lane * 128 + q * 32 + i, sum);
+    }
+  }
+  UNROLL for (int p = 0; p < PLANES; p++) planes[p] = make_uint4(0, 0, 0, 0);
+}
+
+// Counts the new bits of each source after step ``stamp``, and adds them to out[level][first ...].  A warp counts up to
+// 255 vertices in binary numbers that lie bit by bit in PLANES words.
+INLINE void tally(const Walk& s, int stamp, u32 level, int first, int count) {
+  __shared__ u32 own_counts[SOURCES];
+  for (int i = threadIdx.x; i < SOURCES; i += THREADS) own_counts[i] = 0;
+  __syncthreads();
+  const int lane = threadIdx.x % 32, warps = gridDim.x * WARPS;
+  const int* const then = s.stamps + (size_t)((stamp + 1) & 1) * s.n;
+  uint4 planes[PLANES];
+  UNROLL for (int p = 0; p < PLANES; p++) planes[p] = make_uint4(0, 0, 0, 0);
+  int held = 0;
+  for (int base = (blockIdx.x * WARPS + threadIdx.x / 32) * 32; base < s.n; base += warps * 32) {
+    u32 left = __ballot_sync(~0u, base + lane < s.n && __ldcg(then + min(base + lane, s.n - 1)) == stamp + 1);
+    while (left) {
+      const int v = base + __ffs(left) - 1;
+      left &= left - 1;
+      uint4 carry = __ldcg(row(s, 2 - (stamp & 1), v) + lane);
+      UNROLL for (int p = 0; p < PLANES; p++) {
+        const uint4 sum = planes[p];
+        planes[p] = make_uint4(sum.x ^ carry.x, sum.y ^ carry.y, sum.z ^ carry.z, sum.w ^ carry.w);
+        carry = make_uint4(sum.x & carry.x, sum.y & carry.y, sum.z & carry.z, sum.w & carry.w);
+      }
+      if (++held == (1 << PLANES) - 1) flush(planes, own_counts, lane), held = 0;
+    }
+  }
+  flush(planes, own_counts, lane);
+  __syncthreads();
+  for (int i = threadIdx.x; i < count; i += THREADS)
+    if (own_counts[i]) atomicAdd(s.out + (size_t)level * s.ld + first + i, own_counts[i]);
+  __syncthreads();
+}
+#else
 // Writes the rows of ``out`` of ``count`` sources.  A warp converts the bits of 32 vertices and 128 sources at a time.
 INLINE void emit(const Walk& s, int first, int count, u32 levels) {
   const int lane = threadIdx.x % 32, across = (s.n + 31) / 32, parts = (count + 127) / 128;
@@ -140,6 +200,7 @@ INLINE void emit(const Walk& s, int first, int count, u32 levels) {
     }
   }
 }
+#endif
 
 }  // namespace
 
@@ -147,7 +208,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
   volatile u32* const changed = s.state + 3;
   u32 waited = 0;
   int stamp = (int)((volatile u32*)s.state)[2];
-  const size_t vectors = (size_t)(3 + PLANES) * s.n * (ROW / 4), kept = (size_t)3 * s.n * (ROW / 4);
+#ifdef LEVELS
+  constexpr int ARRAYS = 3;
+#else
+  constexpr int ARRAYS = 3 + PLANES;
+#endif
+  const size_t vectors = (size_t)ARRAYS * s.n * (ROW / 4), kept = (size_t)3 * s.n * (ROW / 4);
   const size_t own = (size_t)blockIdx.x * THREADS + threadIdx.x, all = (size_t)gridDim.x * THREADS;
   bool given_up = false;
   for (int first = 0; first < s.source_count && !given_up; first += SOURCES) {
@@ -155,6 +221,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
     for (size_t i = own; i < vectors; i += all)  // rows of new bits are written before they are read
       if (i < kept / 3 || i >= kept) __stcg(s.rows + i, make_uint4(0, 0, 0, 0));
     if (own < 3) changed[own] = 0;
+#ifdef LEVELS
+    for (size_t i = own; i < (size_t)MOST_LEVELS * count; i += all) s.out[i / count * s.ld + first + i % count] = 0;
+#endif
     barrier(s.state + 1, waited);
     const int fresh = 1 + (stamp & 1);
     for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // one warp a source; its row of new bits is empty
@@ -174,13 +243,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
       if (own == 0) changed[(i + 1) % 3] = 0;
       barrier(s.state + 1, waited);
       if (!changed[i % 3]) break;
+#ifdef LEVELS
+      tally(s, stamp, level, first, count);
+      if (own == 0 && ((volatile u32*)s.state)[6] < level) ((volatile u32*)s.state)[6] = level;
+#endif
       if (level >= (1u << PLANES) - 1 || level >= s.limit) {
         given_up = true;
         break;
       }
     }
     stamp += 2;
+#ifndef LEVELS
     emit(s, first, count, level);
+#endif
     barrier(s.state + 1, waited);
   }
   if (own == 0) {

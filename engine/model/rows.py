@@ -205,3 +205,86 @@ class FoundFacts:
     facts: RowFacts
     count: Count
     levels: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RowReduction:
+    """What a device computes of whole rows, in place of sending them to the host.
+
+    Attributes:
+        own: int64, shape (rows,): the column of each row's source, which does not count; -1 for none.
+        limits: of the working type, ascending: the entries below each of them are counted, and their weights summed.
+        inverses: whether 1 / distance is summed.
+        shares: int64, shape (quantiles, 2): the numerator and the denominator of each quantile.
+        nearest: the number of nearest columns.
+        held: int32, ascending: the columns that have weights.
+        weights: float64, shape (kinds, columns that have weights).
+        levels: whether the numbers of targets at each number of hops tell all that is asked.
+        decay: the number of the decay by which weights count less, its second parameter, and, float64, its middles,
+            which take the place of the limits; None for weights below limits.
+        columns: int32: the columns wanted of rows of all distances, to which all of the above refers; None for all.
+        cutoff: the least entry that counts as unreachable, of the working type; None for none.
+    """
+
+    own: npt.NDArray[np.int64]
+    limits: Array
+    inverses: bool
+    shares: npt.NDArray[np.int64]
+    nearest: int
+    held: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float64]
+    levels: bool
+    decay: tuple[int, float, npt.NDArray[np.float64]] | None
+    columns: npt.NDArray[np.int32] | None = None
+    cutoff: np.generic | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of device memory of the results of all rows, and of what they are computed from."""
+        results = 5 + len(self.limits) * (1 + len(self.weights)) + len(self.shares) + 2 * self.nearest
+        given = self.weights.nbytes + self.held.nbytes + (0 if self.columns is None else self.columns.nbytes)
+        return 8 * len(self.own) * (1 + results) + given
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedRows:
+    """The results of a :class:`RowReduction` for some rows; what was not asked for has no entries.
+
+    Attributes:
+        facts: the facts of the rows.
+        inverses: float64, shape (rows,): the sums of 1 / distance.
+        within: int64, shape (rows, limits): the numbers of entries below the limits.
+        quantiles: float64, shape (rows, quantiles); NaN where nothing is reached.
+        nearest: int64, shape (rows, nearest): the nearest columns, nearest first, the first ones where distances are
+            equal; -1 where there are fewer.
+        distances: float64, shape (rows, nearest): their distances; NaN where there are fewer.
+        weights: float64, shape (rows, kinds, limits): the sums of weights.
+    """
+
+    facts: RowFacts
+    inverses: npt.NDArray[np.float64]
+    within: npt.NDArray[np.int64]
+    quantiles: npt.NDArray[np.float64]
+    nearest: npt.NDArray[np.int64]
+    distances: npt.NDArray[np.float64]
+    weights: npt.NDArray[np.float64]
+
+
+@runtime_checkable
+class ReducingSink(Protocol):
+    """A sink that needs no rows from a device that reduces them."""
+
+    @property
+    def reduction(self) -> RowReduction | None:
+        """What the device computes; None if it must send the rows."""
+        ...
+
+    def take_reduced(self, first: int, reduced: ReducedRows) -> None:
+        """Take the results of rows ``first``, ...; several threads may, each with its own rows."""
+        ...
+
+    def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
+        """Take the numbers of targets of rows ``first``, ... at each number of hops, if the reduction is content with
+        them; shape (rows, longest + 1), the sources themselves left out.
+        """
+        ...

@@ -111,11 +111,17 @@ def choose(
 
 
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
-    """Return the candidates that can solve the problem and that the options allow, whether they fit or not."""
+    """Return the candidates that can solve the problem and that the options allow, whether they fit or not.
+
+    A trial on a GPU stands for breadth-first and for label-correcting searches alike, so the latter are left out where
+    the former do the same.
+    """
+    hops = options.algorithm == "auto" and unsuitable("bfs", setting.problem) is None
     return [
         c
         for c in candidates
         if unsuitable(c.algorithm, setting.problem) is None
+        and not (hops and c.algorithm == "bellman-ford")
         and (options.device != "cuda" or c.device == "cuda")
         and options.algorithm in ("auto", c.algorithm)
     ]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from engine.graph.selection import Rectangle, first_beyond
 from engine.model.dtypes import WorkType
-from engine.model.rows import Array, FoundFacts, RowFacts
+from engine.model.rows import Array, FoundFacts, ReducedRows, RowFacts, RowReduction
 from engine.rows.asked_measures import AskedMeasures
 from storage.errors import SolveFailed
 
@@ -167,6 +167,43 @@ class MeasureSink:
             if self._ordered is None:
                 self._ordered = self._order(places, block.shape[1])
         self._reduce(rows + first, block, np.arange(len(block)), known=False, order=self._ordered)
+
+    @property
+    def reduction(self) -> RowReduction:
+        """What a device computes of whole rows."""
+        weights = self._weights.astype(np.float64)
+        decay = None if self._fading is None else self._fading[0]
+        asked, inverses = self._asked, len(self._inverse) > 0
+        levels = self.levels_suffice and "farthest" not in asked.names
+        given = (self._own, self._limits, inverses, self._shares, asked.nearest, self._held, weights, levels, decay)
+        return RowReduction(*given)
+
+    def take_reduced(self, first: int, reduced: ReducedRows) -> None:
+        """Take the measures of rows ``first``, ... that a device has computed.
+
+        Raises:
+            SolveFailed: the sum of some row is not finite.
+        """
+        numbers = np.arange(first, first + len(reduced.within))
+        self._take(numbers, reduced.facts)
+        if len(self._inverse):
+            self._inverse[numbers] = reduced.inverses
+        self._within[numbers], self._quantiles[numbers] = reduced.within, reduced.quantiles
+        self._nearest[numbers], self._near[numbers] = reduced.nearest, reduced.distances
+        if len(self._weights):
+            self._sum_of[numbers] = reduced.weights
+
+    def take_levels(self, first: int, levels: Counts) -> None:
+        """Take the numbers of targets of rows at each number of hops; ``farthest`` must not be asked for.
+
+        Args:
+            first: number of the first row.
+            levels: int64, shape (rows, longest + 1); the sources themselves are left out.
+        """
+        hops, numbers = np.arange(levels.shape[1]), np.arange(first, first + len(levels))
+        largest = np.where(levels > 0, hops, 0).max(axis=1)
+        self._take(numbers, RowFacts(levels.sum(axis=1), levels @ hops, largest, np.full(len(levels), -1)))
+        self._take_levels(numbers, levels)
 
     def _order(self, places: npt.NDArray[np.integer], width: int) -> _Ordered:
         """Return what kernels take in place of columns, own columns and weights, if columns are in another order."""

@@ -85,13 +85,13 @@ class Summary:
         self._farthest = np.full(len(self._sources), -1, np.int64)
         self._histograms: dict[int, _Histogram] = {}
 
-    def add(self, row: int | npt.NDArray[np.int64], facts: RowFacts, count: Count) -> None:
+    def add(self, row: int | npt.NDArray[np.int64], facts: RowFacts, count: Count | None) -> None:
         """Add the facts of rows.
 
         Args:
             row: number of the first of consecutive rows, or the numbers of all rows, shape (rows,).
             facts: the facts.
-            count: counts the distances of these rows in the bins of a histogram.
+            count: counts the distances of these rows in the bins of a histogram; None if no histogram is wanted.
 
         Raises:
             SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could overflow, so this
@@ -112,7 +112,7 @@ class Summary:
         else:
             self._eccentricity[rows[some]] = facts.largest[some]
             self._farthest[rows[some]] = facts.farthest[some]
-        if some.any():
+        if count is not None and some.any():
             largest = float(facts.largest.max(where=some, initial=facts.largest[np.argmax(some)]))
             self._own_histogram(largest).add(count, largest)
 

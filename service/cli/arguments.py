@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict, get_type_hints, is_typeddict
 
@@ -77,6 +77,14 @@ def must_open(graph: Path) -> None:
         ) from error
     except OSError as error:
         raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
+
+
+def start_device(options: AlsoOptions) -> None:
+    """Start the driver of the GPU that was asked for, in a thread, while packages are imported and a graph is read."""
+    if options["device"] == "cuda":
+        from engine.devices.cuda.starting import start_driver
+
+        start_driver()
 
 
 FeatureOption = Annotated[
@@ -188,29 +196,46 @@ def flag_of(name: str, option: Option) -> str:
     return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a class of options by the options of that class."""
-    own = get_type_hints(command, include_extras=True)
-    groups = {name: list(declared(hint)) for name, hint in own.items() if is_typeddict(hint)}
+class with_options:  # noqa: N801 - a decorator
+    """Replace each parameter of a command that is a class of options by the options of that class.
 
-    @wraps(command)
-    def run(**given: Any) -> None:
-        for group, names in groups.items():
+    The parameters are made when the command's signature is first asked for, so that only the command that runs has
+    them.
+    """
+
+    def __init__(self, command: Callable[..., None]) -> None:
+        # ``__wrapped__`` would lead Typer to the original command.
+        self._command = command
+        self.__name__, self.__qualname__, self.__module__ = command.__name__, command.__qualname__, command.__module__
+        self.__doc__ = command.__doc__
+
+    def __call__(self, **given: Any) -> None:
+        """Run the command with the values of all options."""
+        for group, names in self._made[0].items():
             given[group] = {name: given.pop(name) for name in names}
-        command(**given)
+        self._command(**given)
 
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name in groups:
-            heading = _HEADINGS.get(own[name])
-            parameters += [_parameter(option, *found, heading) for option, found in declared(own[name]).items()]
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[name]))
-    # Typer reads these attributes; ``__wrapped__`` would lead it to the original command.
-    vars(run).pop("__wrapped__")
-    vars(run)["__signature__"] = inspect.Signature(parameters)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self._made[1]
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {parameter.name: parameter.annotation for parameter in self._made[1].parameters.values()}
+
+    @cached_property
+    def _made(self) -> tuple[dict[str, list[str]], inspect.Signature]:
+        """The names of the options of each class, and the signature that Typer reads."""
+        own = get_type_hints(self._command, include_extras=True)
+        groups = {name: list(declared(hint)) for name, hint in own.items() if is_typeddict(hint)}
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(self._command).parameters.items():
+            if name in groups:
+                heading = _HEADINGS.get(own[name])
+                parameters += [_parameter(option, *found, heading) for option, found in declared(own[name]).items()]
+            else:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[name]))
+        return groups, inspect.Signature(parameters)
 
 
 def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> inspect.Parameter:

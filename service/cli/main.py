@@ -28,10 +28,11 @@ from service.cli.arguments import (
     PointOptions,
     StoreFolder,
     must_open,
+    start_device,
     with_options,
 )
 from service.cli.betweenness import assign, betweenness
-from service.cli.help_pages import GroupedCommands, command, plainer
+from service.cli.help_pages import GroupedCommands, command, plainer, program_of
 from service.cli.measure import measure
 from service.options import AlsoOptions, BulkOptions, NearOptions, PlannedForm
 from storage.errors import InvalidRequest
@@ -76,6 +77,7 @@ def solve(
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
     must_open(graph)
+    start_device(options)
     from service.cli.commands import solving
 
     solving.solve(solving.GraphArgs.of(graph, reading, options), options, out, store, as_json=as_json)
@@ -153,6 +155,8 @@ def plan(
 ) -> None:
     """Show how a graph would be solved, or prepared, and what was rejected."""
     must_open(graph)
+    if not planned["prepared"]:
+        start_device(options)
     from service.cli.commands import preparing, solving
 
     given = solving.GraphArgs.of(graph, reading, options)
@@ -348,7 +352,7 @@ def _exit_code(words: list[str]) -> int:
     from storage.errors import Cancelled
 
     try:
-        code = app(words or ["--help"], standalone_mode=False, prog_name="apsp")
+        code = program_of(app)(words or ["--help"], standalone_mode=False, prog_name="apsp")
     except typer.TyperException as error:
         complain(f"{plainer(error.format_message())} (apsp --help and apsp COMMAND --help tell more)")
         code = error.exit_code

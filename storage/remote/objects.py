@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -136,7 +135,7 @@ class Objects:
         Raises:
             StorageFailed: it ignores them, or cannot be reached, or refuses.
         """
-        name = f"conditions-{secrets.token_hex(8)}"
+        name = f"conditions-{os.urandom(8).hex()}"  # secrets imports OpenSSL, and commands import this module
         tries: dict[str, Callable[[], None]] = {
             "If-None-Match": partial(self.create, name, b"second"),
             "If-Match": partial(self.replace, name, b"third", '"another"'),

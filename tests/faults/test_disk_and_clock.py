@@ -114,12 +114,13 @@ def test_a_disk_that_fills_up_in_mid_job_costs_that_job_an_attempt(
 ):
     good = site.submit()
     assert site.work().state == "successful"
-    filler, begin = Filler(small_disk), JobMonitor.begin
+    filler, filled, begin = Filler(small_disk), threading.Event(), JobMonitor.begin
 
     def begin_on_a_full_disk(monitor: JobMonitor, phase: str, total: int, unit: str) -> None:
         begin(monitor, phase, total, unit)
         if phase not in ("create", "loading"):
             filler.fill()
+            filled.set()
 
     bad = site.submit()
     monkeypatch.setattr(runner_module, "_RETRY_SECONDS", 0.05)
@@ -127,6 +128,7 @@ def test_a_disk_that_fills_up_in_mid_job_costs_that_job_an_attempt(
         patch.setattr(JobMonitor, "begin", begin_on_a_full_disk)
         thread = threading.Thread(target=site.work)
         thread.start()
+        assert filled.wait(60)  # before that, freeing would be in vain
         thread.join(3)  # it either could say that the job failed, or tries to until there is room
         filler.free()
         thread.join(60)

@@ -15,6 +15,8 @@ import httpx2 as httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 OPEN = ("accepted", "running")
+#: most seconds until a service says its address: two or three of processor time, on a machine that does much else
+START_SECONDS = 180
 #: no memory is plenty, so there is no runner for short jobs beside the one that tests hold up, watch or kill
 ONE_RUNNER = {"APSP_SHORT_MEMORY": str(2**50)}
 #: the usual runners again
@@ -67,7 +69,7 @@ class LiveService:
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            line = self.process.stdout.readline() if selector.select(60) else ""
+            line = self.process.stdout.readline() if selector.select(START_SECONDS) else ""
         if "http://" not in line:
             self.stop(signal.SIGKILL)
             raise AssertionError(f"the service did not start: {line!r} {Path(self.log.name).read_text()}")

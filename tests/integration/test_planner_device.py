@@ -45,6 +45,12 @@ def test_dense_graphs_go_to_the_device_and_searches_compete() -> None:
     assert "faster than a card" in sparse.device_reason
 
 
+def test_hops_are_searched_breadth_first_whatever_a_trial_took() -> None:
+    hops = replace(ROAD, unit=True, max_weight=1, min_weight=1, bound=60, hops=30)
+    for trials in (None, Trials(device_search=1e-6), Trials(device_search=1e-5)):
+        assert choose(hops, BOX, Options(device="cuda"), trials=trials).algorithm == "bfs"
+
+
 def test_sweeps_take_longer_for_each_arc_of_a_dense_graph() -> None:
     """On an H200: about 3.1 s for the complete graph of 4,096 vertices, 0.17 s for 65,536 of four arcs each."""
     chip = replace(CARD, memory=140 * GIB, relax_rate={"uint16": 34.2e12, "int32": 17.8e12})

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Final, Unpack
 
 from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
-from engine.api.measuring import BY_PROCESSORS, MeasureTable, bounds_on_paper
+from engine.api.from_tables.on_device import DevicePreparedMatrix
+from engine.api.measuring import MeasureTable, bounds_on_paper
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
 from engine.graph.selection import Rectangle
@@ -73,6 +74,7 @@ class PreparedMeasurement:
 
     def _planned(self) -> Plan:
         matrix, columns = self._matrix, len(self._rectangle.columns)
+        on_device = isinstance(matrix, DevicePreparedMatrix) and matrix.exact
         needed = matrix.table_bytes + 2 * BAND_BYTES + self.bytes
         machine = survey(memory=self._memory, threads=matrix.threads)
         if needed > machine.memory:
@@ -88,7 +90,7 @@ class PreparedMeasurement:
         return Plan(
             algorithm="prepared",
             dtype=matrix.dtype.name,
-            device="cpu",
+            device="cuda" if on_device else "cpu",
             threads=matrix.threads,
             shape=(self.rows, columns),
             memory=needed,
@@ -96,7 +98,7 @@ class PreparedMeasurement:
             seconds=seconds,
             reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
             dtype_reason="the type of the tables",
-            device_reason=BY_PROCESSORS,
+            device_reason=f"the prepared graph was opened for {'a GPU' if on_device else 'processors'}",
             phases=(Phase("measure", seconds),),
             cutoff=matrix.attributes["cutoff"] if cutoff is None else cutoff,
         )
@@ -119,8 +121,10 @@ class PreparedMeasurement:
         sink = MeasureSink(rectangle, kind, asked, bounds)
         clock = PhaseClock(given_monitor(monitor))
         clock.begin("measure", self.rows, "rows")
+        inward = self.asked.direction == "in"
         with matrix.using(self._threads):
-            reduce_bands(matrix, rectangle, sink.gather, clock, inward=self.asked.direction == "in")
+            if not (isinstance(matrix, DevicePreparedMatrix) and matrix.reduce(rectangle, sink, clock, inward=inward)):
+                reduce_bands(matrix, rectangle, sink.gather, clock, inward=inward)
         clock.stop()
         named, columns = self.asked.vertex_columns, sink.columns()
         return MeasureTable(matrix.labels, rectangle.rows, columns, named, plan, clock.seconds, matrix.unit)
@@ -131,8 +135,12 @@ def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> No
     refuse_semiring(options, "a prepared graph")
     if options.max_hops is not None:
         raise InvalidRequest("the tables of a prepared graph do not know how many arcs a path has", field="max_hops")
-    if options.device == "cuda":
-        raise InvalidRequest("measures are taken by processors, and device cuda was asked for", field="device")
+    if options.device == "cuda" and not isinstance(matrix, DevicePreparedMatrix):
+        raise InvalidRequest(
+            "device cuda was asked for, and the prepared graph was opened for processors: open it with "
+            'apsp.open(path, device="cuda")',
+            field="device",
+        )
     if options.executor != "local":
         raise InvalidRequest(
             f"measures are taken by this process, not by executor {options.executor}", field="executor"

@@ -17,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api.prepared_matrix import PreparedMatrix
+from engine.graph.selection import Narrow, Rectangle
 from engine.model.dtypes import work_type
+from engine.model.progress import Monitor
+from engine.model.rows import ReducingSink, Sink
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.matrix.tiles import StoreFolder
 from storage.remote.reader import RemoteFolder
@@ -87,6 +90,32 @@ class DevicePreparedMatrix(PreparedMatrix):
             return super().entries(sources, targets)
         found = self._asked(lambda tables: tables.pairs(rows, columns))
         return super().entries(sources, targets) if found is None else found
+
+    def reduce(self, rectangle: Rectangle, sink: Sink, monitor: Monitor, *, inward: bool) -> bool:
+        """Give a sink what it needs of the rows of a rectangle; the rows stay on the device.
+
+        Args:
+            rectangle: its rows and columns, and a cutoff.
+            sink: takes the results.
+            monitor: is told of rows, and asked whether to stop.
+            inward: an entry is the distance from the vertex of its column to that of its row; else the other way.
+
+        Returns:
+            Whether this was done; if not, the processors have to do it.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        into = Narrow(sink, rectangle) if rectangle.narrow else sink
+        if not (self.exact and len(rectangle.rows) and isinstance(into, ReducingSink)):
+            return False
+        rows = self.target_positions(rectangle.rows) if inward else self.source_positions(rectangle.rows)
+
+        def reduced(tables: DeviceTables) -> Array:
+            tables.reduce(rows, into, monitor.step, forward=not inward)
+            return rows
+
+        return self._asked(reduced) is not None
 
     def release(self) -> None:
         """Free the device memory; the next large question takes it again."""

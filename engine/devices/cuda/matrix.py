@@ -20,6 +20,7 @@ from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.floyd_warshall import Solver, padded
 from engine.devices.cuda.launch import blank
 from engine.devices.cuda.outgoing import Outgoing, Outlet
+from engine.devices.cuda.reducing import Reducing, outgoing_of
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.potentials import Potentials
 from engine.model import traffic
@@ -74,13 +75,13 @@ class CudaMatrix:
         self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
         self._d: Any = padded(found, n, kind.dtype)
         self._reader = RowFactsReader(found, kind, self._arithmetic)
-        self._outgoing: Outgoing | None = None
+        self._outgoing: Outgoing | Reducing | None = None
         self._gathered = False
         self._below = False
 
     def open(self, outlet: Outlet, rows: int) -> None:
         """Begin to allocate page-locked memory for copying out ``rows`` rows; returns at once."""
-        self._outgoing = Outgoing(self._cupy, outlet, (rows, self._n), self._kind.dtype)
+        self._outgoing = outgoing_of(self._modules, outlet, (rows, self._n), self._kind)
 
     def fill(self, graph: Graph, monitor: Monitor) -> None:
         """Fill the matrix with arc weights, 0 on the diagonal and unreachable elsewhere; arcs are sent in pieces."""

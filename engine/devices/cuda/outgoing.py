@@ -46,7 +46,7 @@ class Outgoing:
 
     def __init__(self, cupy: Any, outlet: Outlet, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         (rows, columns), sink, threads = shape, outlet.sink, outlet.threads
-        self.told: Callable[[int], None] = _ignore
+        self.told: Callable[[int], None] = told_nobody
         self._cupy, self._sink = cupy, sink
         memory = getattr(sink, "memory", None)
         self._locked = memory if isinstance(memory, HostMemory) else None
@@ -137,5 +137,5 @@ class Outgoing:
         return len(block)
 
 
-def _ignore(rows: int) -> None:
-    """Do nothing with a number of rows: the default of ``Outgoing.told``."""
+def told_nobody(rows: int) -> None:
+    """Do nothing with a number of rows: the default of ``told``."""

@@ -51,7 +51,7 @@ class RowFactsReader:
         address = self._buffer(count * _FACTS)
         types = ("i8", "i8" if kind.integer else "f8", "i4" if kind.integer else kind.dtype, "i8")
         places = [np.uint64(address + 8 * count * i) for i in range(len(types))]
-        self._launch("facts", count, _described(d, sources, gathered), *places)
+        self._launch("facts", count, described(d, sources, gathered), *places)
         self._synchronize()
         held = [np.frombuffer(self._memory, t, count, 8 * count * i).copy() for i, t in enumerate(types)]
         return RowFacts(*held)
@@ -71,7 +71,7 @@ class RowFactsReader:
         """
         found = self._found.cupy.zeros(len(counts) + 1, "u8")
         if len(sources):
-            self._launch("histogram", len(sources), _described(d, sources, gathered), np.float64(1 / width), found)
+            self._launch("histogram", len(sources), described(d, sources, gathered), np.float64(1 / width), found)
         *bins, below = self.words(found).view(np.int64).tolist()
         counts += np.array(bins, np.int64)
         return int(below)
@@ -101,8 +101,8 @@ class RowFactsReader:
         self._found.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
 
 
-def _described(d: Any, sources: Any, gathered: bool) -> npt.NDArray[Any]:
-    """Return the struct ``Rows`` of dense.cu for these rows."""
+def described(d: Any, sources: Any, gathered: bool) -> npt.NDArray[Any]:
+    """Return the struct ``Rows`` of common.cuh for these rows; arguments as of ``RowFactsReader.facts``."""
     rows = np.zeros((), _ROWS)
     rows["d"], rows["sources"] = d.data.ptr, sources.data.ptr
     rows["ld"], rows["n"], rows["gathered"] = d.strides[0] // d.itemsize, d.shape[1], gathered

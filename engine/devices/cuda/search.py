@@ -19,6 +19,7 @@ from engine.devices.cuda.arcs import SPLIT, incoming
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.context import Modules, allocate, held_device
 from engine.devices.cuda.outgoing import Outgoing, Outlet
+from engine.devices.cuda.reducing import Reducing, outgoing_of, reduced_bytes, reduction_of
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.devices.cuda.search_kernels import SearchKernels
 from engine.model.backend import Arcs
@@ -33,6 +34,13 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
+#: Numbers of hops that are counted: as many as bits of the steps hold (PLANES in hops.cu).
+_LEVELS: Final = 256
+#: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of sources, which are searched one after the other,
+#: and visits at most about this many arcs, which takes half a second.
+_COUNTED: Final = 4096
+_MOST_BLOCKS: Final = 8
+_COUNTED_ARCS: Final = 1 << 37
 
 
 @contextmanager
@@ -65,13 +73,23 @@ def device_search(
     with held_device(memory) as (found, usable), ExitStack() as held:
         shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
         if outlet is not None:  # begin early: page-locked memory is allocated while arcs are sorted and sent
-            outgoing = Outgoing(found.cupy, outlet, shape, kind.dtype)
+            outgoing = outgoing_of(found, outlet, shape, kind)
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
-        batch = rows or layout.batch(usable)
-        search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
+        results = 0 if outlet is None else reduced_bytes(reduction_of(outlet.sink), shape[1], kind)
+        if _counts_levels(form, outgoing):  # no rows are held, so that memory does not limit a batch
+            batch = _COUNTED * max(1, min(_MOST_BLOCKS, _COUNTED_ARCS // (_COUNTED * max(1, layout.arcs))))
+            batches = [range(first, min(first + batch, layout.rows)) for first in range(0, layout.rows, batch)]
+        else:
+            batches = list(layout.spans(rows or layout.batch(usable - results)))
+        search = DeviceSearch(found, arcs, kind, form, sources, batches, outgoing)
         held.callback(search.release)
         yield search
+
+
+def _counts_levels(form: SearchForm, outgoing: Outgoing | Reducing | None) -> bool:
+    """Return whether vertices at each number of hops are counted, and no rows are made."""
+    return form.name == "hops" and isinstance(outgoing, Reducing) and outgoing.levels
 
 
 class DeviceSearch:
@@ -90,7 +108,7 @@ class DeviceSearch:
         form: SearchForm,
         sources: Integers,
         batches: list[range],
-        outgoing: Outgoing | None,
+        outgoing: Outgoing | Reducing | None,
     ) -> None:
         self._found, self._cupy, self._arcs, self._kind, self._form = found, found.cupy, arcs, kind, form
         self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1
@@ -103,9 +121,13 @@ class DeviceSearch:
         cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
         self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
         self._reader = RowFactsReader(found, kind, ARITHMETICS[kind.name, False])
+        self._levels = _counts_levels(form, outgoing)
         self._kernels = self._load_kernels()
-        count = min(2, max(1, len(batches)))
-        self._out = [allocate(self._cupy, (self.batch, self._n), kind.dtype) for _ in range(count)]
+        count = 1 if self._levels else min(2, max(1, len(batches)))
+        shape, held = (
+            ((_LEVELS, self.batch), np.dtype(np.uint32)) if self._levels else ((self.batch, self._n), kind.dtype)
+        )
+        self._out = [allocate(self._cupy, shape, held) for _ in range(count)]
         self._left: list[Any] = [None] * count
         self._potentials = None if arcs.potentials is None else self._cupy.asarray(arcs.potentials.astype(np.float64))
         self._buffer, self._rows = 0, range(0)
@@ -126,6 +148,8 @@ class DeviceSearch:
             if self._potentials is not None and len(self._rows):
                 ld, n = np.int64(self._n), np.int32(self._n)
                 self._launch("restore", self._out[self._buffer], ld, n, self._there(), self._potentials)
+            if self._levels:
+                return self._counted()
             found = self._reader.facts(self._out[self._buffer], self._there())
             if self._sound(found):
                 return found
@@ -145,7 +169,7 @@ class DeviceSearch:
     def send(self, leaving: tuple[Any, int, int]) -> None:
         """Queue the copy of rows to the outlet; the next search may finish before it."""
         rows, first, buffer = leaving
-        if self._outgoing is not None:
+        if self._outgoing is not None and not self._levels:
             self._left[buffer] = self._outgoing.send(rows, first)
 
     def written(self) -> None:
@@ -167,7 +191,9 @@ class DeviceSearch:
 
     def _load_kernels(self) -> SearchKernels:
         name, rows = self._form.name, self.batch
-        return SearchKernels(self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows)
+        return SearchKernels(
+            self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows, levels=self._levels
+        )
 
     def _search(self) -> None:
         rows = self._rows
@@ -179,6 +205,16 @@ class DeviceSearch:
             return True
         largest = found.largest[found.farthest >= 0].max(initial=0)
         return bool(largest + self._heaviest < self._labels.unreachable)
+
+    def _counted(self) -> RowFacts:
+        """Give the numbers of vertices at each number of hops to what takes them; return what they tell of facts."""
+        rows, longest = self._rows, self._kernels.last_level(self._reader)
+        counts = self._out[self._buffer][: longest + 1].get()[:, : len(rows)]
+        levels = np.ascontiguousarray(counts.T).astype(np.int64)
+        assert isinstance(self._outgoing, Reducing)
+        self._outgoing.take_levels(rows.start, levels)
+        hops, none = np.arange(longest + 1), np.full(len(rows), -1)
+        return RowFacts(levels.sum(axis=1), levels @ hops, none, none)
 
     def _there(self) -> Any:
         return self._cupy.asarray(self._sources[self._rows.start : self._rows.stop])

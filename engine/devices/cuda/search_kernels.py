@@ -45,7 +45,15 @@ class SearchKernels:
     """The arcs of one graph on the device, and a block of labels for each group of thread blocks."""
 
     def __init__(
-        self, found: Modules, arcs: IncomingArcs, kind: WorkType, *, labels: WorkType, form: str, rows: int
+        self,
+        found: Modules,
+        arcs: IncomingArcs,
+        kind: WorkType,
+        *,
+        labels: WorkType,
+        form: str,
+        rows: int,
+        levels: bool = False,
     ) -> None:
         """Copy the arcs to the device.
 
@@ -56,10 +64,11 @@ class SearchKernels:
             labels: the type of the labels: that of the matrix, or uint16 if that is int32.
             form: ``sweep``, ``lists`` or ``hops`` (arcs of weight 1; labels are ignored).
             rows: sources of the largest batch.
+            levels: whether ``hops`` counts vertices at each number of hops in place of writing rows.
         """
         self._modules, self._cupy, self._kind, self._labels = found, found.cupy, kind, labels
-        self._n, self._vertices, self.form = len(arcs.place), arcs.vertices, form
-        self._arithmetic = ARITHMETICS[(kind if form == "hops" else labels).name, False]
+        self._n, self._vertices, self.form, self._levels = len(arcs.place), arcs.vertices, form, levels
+        self._arithmetic = ARITHMETICS[("int32" if levels else (kind if form == "hops" else labels).name), False]
         send = partial(upload, self._cupy)
         self._place = arcs.place
         self._arrays: dict[str, Any] = {"place": send(arcs.place), "tails": send(arcs.tails)}
@@ -76,7 +85,7 @@ class SearchKernels:
         """Allocate labels and lists; return the number of groups of thread blocks."""
         vertices, groups = self._vertices, 1
         if self.form == "hops":
-            self._arrays["rows"] = allocate(self._cupy, (HOPS_ROWS * self._n, ROW), "u1")
+            self._arrays["rows"] = allocate(self._cupy, ((3 if self._levels else HOPS_ROWS) * self._n, ROW), "u1")
             self._arrays["stamps"] = self._cupy.zeros(2 * self._n, "i4")
         else:
             sweeping = self.form == "sweep"
@@ -95,7 +104,8 @@ class SearchKernels:
 
         Args:
             sources: vertex indices, shape (rows,).
-            out: on the device, shape (rows, n); receives the distances.
+            out: on the device, shape (rows, n); receives the distances.  With ``levels``: uint32, shape (256, rows);
+                receives the number of vertices at each number of hops.
             limit: most sweeps (or steps) of a block of sources; for lists, most visits per vertex on average.
         """
         here = self._place[sources]
@@ -111,6 +121,10 @@ class SearchKernels:
     def given_up(self, reader: RowFactsReader) -> bool:
         """Return whether the last search passed its limit; waits for the device."""
         return bool(reader.words(self._state[0, :1])[0])
+
+    def last_level(self, reader: RowFactsReader) -> int:
+        """Return the largest number of hops of all searches so far, if levels are counted."""
+        return int(reader.words(self._state[0, :_STATE])[6])
 
     def release(self) -> None:
         """Free the device memory."""
@@ -152,7 +166,7 @@ class SearchKernels:
         arguments["out"], arguments["ld"], arguments["state"] = out.data.ptr, out.shape[1], self._state.data.ptr
         arguments["limit"], arguments["n"], arguments["source_count"] = limit, self._n, count
         arguments["chunk_count"] = self._arrays["chunks"].size - 1
-        self._cooperate("hops", arguments, 1)
+        self._cooperate("hops_levels" if self._levels else "hops", arguments, 1)
 
     def _cooperate(self, name: str, arguments: npt.NDArray[Any], groups: int) -> None:
         """Queue a cooperative launch: its thread blocks wait for each other, so all of them must be resident."""

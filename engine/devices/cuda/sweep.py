@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.launch import Launcher, Product
-from engine.devices.cuda.outgoing import Outgoing, Outlet
+from engine.devices.cuda.outgoing import Outlet
+from engine.devices.cuda.reducing import outgoing_of, reduced_bytes, reduction_of
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.partition import DEVICE_GRAIN, Lengths, Parts
 from engine.model.device_layout import sweep_layout
@@ -68,7 +69,8 @@ def device_sweep(
     """
     with held_device(memory) as (found, usable):
         layout = sweep_layout(parts.facts(DEVICE_GRAIN, 0.0), len(parts.position), len(sources), kind.itemsize)
-        wanted = Wanted(sources, Outlet(sink, threads), layout.batch(usable))
+        results = reduced_bytes(reduction_of(sink), len(parts.position), kind)
+        wanted = Wanted(sources, Outlet(sink, threads), layout.batch(usable - results))
         sweep = DeviceSweep(found, parts, kind, wanted, nonnegative=nonnegative)
         try:
             yield sweep
@@ -124,7 +126,7 @@ class DeviceSweep:
             self._out = [allocate(self._cupy, (high, self._n), self._kind.dtype) for _ in range(count)]
             self._left: list[Any] = [None] * count
             shape = (rows, self._n)
-            self._outgoing = Outgoing(self._cupy, wanted.outlet, shape, self._kind.dtype)
+            self._outgoing = outgoing_of(self._found, wanted.outlet, shape, self._kind)
 
     def load(self, lengths: Lengths, potentials: npt.NDArray[np.float64] | None = None) -> None:
         """Copy the lengths to the device; ``potentials``, shape (n,), turn reduced lengths into distances."""

@@ -63,7 +63,8 @@ def _measure(args: MeasureArgs, *, as_json: bool) -> None:
     numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
     started = time.perf_counter()
     with contextlib.ExitStack() as context:
-        matrix = opened_prepared(args.graph, "apsp measure")
+        device, memory = args.options["device"], budgets_of(args.options)["device_memory"]
+        matrix = opened_prepared(args.graph, "apsp measure", device=device, device_memory=memory)
         if matrix is None:
             graph, receipt = load(args.graph)
         else:

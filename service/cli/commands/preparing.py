@@ -27,6 +27,7 @@ from storage.remote.objects import address_of
 from storage.remote.places import prepared_place
 
 if TYPE_CHECKING:
+    from engine.api.from_tables.on_device import AnswerDevice
     from engine.api.prepared_matrix import PreparedMatrix
     from storage.remote.generation import Generation
 
@@ -217,14 +218,19 @@ def _described(selected: Plan) -> list[str]:
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]
 
 
-def opened_prepared(graph: GraphArgs, command: str) -> PreparedMatrix | None:
+def opened_prepared(
+    graph: GraphArgs, command: str, *, device: str = "cpu", device_memory: int | None = None
+) -> PreparedMatrix | None:
     """Open the argument of a command if it is a folder or an address in an object store; return None for a file.
 
     Args:
         graph: the graph file, or the folder or address of a prepared graph.
         command: the command, for messages.
+        device: ``cuda`` for tables in the memory of a GPU; anything else for the processors.
+        device_memory: bytes of device memory that may be used; None for all that is free.
 
     Raises:
+        DoesNotFit: the tables are larger than the memory of the GPU.
         InvalidRequest: it is a solved store, or options say how a file is read.
         NotFound, StorageFailed: it is neither.
     """
@@ -234,7 +240,8 @@ def opened_prepared(graph: GraphArgs, command: str) -> PreparedMatrix | None:
     from engine.api.prepared_matrix import PreparedMatrix, open_result
 
     named = address or str(graph.graph)
-    found = open_result(store_folder(named))
+    answering: AnswerDevice = "cuda" if device == "cuda" else "cpu"
+    found = open_result(store_folder(named), device=answering, device_memory=device_memory)
     if not isinstance(found, PreparedMatrix):
         found.close()
         raise InvalidRequest(

@@ -165,7 +165,6 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         out: the path of the store, where free space is checked.
         as_json: whether to print one JSON object instead of text.
     """
-    _start_device(given)
     from engine.api.prepared_planning import beside
     from engine.api.solve import make_plan
     from engine.graph.profile import GraphProfile
@@ -197,14 +196,6 @@ def _measures(selected: Plan) -> Candidate | None:
 
     fitting = [one for one in selected.candidates if one.feasible]
     return measures_beside(fitting, selected.shape[0], max((one.memory for one in fitting), default=0) * 2)
-
-
-def _start_device(given: LocalOptions) -> None:
-    """Start the driver of the requested GPU, in a thread, while the graph is read."""
-    if given["device"] == "cuda":
-        from engine.devices.cuda.starting import start_driver
-
-        start_driver()
 
 
 def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[str]:
@@ -285,7 +276,6 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
         store: how the store is written.
         as_json: whether to print one JSON object instead of text.
     """
-    _start_device(given)
     overwrite, resume = store["overwrite"], store["resume"]
     budgets_of(given)
     place, address = places.place_of(out, store["work"], overwrite=overwrite, resume=resume)

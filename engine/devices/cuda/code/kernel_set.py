@@ -64,6 +64,10 @@ KERNELS: Final = MappingProxyType(
             name: Kernel("dense.cu", name, 256)
             for name in ("blank", "scatter", "settle", "restore", "facts", "histogram")
         },
+        **{
+            name: Kernel("measures.cu", name, 256)
+            for name in ("narrow", "inverses", "within", "weigh", "fade", "quantile", "nearest")
+        },
         "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
@@ -81,6 +85,7 @@ KERNELS: Final = MappingProxyType(
         "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
         "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
         "hops": Kernel("hops.cu", "hops", 256),
+        "hops_levels": Kernel("hops.cu", "hops", 256, ("LEVELS",)),
     }
 )
 #: With 64-bit entries the registers suffice for two blocks of 128 threads.
@@ -140,7 +145,7 @@ def forms() -> tuple[tuple[str, Arithmetic], ...]:
 
 
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
-    if name == "tell":  # it copies words of any type, so one arithmetic suffices
+    if name in ("tell", "hops_levels"):  # they know words only, so one arithmetic suffices
         return arithmetic.name == "Int32"
     if name == "power16":
         return arithmetic.word == 4

@@ -6,7 +6,7 @@ swept from the highest parts downwards, all parts of a level of the tree in one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final
@@ -15,8 +15,10 @@ import numpy as np
 
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.context import Modules, allocate, modules, translated, upload
+from engine.devices.cuda.reducing import Reducing, reduced_bytes
 from engine.devices.cuda.tables.fetching import AnswerFetcher
 from engine.devices.cuda.tables.layout import LINE, ROW_STEP, Array, HostTables, Indices, TableLayout
+from engine.model.rows import ReducingSink
 
 _POINTERS: Final = ("meets", "widths", "lows", "sizes", "starts", "ends", "borders", "begins")
 _TREE: Final = np.dtype([*((f, "u8") for f in _POINTERS), ("parts", "i4")], align=True)
@@ -127,12 +129,13 @@ class DeviceTables:
         return out
 
     def swept(
-        self, vertices: Indices, *, forward: bool = True, others: Indices | None = None
+        self, vertices: Indices, *, forward: bool = True, others: Indices | None = None, spare: int = 0
     ) -> Iterator[tuple[int, Any]]:
         """Yield batches of whole rows in device memory, which the next batch replaces.
 
         Args:
             vertices, forward, others: as in :meth:`rows`.
+            spare: bytes of device memory that are left to others.
 
         Yields:
             The first of the rows, and the rows, shape (rows of the batch, n); work is queued, not finished.
@@ -142,7 +145,7 @@ class DeviceTables:
             if others is not None:
                 positions = self._columns if forward else self._rows
                 places = self._send(positions[others].astype(np.int32))[: len(others)]
-            batch = self._layout.batch(self._n, len(vertices), self._usable())
+            batch = self._layout.batch(self._n, len(vertices), self._usable() - spare)
             x = allocate(self._cupy, (len(self._layout.owner), batch), self._kind.dtype)
             out = allocate(self._cupy, (min(batch, len(vertices)), len(places)), self._kind.dtype)
         for first in range(0, len(vertices), batch):
@@ -150,6 +153,34 @@ class DeviceTables:
                 some = vertices[first : first + batch]
                 self._sweep(some, x, out[: len(some)], places, forward=forward)
             yield first, out[: len(some)]
+
+    def reduce(self, vertices: Indices, sink: ReducingSink, told: Callable[[int], None], *, forward: bool) -> None:
+        """Sweep whole rows and give a sink what it needs of them; no row leaves the device.
+
+        Args:
+            vertices, forward: as in :meth:`rows`.
+            sink: takes the results of rows 0, 1, ..., which are those of ``vertices``.
+            told: called with the number of rows of each batch.
+        """
+        asked = sink.reduction
+        assert asked is not None
+        with self._working():
+            reducing = Reducing(self._found, sink, asked, self._n, self._kind)
+        try:
+            spare = reduced_bytes(asked, self._n, self._kind)
+            for first, there in self.swept(vertices, forward=forward, spare=spare):
+                with self._working():
+                    swept = self._cupy.cuda.Event(disable_timing=True)
+                    swept.record(self._stream)
+                    reducing.stream.wait_event(swept)
+                    self._stream.wait_event(reducing.send(there, first))
+                    reducing.stream.synchronize()  # so that what is told is done
+                told(len(there))
+            with self._working():
+                reducing.finish()
+        finally:
+            with self._working():
+                reducing.release()
 
     def block(self, rows: Indices, columns: Indices) -> Array:
         """Return the distances from each of some rows to each of some columns of the matrix, shape (rows, columns)."""

@@ -216,7 +216,6 @@ def test_numbers_stay_numbers_in_tables():
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        (Options(device="cuda"), InvalidRequest, "device cuda"),
         (Options(executor="dask", scheduler="tcp://x:1"), InvalidRequest, "executor dask"),
         (Options(memory=100), DoesNotFit, "a table of 400 rows"),
         (Options(targets=(1, 1)), InvalidRequest, "twice"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,41 @@ def test_arcs_both_ways_are_the_arcs_and_the_reversed_ones() -> None:
         there = graph.heads[graph.indptr[u] : graph.indptr[u + 1]]
         here = tails[into[u] : into[u + 1]]
         assert sorted(heads[indptr[u] : indptr[u + 1]]) == sorted([*there, *here])
+
+
+@pytest.mark.parametrize("search", [_walks.walk_from_hubs, _walks.search_from_hubs])
+@pytest.mark.parametrize(
+    "graph",
+    [digraph(100), digraph(9, n=60), graphs.ring(90), graphs.grid(100), graphs.random(80)]
+    + [build_graph([0, 1, 2, 4, 3], [1, 2, 0, 3, 4], [7, 1, 9, 5, 6], n=5, directed=way)[0] for way in (True, False)],
+)
+def test_a_search_that_ends_early_changes_no_bound(graph: Graph, search: Any) -> None:
+    """Every limit, up to beyond the bound, leads to the bound or to nothing."""
+    arcs = Arcs(graph.indptr, graph.heads, graph.weights)
+    component, order = transpose.components(arcs)
+    sides = (arcs, hubs._reversed(arcs)) if graph.directed else (arcs,)
+    bound = hubs._through_hubs(sides, component, order, 2**50, search)
+    assert bound is not None
+    for limit in {*range(0, 2 * bound, 1 + bound // 40), *range(max(0, bound - 3), bound + 4)}:
+        assert hubs._through_hubs(sides, component, order, limit, search) == (bound if bound <= limit else None), limit
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_the_way_back_is_searched_as_far_as_the_way_there_has_left(directed: bool) -> None:
+    """Both ways of a long ring are as long as half of the limit and more: the second search sees almost nothing."""
+    n = 1_000
+    ring = build_graph(np.arange(n), (np.arange(n) + 1) % n, np.full(n, 10), n=n, directed=directed)[0]
+    labels: list[int] = []
+
+    def counted(*given: Any) -> object:
+        found = _walks.search_from_hubs.py_func(*given)
+        labels.append(int((given[-1] >= 0).sum()))
+        return found
+
+    counted.py_func = counted  # type: ignore[attr-defined]
+    arcs = Arcs(ring.indptr, ring.heads, ring.weights)
+    component, order = transpose.components(arcs)
+    sides = (arcs, hubs._reversed(arcs)) if directed else (arcs,)
+    limit = 10_000 if directed else 9_000
+    assert hubs._through_hubs(sides, component, order, limit, counted) is None
+    assert labels == ([n, 3] if directed else [903])

@@ -1,13 +1,14 @@
 """The sink of measures: every working type, blocks in any order and from threads, sums beyond 32 bits."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engine.graph.selection import Rectangle
+from engine.graph.selection import Narrow, Rectangle
 from engine.model.dtypes import WORK_TYPES
-from engine.model.rows import FactSink, FoundFacts, RowFacts
+from engine.model.rows import FactSink, FoundFacts, NullSink, ReducedRows, ReducingSink, RowFacts
 from engine.rows.asked_measures import asked_measures
 from engine.rows.measures import MeasureSink
 from storage.errors import SolveFailed
@@ -249,3 +250,107 @@ def test_columns_in_another_order_give_the_same_measures(kind, decay):
 def test_only_rows_to_all_vertices_may_be_in_another_order():
     assert sink_of("int32", 9, sources=[1, 4]).any_order
     assert not sink_of("int32", 9, targets=[1, 4]).any_order
+
+
+def reduced(asked, rows, first):
+    """What a device returns for rows ``first``, ... of a request, computed one entry at a time."""
+    if asked.columns is not None:
+        rows = rows[:, asked.columns]
+    far = WORK_TYPES[rows.dtype.name].sentinel()
+    if asked.cutoff is not None:
+        rows = np.where(rows >= asked.cutoff, far, rows)
+    found = {name: [] for name in ("facts", "inverses", "within", "quantiles", "nearest", "distances", "weights")}
+    middles = asked.limits if asked.decay is None else asked.decay[2]
+    for i, row in enumerate(rows):
+        own = asked.own[first + i]
+        near = [j for j in range(len(row)) if row[j] != far and j != own]
+        near.sort(key=lambda j: (row[j], j))
+        lengths = [float(row[j]) for j in near]
+        top = next((j for j in near if row[j] == lengths[-1]), -1)
+        found["facts"].append((len(near), sum(lengths), lengths[-1] if near else 0, top))
+        found["inverses"].append(sum(1 / x for x in row.tolist() if x != 0 and x != far))
+        found["within"].append([sum(x < float(limit) for x in lengths) for limit in asked.limits])
+        ranks = [max(0, -(-a * len(near) // b) - 1) for a, b in asked.shares.tolist()]
+        found["quantiles"].append([lengths[rank] if near else np.nan for rank in ranks])
+        more = asked.nearest - len(near)
+        found["nearest"].append((near + [-1] * more)[: asked.nearest])
+        found["distances"].append((lengths + [np.nan] * more)[: asked.nearest])
+
+        def share(x, limit):
+            if asked.decay is None:
+                return float(x < limit)
+            return 0.0 if x == far else float(2.0 ** (-float(x) / limit))  # exponential
+
+        held = [(row[j], asked.weights[:, k]) for k, j in enumerate(asked.held)]
+        kinds = range(len(asked.weights))
+        found["weights"].append([[sum(share(x, m) * w[kind] for x, w in held) for m in middles] for kind in kinds])
+    count, limits = len(rows), len(asked.limits)
+    reached, sums, largest, farthest = (np.array(column) for column in zip(*found.pop("facts"), strict=True))
+    sums = sums.astype(np.int64 if rows.dtype.kind in "iu" else np.float64)
+    facts = RowFacts(reached, sums, largest.astype(rows.dtype), farthest)
+    shapes = {"within": (count, limits), "quantiles": (count, len(asked.shares)), "weights": (count, -1, limits)}
+    shapes |= {"nearest": (count, asked.nearest), "distances": (count, asked.nearest), "inverses": (count,)}
+    shapes["weights"] = (count, len(asked.weights), limits)
+    integers = ("within", "nearest")
+    arrays = {
+        name: np.array(column, np.int64 if name in integers else np.float64).reshape(shapes[name])
+        for name, column in found.items()
+    }
+    return ReducedRows(facts, **arrays)
+
+
+@pytest.mark.parametrize("decay", ["step", "exponential"])
+@pytest.mark.parametrize(("targets", "cutoff"), [(None, None), ([0, 3, 4, 17, 38], None), (None, 20.0), ([2, 9], 7.5)])
+@pytest.mark.parametrize("kind", WORK_TYPES)
+def test_what_a_device_reduces_is_what_threads_reduce(kind, targets, cutoff, decay):
+    n = 40
+    block, sources = rows_of(kind, n, seed=3), np.array([1, 4, 9, 30, 39])
+    rows = block[sources]
+    rows[2], rows[2, sources[2]] = WORK_TYPES[kind].sentinel(), 0
+    jobs, beds = np.random.default_rng(5).integers(0, 9, n), np.eye(1, n, 3)[0]
+    request = {"within": [3, 20.5], "quantiles": [0, 0.25, 0.5, 1], "nearest": 7, "decay": decay}
+    request["opportunities"] = {"jobs": jobs, "beds": beds}
+    wanted = Rectangle(n, sources, None if targets is None else np.array(targets), cutoff)
+    sinks = [MeasureSink(wanted, WORK_TYPES[kind], asked_measures(n, 0.0, request)) for _ in range(2)]
+    there, here = (Narrow(sink, wanted) if wanted.narrow else sink for sink in sinks)
+    here.write(0, 0, rows)
+    assert isinstance(there, ReducingSink)
+    asked = there.reduction
+    for first in (0, 2):
+        there.take_reduced(first, reduced(asked, rows[first : first + 3], first))
+    for name, column in sinks[1].columns().items():
+        np.testing.assert_allclose(sinks[0].columns()[name], column, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("asked", [{"within": [0, 2, 5]}, {"quantiles": [0, 0.5, 0.9, 1]}, {}])
+def test_levels_tell_what_rows_tell(asked):
+    n, rng = 40, np.random.default_rng(8)
+    rows = rng.integers(1, 9, (n, n)).astype(np.uint16)
+    rows[rng.random((n, n)) < 0.4] = WORK_TYPES["uint16"].sentinel()
+    rows[3] = WORK_TYPES["uint16"].sentinel()
+    np.fill_diagonal(rows, 0)
+    asked = {"measures": ["reached", "sum", "mean", "closeness", "harmonic", "eccentricity"], **asked}
+    there, here = sink_of("uint16", n, **asked), sink_of("uint16", n, **asked)
+    assert there.reduction.levels
+    here.write(0, 0, rows)
+    levels = np.array([[(np.delete(row, i) == hops).sum() for hops in range(11)] for i, row in enumerate(rows)])
+    there.take_levels(0, levels[:30])
+    there.take_levels(30, levels[30:])
+    for name, column in here.columns().items():
+        np.testing.assert_allclose(there.columns()[name], column, rtol=1e-12, err_msg=name)
+    for more in ({"nearest": 1}, {"measures": ["farthest"]}, {"within": [1], "opportunities": {"a": np.ones(n)}}):
+        assert not sink_of("uint16", n, **more).reduction.levels
+
+
+def test_only_sinks_that_reduce_are_reduced():
+    wanted = Rectangle(9, None, np.array([1, 2]), None)
+    assert not isinstance(NullSink(9), ReducingSink)
+    assert Narrow(NullSink(9), wanted).reduction is None
+
+
+def test_results_that_are_not_finite_are_refused():
+    sink = sink_of("float64", 3, sources=[0], within=[2])
+    found = reduced(sink.reduction, np.array([[0.0, 1.0, 2.0]]), 0)
+    wrong = replace(found, facts=replace(found.facts, sums=np.array([np.inf])))
+    with pytest.raises(SolveFailed, match="sum of row 0"):
+        sink.take_reduced(0, wrong)

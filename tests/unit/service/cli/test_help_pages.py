@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import typer
+import typer.core
 from typer.main import get_command
 
 from service.cli import help_pages, main
@@ -118,3 +119,76 @@ def test_a_shell_completes_commands_and_options(words, word, found):
     done = subprocess.run(APSP, env={**os.environ, **asked}, capture_output=True, text=True, check=False, timeout=60)
     assert found in done.stdout.split()
     assert done.returncode == 0
+
+
+def described(command: typer.core.TyperCommand) -> object:
+    """Return all that Typer knows of a command and its parameters, but for the functions that it has made anew."""
+    made = {
+        name: value
+        for name, value in vars(command).items()
+        if name not in ("params", "callback", "commands", "_help_option")
+    }
+    parameters = [
+        {
+            name: (value if name != "type_descriptor" else (value.annotation, vars(value.parameter_info)))
+            for name, value in vars(one).items()
+            if name not in ("callback", "get_runtime_param", "_custom_shell_complete", "_runtime_param")
+        }
+        for one in command.params
+    ]
+    return (
+        made,
+        getattr(command.callback, "__name__", None),
+        [repr(one) for one in parameters],
+        [type(one) for one in command.params],
+    )
+
+
+def all_of(group: typer.core.TyperGroup) -> dict[str, typer.core.TyperCommand]:
+    found = {name: group.commands[name] for name in group.commands}
+    return found | {f"key {name}": one for name, one in found["key"].commands.items()}
+
+
+def test_a_command_that_is_made_on_demand_is_what_typer_makes():
+    program = help_pages.program_of(main.app)
+    ours, typers = all_of(program), all_of(get_command(main.app))
+    assert list(ours) == list(typers)
+    for name, one in typers.items():
+        assert described(ours[name]) == described(one), name
+        if not name.startswith("key "):
+            assert program.help_of(name) == one.help
+    assert described(program)[1:] == described(PROGRAM)[1:]
+    assert isinstance(program.commands, help_pages.CommandsOnDemand)
+    assert len(program.commands) == len(PROGRAM.commands)
+    assert "no-such-command" not in program.commands
+
+
+def test_only_the_command_that_was_said_is_made(monkeypatch, capsys):
+    made = []
+    monkeypatch.setattr(help_pages, "get_command", lambda app: made.append(app) or get_command(app))
+    for words in (["--help"], ["version"], ["status"], ["no-such-command"], ["versoin"]):
+        made.clear()
+        main.run(words)
+        names = [one.callback.__name__ for app in made for one in app.registered_commands]
+        assert names == [word for word in words if word in ("version", "status")]
+        assert [name for app in made for name in app.registered_groups] == []
+    assert "Did you mean 'version'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", ["apsp ", "apsp so", "apsp solve --", "apsp solve --algo", "apsp key ", "apsp key create --", "apsp --"]
+)
+def test_completion_lists_what_typer_lists(words, monkeypatch, capsys):
+    for name, value in (
+        ("_APSP_COMPLETE", "complete_bash"),
+        ("COMP_WORDS", words),
+        ("COMP_CWORD", str(len(words.split(" ")) - 1)),
+    ):
+        monkeypatch.setenv(name, value)
+    found = []
+    for program in (help_pages.program_of(main.app), get_command(main.app)):
+        with pytest.raises(SystemExit):
+            program([], prog_name="apsp")
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    assert found[0]

@@ -61,7 +61,6 @@ def made(graph: Graph, folder: Path, **request: Any) -> pl.DataFrame:
         ({"result": "near"}, "cutoff", "needs a cutoff, or nearest"),
         ({"result": "near", "cutoff": 3, "max_hops": 2}, "max_hops", "max_hops cannot be given"),
         ({"result": "near", "cutoff": 3, "dtype": "int32"}, "dtype", "dtype cannot be given"),
-        ({"result": "measures", "device": "cuda"}, "device", "computed on processors only"),
         ({"result": "measures", "measures": ["nearness"]}, "measures", "'nearness'"),
         ({"result": "measures", "quantiles": [1.5]}, "quantiles", "from 0 to 1"),
         ({"result": "measures", "within": [-1]}, "within", "at least 0"),

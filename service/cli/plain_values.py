@@ -1,0 +1,114 @@
+"""Takes plain values of a command line as they are; Typer converts all others, and words every refusal.
+
+Typer converts each value, also one that was not given, by pydantic, whose import and converters cost a short solve
+0.1 s of processor time.  A text needs no conversion, and a whole number, a choice or a path that names no obstacle has
+one that is known.  Where a value is not that plain, Typer's own converter takes it (decision 230).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+#: Texts of numbers that Python and Typer read alike, and that no bound of a type is near.
+_WHOLE, _REAL = re.compile(r"[0-9]{1,15}", re.ASCII), re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
+#: Stands for a value that Typer has to convert.
+TYPERS: Final = object()
+
+
+def take_plainly(parameter: Any) -> Any:
+    """Let a parameter of a command take plain values itself; returns it.
+
+    Args:
+        parameter: an option or argument that Typer has made.  If a later Typer no longer asks ``get_runtime_param`` for
+            the converter, or no longer has a ``type_descriptor``, all its values are converted by Typer.
+    """
+    typers_own, described = getattr(parameter, "get_runtime_param", None), getattr(parameter, "type_descriptor", None)
+    if typers_own is not None and described is not None and not isinstance(typers_own, _Converter):
+        plain = plain_reader(described.annotation, described.parameter_info)
+        parameter.get_runtime_param = _Converter(typers_own, plain)
+    return parameter
+
+
+def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
+    """Return the function that takes a plain value, and returns ``TYPERS`` for any other.
+
+    Args:
+        kind: the type of the values; ``list[...]`` for parameters that may be repeated.
+        declared: what was declared of them: bounds, or what a path must be.
+    """
+    if get_origin(kind) is list:
+        one = plain_reader(get_args(kind)[0], declared)
+        return lambda values: _all_plain(values, one)
+    if declared.parser is not None or declared.clamp:
+        return lambda _: TYPERS
+    if get_origin(kind) is Literal and declared.case_sensitive:
+        choices = get_args(kind)
+        return lambda value: value if isinstance(value, str) and value in choices else TYPERS
+    if kind is str:
+        return lambda value: value if type(value) is str else TYPERS
+    if kind in (int, float):
+        pattern = _WHOLE if kind is int else _REAL
+        return lambda value: _number(value, kind, pattern, declared.min, declared.max)
+    if kind is Path and not (declared.exists or declared.writable or declared.resolve_path or declared.path_type):
+        return lambda value: _path(value) if declared.file_okay and declared.dir_okay else TYPERS
+    return lambda _: TYPERS
+
+
+class _Converter:
+    """Stands for ``get_runtime_param`` and what it returns; Typer's own is made when a value needs it."""
+
+    def __init__(self, typers_own: Callable[[], Any], plain: Callable[[Any], Any]) -> None:
+        self._typers_own, self._plain = typers_own, plain
+
+    def __call__(self) -> _Converter:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the converted value; raises Typer's error.
+
+        Args:
+            value: as it was given, or the default; None for none.
+            param: the parameter.
+            ctx: the command that is run.
+        """
+        many = param.multiple or param.nargs == -1
+        if value is None:
+            return () if many else None
+        found = self._plain(value)
+        return self._typers_own().coerce(value, param=param, ctx=ctx) if found is TYPERS else found
+
+
+def _all_plain(values: Any, one: Callable[[Any], Any]) -> Any:
+    if not isinstance(values, (list, tuple)):
+        return TYPERS
+    found = [one(value) for value in values]
+    return TYPERS if any(value is TYPERS for value in found) else found
+
+
+def _number(value: Any, kind: type[int] | type[float], pattern: re.Pattern[str], least: Any, most: Any) -> Any:
+    if type(value) is str and pattern.fullmatch(value):
+        value = kind(value)
+    if type(value) is not kind or (least is not None and value < least) or (most is not None and value > most):
+        return TYPERS
+    return value
+
+
+def _path(value: Any) -> Any:
+    """Return the path of a text; Typer words the refusal of one that exists and cannot be read."""
+    if isinstance(value, Path):
+        return value if type(value) is type(Path()) and not _refused(value) else TYPERS
+    return Path(value) if type(value) is str and not _refused(value) else TYPERS
+
+
+def _refused(path: str | Path) -> bool:
+    try:
+        os.stat(path)  # noqa: PTH116 - as Typer does: an empty text names no file
+    except OSError:
+        return False
+    except ValueError:  # a null character
+        return True
+    return not os.access(path, os.R_OK)

@@ -38,8 +38,8 @@ _REQUEST_HEADERS: Final = [
     "Prefer", "Range", "X-Request-ID",
 ]  # fmt: skip
 _RESPONSE_HEADERS: Final = [
-    "Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified", "Link", "Location",
-    "Preference-Applied", "Retry-After", "X-Request-ID",
+    "Accept-Ranges", "Content-Length", "Content-Range", "Distance-Unit", "ETag", "Last-Modified", "Link", "Location",
+    "Preference-Applied", "Retry-After", "Value-Unit", "X-Request-ID",
 ]  # fmt: skip
 #: Processes that check long bodies.  There are two because no caller may occupy all of them.
 _CHECKERS: Final = 2

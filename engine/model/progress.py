@@ -34,6 +34,18 @@ class Monitor:
             unit: ``updates``, ``rows``, ``bytes`` or ``arcs``.
         """
 
+    def resume(self, phase: str, total: int, unit: str, done: int) -> None:
+        """Report that a phase goes on which another has interrupted; this base class begins it again.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in the phase.
+            unit: name of the unit.
+            done: units that were done before the interruption.
+        """
+        self.begin(phase, total, unit)
+        self.advance(done)
+
     def advance(self, amount: int) -> None:
         """Report that ``amount`` more units of the current phase are done."""
 
@@ -91,8 +103,7 @@ class PhaseClock(Monitor):
         """Pass the progress on."""
         if self._away and self._begun is not None:
             self._away = False
-            self._inner.begin(*self._begun)
-            self._inner.advance(self._done)
+            self._inner.resume(*self._begun, self._done)
         self._done += amount
         self._inner.advance(amount)
 

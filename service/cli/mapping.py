@@ -14,6 +14,7 @@ from service.cli.commands.querying import at_points, store_folder
 from service.jobs.results import ResultReader
 from service.options import split_names
 from service.views.pictures.network_map import SCHEMES, NetworkMap, draw_map
+from storage.counted import counted
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
     if as_json:
         emit_json(facts)
     else:
-        emit(f"{out}: a map of {facts['reached']:,} of {matrix.n:,} vertices, reached from {asked[0]}")
+        emit(f"{out}: a map of {facts['reached']:,} of {counted(matrix.n, 'vertices')}, reached from {asked[0]}")
     return figure
 
 
@@ -128,4 +129,4 @@ def _subtitle(matrix: Any, distances: np.ndarray[Any, np.dtype[np.float64]]) -> 
     reached = int(np.count_nonzero(~np.isnan(distances)))
     unit = f" {matrix.unit}" if matrix.unit else ""
     farthest = f"; the farthest is {_rounded(float(np.nanmax(distances)))}{unit} away" if reached > 1 else ""
-    return f"{Path(str(matrix.path)).name}: {reached:,} of {matrix.n:,} vertices reached{farthest}"
+    return f"{Path(str(matrix.path)).name}: {reached:,} of {counted(matrix.n, 'vertices')} reached{farthest}"

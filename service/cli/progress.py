@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from engine.model.progress import COMPILING, Monitor
 from service.units import format_bytes, format_count, format_seconds
+from storage.counted import counted, singular
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -31,9 +32,9 @@ def never() -> bool:
 
 def amount_text(amount: float, unit: str) -> str:
     """Return an amount of work with its unit: ``1.50 GiB`` or ``12.3 M rows``."""
-    if unit == KERNELS and amount == 1:
-        return "1 kernel"
-    return format_bytes(amount) if unit == "bytes" else f"{format_count(amount)} {unit}".rstrip()
+    if unit == "bytes":
+        return format_bytes(amount)
+    return f"{format_count(amount)} {singular(unit) if amount == 1 else unit}".rstrip()
 
 
 def _rate_texts(rate: float, unit: str) -> list[str]:
@@ -131,6 +132,7 @@ class ProgressMonitor(Monitor):
         self.unit = ""
         self._started = self._due = 0.0
         self._last = (0.0, 0)
+        self._interrupted: tuple[str | None, float] = (None, 0.0)
 
     def begin(self, phase: str, total: int, unit: str) -> None:
         """End the phase before and start this one.
@@ -140,6 +142,8 @@ class ProgressMonitor(Monitor):
             total: units of work in it; 0 if unknown.
             unit: what is counted, such as rows or bytes.
         """
+        if phase == COMPILING and self.phase not in (None, COMPILING):
+            self._interrupted = (self.phase, time.perf_counter() - self._started)
         self.close()
         if phase == COMPILING and self._explain:
             self._explain = False
@@ -149,6 +153,21 @@ class ProgressMonitor(Monitor):
         self._due = self._started + self._display.every
         if self._display.terminal:
             self._display.show(phase, self._fraction(), "")
+
+    def resume(self, phase: str, total: int, unit: str, done: int) -> None:
+        """Let a phase go on with its own seconds, so that those of the interruption count into no rate.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted.
+            done: units that were done before the interruption.
+        """
+        name, seconds = self._interrupted
+        self.begin(phase, total, unit)
+        before = seconds if name == phase else 0.0
+        self._started -= before
+        self.done, self._last = done, (before, done)
 
     def advance(self, amount: int) -> None:
         """Count work, up to the total; the display changes only when an update is due, so calls cost little."""
@@ -191,6 +210,8 @@ class ProgressMonitor(Monitor):
     def _state(self, seconds: float) -> str:
         """Return the amount, rate and time left."""
         since, self._last = self._last, (seconds, self.done)
+        if self.unit == KERNELS:
+            since = (0.0, 0)  # one may take a hundred times as long as the next
         # the recent rate, because the first part of a phase may have waited for a kernel's compilation
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
@@ -212,7 +233,7 @@ class JobDisplay(Display):
         if facts["eta_seconds"] is not None:
             parts.append(f"about {format_seconds(facts['eta_seconds'])} left")
         if facts.get("queue_position"):
-            parts.append(f"{facts['queue_position']} jobs before it")
+            parts.append(f"{counted(facts['queue_position'], 'jobs')} before it")
         phase = facts["state"] if facts["state"] != "running" else f"running, {facts['phase']}"
         if self.due(phase):
             self.show(phase, facts["progress"], ", ".join(parts))

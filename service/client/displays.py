@@ -9,6 +9,7 @@ from typing import Any
 
 from service.units import format_seconds
 from service.views.matrix_summary import shown_facts
+from storage.counted import counted
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class ResultView:
         shown = [
             ("matrix", "{:,} x {:,}, {}".format(*self.shape, self.dtype))
             if rows is None
-            else ("table", f"{rows:,} rows"),
+            else ("table", counted(rows, "rows")),
             ("graph", "directed" if self.directed else "undirected"),
             ("unit", self.unit),
         ]

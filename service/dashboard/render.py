@@ -17,6 +17,7 @@ from engine.model.algorithms import ALGORITHMS
 from service.options import JobOptions
 from service.units import format_bytes, format_count, format_seconds
 from service.version import software_version
+from storage.counted import counted
 from storage.options import declared
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ def environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     made.filters |= {
-        "bytes": format_bytes, "count": format_count, "seconds": format_seconds, "number": _number, "about": _about,
-        "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment, "percent": _percent,
+        "bytes": format_bytes, "count": format_count, "counted": counted, "seconds": format_seconds,
+        "number": _number, "about": _about, "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment,
+        "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
         "quoted": _quoted, "spoken": _spoken,
     }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from storage.counted import counted
 from storage.errors import InvalidRequest, LimitExceeded
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def sides_with_points(options: Mapping[str, Any]) -> list[str]:
         asked = options.get(side) or ()
         points = sum(isinstance(one, Mapping) for one in asked)
         if points and points < len(asked):
-            message = f"{side}: {points} points and {len(asked) - points} vertices are given; all must be the one"
+            given = f"{counted(points, 'points')} and {counted(len(asked) - points, 'vertices')}"
+            message = f"{side}: {given} are given; all must be the one"
             raise InvalidRequest(f"{message}, or all the other", field=side)
         if points:
             found.append(side)

@@ -13,6 +13,7 @@ from engine.api.betweenness.centrality import Centrality
 from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
+from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound
 from storage.graph.demand_table import Demands, read_demands
 from storage.graph.graph import Graph, index_of
@@ -81,7 +82,7 @@ class PassingTable:
         return Plan(
             algorithm=name, dtype="float64", device="cpu", threads=found.threads, shape=self._shape(),
             memory=found.memory, disk=disk, seconds=found.seconds,
-            reason=f"{what} from {found.sources:,} sources: {found.search}",
+            reason=f"{what} from {counted(found.sources, 'sources')}: {found.search}",
             dtype_reason="numbers and shares of paths are float64", device_reason="processors count shortest paths",
             phases=phases, candidates=(Candidate(name, found.memory, disk, found.seconds, phases),),
         )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from service.options import TableOptions
 from service.pool.prepared_source import open_source, watched
+from storage.counted import counted
 from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
 from storage.options import declared
 from storage.semirings import MIN_PLUS
@@ -389,7 +390,8 @@ def _by_vertex(graph: Graph, given: Mapping[str, Any], wanted: list[str] | None)
     found = {}
     for name in columns if wanted is None else wanted:
         if len(columns[name]) != len(names):
-            message = f"opportunities: column {name!r} has {len(columns[name])} numbers for {len(names)} vertices"
+            numbers, of = counted(len(columns[name]), "numbers"), counted(len(names), "vertices")
+            message = f"opportunities: column {name!r} has {numbers} for {of}"
             raise InvalidRequest(message, field="opportunities")
         found[name] = np.zeros(graph.n)
         found[name][vertices] = columns[name]

@@ -18,7 +18,7 @@ from service.http.parameters import known_parameters
 from service.options import split_names
 from service.settings import variable
 from service.state import OpenedValues, Service, Shared
-from service.views.media_types import MEDIA_TYPES, choose_format
+from service.views.media_types import MEDIA_TYPES, choose_format, unit_headers
 from storage.errors import InvalidRequest, LimitExceeded
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class _Rectangle:
     def answer(self, service: Service, headers: dict[str, str]) -> Response:
         """Return the entries."""
         from service.jobs.points import check_limit_is_used
-        from service.views.representations import ENCODERS, Selection
+        from service.views.representations import ENCODERS, Selection, unit_of
 
         opened = self._opened
         rows, columns = self._vertices("source", self.sources, service), self._vertices("target", self.targets, service)
@@ -205,7 +205,8 @@ class _Rectangle:
         # An answer from a prepared graph is computed completely first, so that it does not break off if a helper
         # process refuses.
         begun = itertools.chain(list(body if opened.prepared else itertools.islice(body, 2)), body)
-        return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers={**headers, "Vary": "Accept"})
+        headers = {**headers, **unit_headers(unit_of(opened.matrix)), "Vary": "Accept"}
+        return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers=headers)
 
     def _vertices(self, side: str, asked: list[Any] | None, service: Service) -> Any:
         """Return vertex indices, None for all; keep the facts about points for the answer."""

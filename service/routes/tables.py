@@ -24,8 +24,9 @@ from service.options import split_names
 from service.pool.tasks import read_table_upload
 from service.settings import Settings, variable
 from service.state import KnownAsker, OpenedTable, ReadPermit, Shared
-from service.views.media_types import TABLE_TYPES, choose_format
+from service.views.media_types import TABLE_TYPES, choose_format, unit_headers
 from storage.errors import InvalidRequest, LimitExceeded
+from storage.graph.units import unit_metadata
 from storage.tables.uploaded import UploadedTables
 
 if TYPE_CHECKING:
@@ -95,15 +96,17 @@ def get_table(
         asked: rows, columns, order, format.
     """
     from service.views.table_pages import TABLE_ENCODERS, as_json
+    from storage.matrix.frame import said_unit
 
     kind = choose_format(asked.format, accept, TABLE_TYPES)
     part = _Part(opened, asked, service.settings)
     page = part.read()
-    headers, following = {**tagged, "Vary": "Accept"}, None
+    metadata = unit_metadata(said_unit(opened.matrix.attributes.get("unit")))
+    headers, following = {**tagged, **unit_headers(metadata), "Vary": "Accept"}, None
     if part.first + page.height < opened.matrix.rows and asked.vertices is None:
         following = cursors.following(request, cursor=cursors.encode(part.first + page.height, part.mark))
         headers["Link"] = f'<{following}>; rel="next"'
-    body = as_json(page, opened.matrix.rows, following) if kind == "json" else TABLE_ENCODERS[kind](page)
+    body = as_json(page, opened.matrix.rows, following) if kind == "json" else TABLE_ENCODERS[kind](page, metadata)
     return Response(body, media_type=TABLE_TYPES[kind], headers=headers)
 
 

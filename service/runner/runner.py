@@ -20,7 +20,6 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
-from engine.model.system import available_memory
 from service import logs
 from service.api.fault import Fault, fault_of, for_want_of_disk, without_paths
 from service.jobs import checkpoints, claims
@@ -32,6 +31,7 @@ from service.runner.gpu_probe import probe
 from service.runner.gpus import SHORT, numbers, singles
 from service.runner.making import Task
 from service.runner.metrics import RunnerMetrics
+from service.runner.short import ShortJobs
 from service.runner.tracker import Heartbeat, JobMonitor
 from service.runner.warmup import WarmUp
 from service.settings import Settings
@@ -77,6 +77,7 @@ class Runner:
         self._jobs = JobStore(settings.database, timeout=settings.database_timeout)
         self._slot = settings.slot(device)
         self._name = f"{self._slot}:{os.getpid()}"
+        self._short = ShortJobs(settings, self._jobs, self._name) if device == SHORT else None
         self._monitor: JobMonitor | None = None
         self._metrics = RunnerMetrics(device)
         #: whether the GPU needs a new process
@@ -114,13 +115,7 @@ class Runner:
     def _claimed(self) -> JobRecord | None:
         if time.monotonic() < self._rests_until:
             return None
-        cuda = bool(numbers(self._device))
-        if self._device != SHORT:
-            return self._jobs.claim(self._name, cuda=cuda)
-        settings = self._settings
-        if available_memory() < settings.short_memory:
-            return None  # another runner will take the job, when the one that it has is done
-        return self._jobs.claim(self._name, cuda=cuda, most=(settings.short_seconds, settings.short_memory))
+        return self._short.claim() if self._short else self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
 
     def interrupt(self) -> None:
         """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
@@ -143,7 +138,8 @@ class Runner:
             self._work(job)
 
     def _work(self, job: JobRecord) -> None:
-        monitor = JobMonitor(self._jobs, job, self._stopping, self._metrics.step)
+        others_wait = self._short.wait_for if self._short else None
+        monitor = JobMonitor(self._jobs, job, self._stopping, self._metrics.step, others_wait=others_wait)
         try:
             with Heartbeat(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
                 self._monitor = monitor
@@ -226,7 +222,7 @@ class Runner:
                 self._tidy(job, solved=True)
 
     def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
-        """Store why the solve was stopped: the claim was lost, the job was cancelled, or the runner stops."""
+        """Store why the solve was stopped: the claim is lost, the job cancelled, not short, or the runner stops."""
         if monitor.lost:
             self._let_go(job)
             return
@@ -234,6 +230,9 @@ class Runner:
         if monitor.asked:
             log.info("job %s: cancelled", job.id)
             self._until_stored(lambda: self._jobs.dismiss(job))
+        elif monitor.gives_way:
+            log.info("job %s: it returns to the queue for another runner: it is not short, and short jobs wait", job.id)
+            self._until_stored(lambda: self._jobs.release(job, predicted=False))
         else:
             log.info("job %s: it returns to the queue, because the runner stops", job.id)
             self._until_stored(lambda: self._jobs.release(job))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 from engine.model.plan import Plan
-from engine.model.progress import Monitor
+from engine.model.progress import COMPILING, Monitor
 from service.jobs.phases import foretold
+from storage.counted import counted
 from storage.errors import StorageFailed
 from storage.jobs.store import JobRecord, JobStore, Progress
 
@@ -27,80 +29,142 @@ _RATE_SECONDS: Final = 5.0
 _TRUST: Final = 0.1
 
 
+class _Phase:
+    """What is known of one phase: its units, and the seconds spent in it, those of interruptions left out."""
+
+    def __init__(self, predicted: float) -> None:
+        self.predicted = predicted
+        self.total = self.done = 0
+        self.spent = 0.0
+        # seconds and units at the first progress: before it kernels may have been compiled without being announced
+        self.first: tuple[float, int] | None = None
+
+    def share(self) -> float:
+        """Return how much of the phase is done, from 0 to 1."""
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+    def left(self, rate: float | None) -> float | None:
+        """Return the remaining seconds of this phase; None if nothing is known about them."""
+        if not self.predicted:
+            return max(0, self.total - self.done) / rate if rate and self.total else None
+        if self.first is None or not self.total:
+            return self.predicted if self.spent <= self.predicted else None
+        begun, done = self.first
+        observed = min(1.0, max(0, self.done - done) / self.total)
+        return (self.spent - begun + _TRUST * self.predicted) / (observed + _TRUST) * (1 - self.share())
+
+
+class _Compiling(_Phase):
+    """Compiling: of all kernels ahead, or of one at a time, each of which interrupts another phase."""
+
+    def left(self, _rate: float | None) -> float | None:
+        """Return the remaining seconds, as predicted until that has passed, then by the kernels that are done.
+
+        The longest are compiled first.  So the time at the last kernel divided by the share of kernels is more than the
+        whole will take, and that time alone is less; the geometric mean of both is taken.
+        """
+        if self.total < 2:
+            return self.pending() or None
+        if self.spent <= self.predicted:
+            return (1 - self.share()) * self.predicted
+        return (1 - self.share()) * self.first[0] / math.sqrt(self.share()) if self.first else None
+
+    def pending(self) -> float:
+        """Return the foreseen seconds of kernels that will interrupt other phases."""
+        return max(0.0, self.predicted - self.spent) if self.total < 2 else 0.0
+
+
+def _state(name: str, predicted: float) -> _Phase:
+    return _Compiling(predicted) if name == COMPILING else _Phase(predicted)
+
+
 class ProgressEstimator:
     """Computes the fraction of the whole job, a rate and the remaining seconds from the units done.
 
     Phases are weighted by the plan's predicted seconds; the fraction never falls.  The remaining seconds begin with
-    those of the plan, and follow what is observed the more of a phase is done.
+    those of the plan, and follow what is observed the more of a phase is done.  Compiling can interrupt a phase; its
+    seconds count neither into the rate nor into the remaining seconds of that phase.
     """
 
     def __init__(self, plan: Plan | None, now: float) -> None:
-        self._predicted = foretold((phase.name, phase.seconds) for phase in plan.phases) if plan else {}
-        self._order = list(self._predicted)
+        predicted = foretold((phase.name, phase.seconds) for phase in plan.phases) if plan else {}
+        self._phases = {name: _state(name, seconds) for name, seconds in predicted.items()}
+        self._order = list(predicted)
         self._fraction = 0.0
         self.phase = "loading"
         self.unit: str | None = None
         self._rate: float | None = None
-        self._total = self._done = self._seen = 0
-        self._mark = self._began = now
-        self._first: tuple[float, int] | None = None
+        self._interrupted: str | None = None
+        self._now = self._mark = now
+        self._current, self._seen = _Phase(0.0), 0
 
-    def begin(self, phase: str, total: int, unit: str, now: float) -> None:
-        """Begin a phase of ``total`` units.
+    def begin(self, phase: str, total: int, unit: str, now: float, *, done: int = 0) -> None:
+        """Begin a phase of ``total`` units, or go on with the one that was interrupted.
 
         Args:
             phase: name of the phase.
             total: units of work in it; 0 if unknown.
             unit: what is counted.
             now: seconds of a steady clock.
+            done: the units that were done before the interruption.
         """
+        self._pass(now)
+        known = self._phases.get(phase) or _state(phase, 0.0)
+        if phase not in (COMPILING, self._interrupted):
+            known = _Phase(known.predicted)
+        aside = phase == COMPILING and total == 1
+        self._interrupted = (self._interrupted or self.phase) if aside else None
+        self._phases[phase] = self._current = known
         self.phase, self.unit = phase, unit
-        self._total, self._done, self._seen = total, 0, 0
-        self._mark = self._began = now
-        self._rate = self._first = None
+        known.total, known.done = total, done
+        self._mark, self._seen, self._rate = now, done, None
 
     def advance(self, amount: int) -> None:
         """Count ``amount`` more units as done."""
-        self._done += amount
+        self._current.done += amount
 
     def read(self, now: float) -> Progress:
         """Return the state at ``now`` (seconds of any steady clock)."""
-        elapsed = now - self._mark
-        if elapsed > 0 and self._done > self._seen:
-            recent = (self._done - self._seen) / elapsed
+        self._pass(now)
+        current, elapsed = self._current, now - self._mark
+        if self.phase == COMPILING:  # kernels have no rate
+            if current.done > self._seen:
+                current.first, self._seen = (current.spent, current.done), current.done
+        elif elapsed > 0 and current.done > self._seen:
+            recent = (current.done - self._seen) / elapsed
             keep = max(0.0, 1 - elapsed / _RATE_SECONDS) if self._rate else 0.0
             self._rate = keep * (self._rate or 0.0) + (1 - keep) * recent
-            self._mark, self._seen = now, self._done
-            # from the first progress on: before it kernels may have been compiled, which says nothing about the rest
-            self._first = self._first or (now, self._done)
-        share = min(1.0, self._done / self._total) if self._total else 0.0
-        before, current, after = self._split()
-        whole = before + current + after
+            self._mark, self._seen = now, current.done
+            current.first = current.first or (current.spent, current.done)
+        before, after = self._around()
+        whole = sum(self._phases[name].predicted for name in self._order)
         if whole > 0:
-            self._fraction = max(self._fraction, min(1.0, (before + share * current) / whole))
-        left = self._left(now, share, current)
-        return Progress(self._fraction, self._rate, self.unit, None if left is None else left + after)
+            self._fraction = max(self._fraction, min(1.0, before / whole))
+        left = current.left(self._rate)
+        if left and self._interrupted in self._order:  # most kernels are called as a phase begins
+            left *= 1 - self._phases[self._interrupted].share()
+        return Progress(self._fraction, self._rate, self.unit, None if left is None or after is None else left + after)
 
-    def _left(self, now: float, share: float, predicted: float) -> float | None:
-        """Return the remaining seconds of this phase; None if nothing is known about them."""
-        if not predicted:
-            return max(0, self._total - self._done) / self._rate if self._rate and self._total else None
-        if self._first is None or not self._total:
-            return predicted if now - self._began <= predicted else None
-        begun, done = self._first
-        observed = min(1.0, max(0, self._done - done) / self._total)
-        return (now - begun + _TRUST * predicted) / (observed + _TRUST) * (1 - share)
+    def _pass(self, now: float) -> None:
+        self._current.spent += now - self._now
+        self._now = now
 
-    def _split(self) -> tuple[float, float, float]:
-        """Return the predicted seconds before, in and after the current phase; a phase without a prediction counts
-        zero.
+    def _around(self) -> tuple[float, float | None]:
+        """Return the predicted seconds of what is done, and the remaining ones after the current phase; a phase without
+        a prediction counts zero.
         """
-        if self.phase not in self._predicted:
-            whole = sum(self._predicted.values())
-            return self._fraction * whole, 0.0, (1 - self._fraction) * whole
-        at = self._order.index(self.phase)
-        seconds = list(self._predicted.values())
-        return sum(seconds[:at]), seconds[at], sum(seconds[at + 1 :])
+        at, seconds = self._interrupted or self.phase, [self._phases[name].predicted for name in self._order]
+        if at not in self._order:
+            return self._fraction * sum(seconds), (1 - self._fraction) * sum(seconds)
+        place, phase = self._order.index(at), self._phases[at]
+        before, after = sum(seconds[:place]) + phase.share() * seconds[place], sum(seconds[place + 1 :])
+        if self._interrupted:
+            left = phase.left(None)
+            return before, None if left is None else left + after
+        kernels = self._phases.get(COMPILING)
+        if isinstance(kernels, _Compiling) and COMPILING in self._order[:place]:
+            after += (1 - phase.share()) * kernels.pending()
+        return before, after
 
 
 class JobMonitor(Monitor):
@@ -111,6 +175,7 @@ class JobMonitor(Monitor):
         asked: whether cancellation of the job was asked for.
         lost: whether the claim is lost; nothing may be stored about the job any more.
         interrupted: whether the solve was stopped between two tiles.
+        gives_way: whether another runner should have the job, because other jobs wait for this one.
     """
 
     def __init__(
@@ -119,8 +184,14 @@ class JobMonitor(Monitor):
         claimed: JobRecord,
         stopping: threading.Event,
         stepped: Callable[[str, float], None] = lambda _phase, _seconds: None,
+        *,
+        others_wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """``stepped`` is called after every tile, batch or round with its phase and seconds."""
+        """``stepped`` is called after every tile, batch or round with its phase and seconds; ``others_wait`` every few
+        seconds with the seconds of the job's work: if it is true, the job gives way.
+        """
+        self._others_wait, self._worked, self._phase_at = others_wait, 0.0, time.monotonic()
+        self.gives_way = False
         self._jobs, self._claimed, self._stepped = jobs, claimed, stepped
         self.stopping = stopping
         self.asked = claimed.cancel
@@ -135,6 +206,8 @@ class JobMonitor(Monitor):
             found = self._jobs.holds(self._claimed)
             self.lost = found is None
             self.asked = self.asked or bool(found)
+            if self._others_wait is not None and not self.gives_way:
+                self.gives_way = self._others_wait(self._work())
 
     def pulse(self) -> None:
         """Store a heartbeat and check whether to stop, however long the current tile takes."""
@@ -158,9 +231,24 @@ class JobMonitor(Monitor):
             total: units of work in it; 0 if unknown.
             unit: what is counted.
         """
-        now = time.monotonic()
-        log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
-        self._estimator.begin(phase, total, unit, now)
+        log.info("job %s: phase %s, %s", self._claimed.id, phase, counted(total, unit))
+        self._begin(phase, total, unit, 0)
+
+    def resume(self, phase: str, total: int, unit: str, done: int) -> None:
+        """Report that the phase goes on that compiling has interrupted.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted.
+            done: units that were done before the interruption.
+        """
+        self._begin(phase, total, unit, done)
+
+    def _begin(self, phase: str, total: int, unit: str, done: int) -> None:
+        self._worked, now = self._work(), time.monotonic()
+        self._phase_at = now
+        self._estimator.begin(phase, total, unit, now, done=done)
         self._stepped_at = now
         self._report(now)
 
@@ -175,7 +263,12 @@ class JobMonitor(Monitor):
     def cancelled(self) -> bool:
         """Return whether to stop, for whatever reason."""
         self._report_if_due()
-        return self.asked or self.lost or self.stopping.is_set()
+        return self.asked or self.lost or self.gives_way or self.stopping.is_set()
+
+    def _work(self) -> float:
+        """Return the seconds of this job so far, those of compiling left out."""
+        now = time.monotonic()
+        return self._worked + (now - self._phase_at if self._estimator.phase != COMPILING else 0.0)
 
     def _report_if_due(self) -> None:
         now = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote
 
 from service.api.fault import NotAcceptable
 
@@ -15,6 +16,8 @@ MEDIA_TYPES: Final = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 
+#: characters of units that a header may hold
+_SAFE: Final = " !#$&'()*+,/:;=?@[]^_`{|}~-."
 
 #: the formats of tables
 TABLE_TYPES: Final = {name: kind for name, kind in MEDIA_TYPES.items() if name != "npy"}
@@ -68,3 +71,13 @@ def _quality(parameters: list[str]) -> float:
             except ValueError:
                 return 0.0
     return 1.0
+
+
+def unit_headers(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the header that names the unit of an answer, for formats that have no place for it.
+
+    Args:
+        metadata: what ``storage.graph.units.unit_metadata`` gives; ``distance_unit`` becomes ``Distance-Unit``, and
+            what is not ASCII is percent-encoded.
+    """
+    return {name.replace("_", "-").title(): quote(unit, safe=_SAFE) for name, unit in metadata.items()}

@@ -170,10 +170,13 @@ def as_npy(rows: Selection) -> Iterator[bytes]:
 def as_parquet(rows: Selection) -> Iterator[bytes]:
     """Yield a Parquet file of the long table."""
     out = io.BytesIO()
-    matrix = rows.result.matrix
-    measured = "distance" if matrix.semiring == MIN_PLUS else "value"
-    pl.concat(_tables(rows)).write_parquet(out, metadata=unit_metadata(matrix.unit, measured))
+    pl.concat(_tables(rows)).write_parquet(out, metadata=unit_of(rows.result.matrix))
     yield out.getvalue()
+
+
+def unit_of(matrix: Any) -> dict[str, str]:
+    """Return the unit of a result's values, as the metadata of tables names it; empty if it is not known."""
+    return unit_metadata(matrix.unit, "distance" if matrix.semiring == MIN_PLUS else "value")
 
 
 def as_arrow(rows: Selection) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,26 +30,31 @@ def as_json(page: pl.DataFrame, total: int, following: str | None) -> bytes:
     return json.dumps(found, separators=(",", ":"), allow_nan=False).encode()
 
 
-def as_csv(page: pl.DataFrame) -> bytes:
+def as_csv(page: pl.DataFrame, _metadata: Mapping[str, str]) -> bytes:
     """Return a page as CSV with a header; empty where there is no value."""
     return page.write_csv().encode()
 
 
-def as_parquet(page: pl.DataFrame) -> bytes:
-    """Return a page as a Parquet file."""
+def as_parquet(page: pl.DataFrame, metadata: Mapping[str, str]) -> bytes:
+    """Return a page as a Parquet file.
+
+    Args:
+        page: the rows.
+        metadata: texts by name, for the metadata of the file.
+    """
     out = io.BytesIO()
-    page.write_parquet(out)
+    page.write_parquet(out, metadata=dict(metadata))
     return out.getvalue()
 
 
-def as_arrow(page: pl.DataFrame) -> bytes:
+def as_arrow(page: pl.DataFrame, _metadata: Mapping[str, str]) -> bytes:
     """Return a page as an Arrow IPC stream."""
     out = io.BytesIO()
     page.write_ipc_stream(out, compat_level=pl.CompatLevel.oldest())
     return out.getvalue()
 
 
-TABLE_ENCODERS: Final[dict[str, Callable[[pl.DataFrame], bytes]]] = {
+TABLE_ENCODERS: Final[dict[str, Callable[[pl.DataFrame, Mapping[str, str]], bytes]]] = {
     "csv": as_csv,
     "parquet": as_parquet,
     "arrow": as_arrow,

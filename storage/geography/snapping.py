@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.arguments import shown
+from storage.counted import counted
 from storage.errors import InvalidRequest
 from storage.geography.coordinates import LONLAT, PLANE, Coordinates, arc_metres, check_numbers, unit_vectors
 from storage.geography.tables import PointTable, read_points
@@ -66,7 +67,8 @@ class SnappedPoints:
         unit = " m" if self.geographic else ""
         kind = "great-circle distance" if self.geographic else "distance in the plane"
         text = (
-            f"{len(self.ids):,} points of {self.path.name} were taken to {len(np.unique(self.vertices)):,} vertices, "
+            f"{counted(len(self.ids), 'points')} of {self.path.name} {'was' if len(self.ids) == 1 else 'were'} taken "
+            f"to {counted(len(np.unique(self.vertices)), 'vertices')}, "
             f"{self.distances.max():,.0f}{unit} away at most ({kind}; half of them within "
             f"{np.median(self.distances):,.0f}{unit})"
         )

@@ -58,11 +58,9 @@ class Claims:
             cuda: whether it has a GPU; if not, jobs that need one are skipped.
             most: seconds and bytes; jobs that were predicted to need more, or whose need is not known, are skipped.
         """
-        query = _next(cuda, most)
-        with self._database.transaction("read") as connection:
-            if connection.execute(query).first() is None:
-                return None  # an idle runner asks often, and should not take the write lock each time
-        now = time.time()
+        if not self.waits(cuda=cuda, most=most):
+            return None  # an idle runner asks often, and should not take the write lock each time
+        query, now = _next(cuda, most), time.time()
         with self._database.transaction("durable") as connection:
             found = connection.execute(query.with_for_update(skip_locked=True)).scalar_one_or_none()
             if found is None:
@@ -72,6 +70,11 @@ class Claims:
                 attempt=jobs.c.attempt + 1, fence=jobs.c.fence + 1, progress=asdict(Progress()),
             )  # fmt: skip
             return job_of(connection.execute(change.where(jobs.c.id == found).returning(jobs)).one())
+
+    def waits(self, *, cuda: bool = True, most: tuple[float, int] | None = None) -> bool:
+        """Return whether :meth:`claim` with the same arguments would find a job."""
+        with self._database.transaction("read") as connection:
+            return connection.execute(_next(cuda, most)).first() is not None
 
     def report(self, claimed: JobRecord, phase: str, progress: Progress) -> bool | None:
         """Store the progress of a running job.
@@ -130,9 +133,10 @@ class Claims:
         return self._over(claimed, DISMISSED, "dismissed")
 
     def release(self, claimed: JobRecord, *, predicted: bool = True) -> bool:
-        """Put a running job back into the queue because its runner has to stop; the attempt does not count.
+        """Put a running job back into the queue; the attempt does not count.
 
-        With ``predicted=False`` its prediction is removed, so that no runner for short jobs takes it again.
+        Its runner stops, or leaves the job to another. With ``predicted=False`` its prediction is removed, so that no
+        runner for short jobs takes it again.
         """
         values: Json = {} if predicted else {"predicted_seconds": None, "predicted_memory": None}
         change = changed(

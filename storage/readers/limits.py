@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage.arguments import check_whole
+from storage.counted import counted
 from storage.errors import InvalidGraph, LimitExceeded
 
 #: Up to this size content is harmless whatever the ratio of compression: a small file of zeros is no bomb.
@@ -91,5 +92,7 @@ def check_plausible(n: int, entries: int, line: int | None) -> None:
     """
     if n > max(HARMLESS_VERTICES, 100 * entries):
         raise InvalidGraph(
-            f"{n:,} vertices are declared, but only {entries:,} arcs follow", line=line, field="vertices"
+            f"{n:,} vertices are declared, but only {counted(entries, 'arcs')} follow",
+            line=line,
+            field="vertices",
         )

@@ -118,7 +118,10 @@ CPU = {"device": "cpu", "seconds": 2.0, "memory": 100}
 )
 def test_a_runner_for_short_jobs_skips_what_is_not_predicted_to_be_short(jobs: JobStore, plan: Json, short: bool):
     first, second = make(jobs), jobs.submit(Submission("g1", {}, plan))[0]
+    assert jobs.waits(most=(2.0, 100)) is short
+    assert jobs.waits(cuda=False)
     found = jobs.claim("r", most=(2.0, 100))
+    assert not jobs.waits(most=(2.0, 100))
     assert (None if found is None else found.id) == (second.id if short else None)
     assert jobs.claim("r", most=(2.0, 100)) is None
     if found is not None:

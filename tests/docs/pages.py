@@ -10,7 +10,9 @@ the repository.  A comment before a block says what is not plain; it is not show
 ``<!-- test: output -->``                what the block before prints
 ``<!-- test: before, COMMANDS -->``      what the page takes for granted: commands that are run unseen
 
-Blocks in ``r`` are run, and their output is compared, where ``Rscript`` is installed.
+Blocks in ``r`` are run, and their output is compared, where ``Rscript`` is installed; blocks with the mark
+``<!-- test: qgis -->`` where Debian's ``python3-qgis`` is.  ``APSP_REQUIRE_R=1`` and ``APSP_REQUIRE_QGIS=1`` make their
+absence an error.
 
 In ``console`` blocks a line that begins with ``$`` is a command, what follows is its output.  ``...`` stands for
 anything, a line of nothing else for any lines; seconds, rates and memory may be others.
@@ -43,12 +45,14 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
+#: Where Debian has the Python modules of QGIS.
+QGIS = Path("/usr/lib/python3/dist-packages/qgis")
 RUN = {"sh", "bash", "console", "python", "r"}
 DATA = {"text", "json", "toml", "ini", "yaml", "nginx"}
 #: Numbers that differ from run to run: before these units.
 _VARIES = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?= (?:ms|s|min|h|MiB|GiB|[a-zA-Z]+/s)\b)")
 _TOKENS = re.compile(
-    r"<!-- test: (?P<kind>not run|slow|background|output|before)(?:[,\n]\s*(?P<detail>.*?))?\s*-->"
+    r"<!-- test: (?P<kind>not run|slow|background|output|before|qgis)(?:[,\n]\s*(?P<detail>.*?))?\s*-->"
     r"|^(?P<indent>[ ]*)```(?P<language>[^\s`]*)[^\n]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
     re.DOTALL | re.MULTILINE,
 )
@@ -217,6 +221,8 @@ class Reader:
         elif block.kind == "output":
             if self._printed is not None:
                 compare(block, body.splitlines(), self._printed.splitlines())
+        elif block.kind == "qgis":
+            self._qgis(block, body)
         elif block.language == "python":
             self._python(block, body)
         elif block.language == "console":
@@ -240,12 +246,24 @@ class Reader:
             compare(block, expected, (errors if status else out).splitlines())
 
     def _r(self, block: Block, body: str) -> None:
+        there = shutil.which("Rscript") is not None
+        self._other(block, body, "Rscript --vanilla", there=there, required="APSP_REQUIRE_R")
+
+    def _qgis(self, block: Block, body: str) -> None:
+        # not the variables of this environment: QGIS brings modules for Debian's own Python
+        python = "env -u PYTHONPATH -u VIRTUAL_ENV QT_QPA_PLATFORM=offscreen XDG_RUNTIME_DIR=$HOME /usr/bin/python3"
+        there = QGIS.is_dir()
+        self._other(block, body, python, there=there, required="APSP_REQUIRE_QGIS")
+
+    def _other(self, block: Block, body: str, program: str, *, there: bool, required: str) -> None:
+        """Run a block by a program that may not be installed."""
         self._printed = None
-        if shutil.which("Rscript"):
-            script = self.folder.parent / "block.R"
+        if there:
+            script = self.folder.parent / "block"
             script.write_text(body)
-            status, self._printed, errors = self._shell.run(f"Rscript --vanilla {script}")
+            status, self._printed, errors = self._shell.run(f"{program} {script}")
             assert status == 0, f"{block}: status {status}\n{self._printed}\n{errors}"
+        assert there or os.environ.get(required) != "1", f"{block}: {program} is not installed, and {required} is 1"
 
     def _python(self, block: Block, body: str) -> None:
         lines = "\n" * block.line + body  # so that a traceback names the line of the page

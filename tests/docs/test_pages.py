@@ -131,6 +131,7 @@ R_PAGE = "```r\ncat(1)\n```\n<!-- test: output -->\n```text\nfrom R: cat(1)\n```
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_blocks_in_r_are_compared_where_r_is_installed(tmp_path, monkeypatch, wrong):
+    monkeypatch.delenv("APSP_REQUIRE_R", raising=False)
     blocks = make_page(tmp_path, R_PAGE.replace("from R", "of R") if wrong else R_PAGE)
     with Reader(tmp_path) as reader:
         monkeypatch.setattr("shutil.which", lambda _name: None)
@@ -141,6 +142,18 @@ def test_blocks_in_r_are_compared_where_r_is_installed(tmp_path, monkeypatch, wr
         monkeypatch.setattr("shutil.which", lambda _name: str(program))
         with pytest.raises(AssertionError, match="of R") if wrong else contextlib.nullcontext():
             follow_all(reader, blocks)
+
+
+def test_a_program_that_is_required_is_not_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    monkeypatch.setattr("tests.docs.pages.QGIS", tmp_path / "none")
+    monkeypatch.setenv("APSP_REQUIRE_R", "1")
+    monkeypatch.setenv("APSP_REQUIRE_QGIS", "1")
+    blocks = make_page(tmp_path, R_PAGE + "<!-- test: qgis -->\n```python\nimport qgis\n```\n")
+    with Reader(tmp_path) as reader:
+        for block in (blocks[0], blocks[-1]):
+            with pytest.raises(AssertionError, match="not installed"):
+                reader.follow(block)
 
 
 def test_numbers_that_do_not_vary_are_compared():

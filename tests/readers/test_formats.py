@@ -60,7 +60,7 @@ def test_dimacs_negative_weights_and_many_comments(tmp_path: Path) -> None:
         ("p sp 3\na 1 2 3\n", "line 1: expected 'p sp VERTICES ARCS'"),
         ("p sp x 1\na 1 2 3\n", "line 1: p 'x' is not a whole number"),
         ("p sp -3 1\na 1 2 3\n", "line 1: a count below zero"),
-        ("p sp 50000000 1\na 1 2 3\n", "line 1: 50,000,000 vertices are declared, but only 1 arcs follow"),
+        ("p sp 50000000 1\na 1 2 3\n", "line 1: 50,000,000 vertices are declared, but only 1 arc follow"),
         ("p sp 3 2\na 1 2 3\na 1 2 9007199254740994\n", "line 3: weight 9007199254740994 is beyond 2^53"),
     ],
 )
@@ -536,7 +536,7 @@ def archive(**members: np.ndarray) -> bytes:
         ({"format": np.array(b"bsr")}, "save it as csr, csc or coo"),
         ({"indptr": None}, "indptr.npy is missing"),
         ({"format": None}, "no matrix of scipy.sparse.save_npz"),
-        ({"shape": np.array([10**8, 10**8])}, "only 1 arcs follow"),
+        ({"shape": np.array([10**8, 10**8])}, "only 1 arc follow"),
     ],
 )
 def test_sparse_refuses(tmp_path: Path, members: dict[str, np.ndarray], message: str) -> None:

@@ -158,7 +158,7 @@ def test_pajek_arcs_and_edges_together(tmp_path: Path) -> None:
         ("*Vertices 2\n*Arcslist\n1\n", "line 3: a list of neighbours with one vertex only"),
         ("*Vertices 2\n*Matrix\n0 1\n1\n", "*Matrix ends in row 2 of 2"),
         ("*Vertices 2\n*Matrix\n0 1\n1 0 0\n", "line 4: more than 2 rows of 2"),
-        ("*Vertices 130000000\n*Arcs\n1 2\n", "130,000,000 vertices are declared, but only 1 arcs follow"),
+        ("*Vertices 130000000\n*Arcs\n1 2\n", "130,000,000 vertices are declared, but only 1 arc follow"),
     ],
 )
 def test_pajek_refuses(tmp_path: Path, text: str, message: str) -> None:

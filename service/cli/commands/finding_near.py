@@ -20,6 +20,7 @@ from service.cli.vertex_lists import selected
 from service.options import NearOptions
 from service.units import parse_size
 from service.views.near_points import PointForm
+from storage.counted import counted
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.graph.graph import Graph, Receipt
@@ -97,7 +98,7 @@ def _near(
         file = read_facts(graph_args, graph, receipt)
         emit_json({"near": str(out), "graph": file, **said, "seconds": seconds})
         return
-    lines = [("pairs", f"{entries:,} of {rows:,} sources"), ("form", f"{form.name}, {kind}")]
+    lines = [("pairs", f"{entries:,} of {counted(rows, 'sources')}"), ("form", f"{form.name}, {kind}")]
     lines += [("unit", graph.unit)] if graph.unit else []
     emit_done(out, seconds, table(lines, indent="  "))
 

@@ -19,6 +19,7 @@ from service.cli.commands.solving import GraphArgs, budgets_of, load, options_of
 from service.cli.progress import ProgressMonitor
 from service.options import BulkOptions, Compression
 from service.units import format_seconds
+from storage.counted import counted
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files.atomic import write_file
 from storage.graph.graph import Graph, Receipt, graph_digest
@@ -125,7 +126,7 @@ def solve_many(args: ManyArgs, *, as_json: bool) -> int:
         facts = {"graphs": len(rows), **numbers, "seconds": seconds}
         emit_json({**facts, "groups": tally.groups, "failures": tally.failures})
     else:
-        emit(f"{len(rows):,} graphs in {format_seconds(seconds)}: {_counted(counts)}")
+        emit(f"{counted(len(rows), 'graphs')} in {format_seconds(seconds)}: {_counted(counts)}")
     return FAILED if tally.failures else 0
 
 

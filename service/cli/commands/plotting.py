@@ -21,6 +21,7 @@ from service.views.matrix_summary import compared
 from service.views.pictures.colours import BARS, INK, MARK
 from service.views.pictures.figures import about, count_axes, draw_histogram, draw_matrix, new_figure
 from service.views.pictures.heatmap import Order, Picture, picture_rows, take_picture
+from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing
@@ -96,7 +97,7 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
         cells = list(picture.image.shape)
         emit_json({"picture": str(out), "cells": cells, "rows": picture.rows, "rows_read": picture.rows_read})
     else:
-        emit(f"{out}: drawn from {picture.rows_read:,} of {picture.rows:,} rows ({share:.0%})")
+        emit(f"{out}: drawn from {picture.rows_read:,} of {counted(picture.rows, 'rows')} ({share:.0%})")
 
 
 def _taken(matrix: SealedResult, budget: int) -> RowsSummary | None:
@@ -117,11 +118,11 @@ def _draw(figure: Figure, matrix: SealedResult, picture: Picture, shown: tuple[O
     axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
-    reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
-    reached += f" from {summary['sources']:,} vertices" if summary.get("sampled") else ""
+    reached = f"{summary['reached']:,} of {counted(summary['pairs'], 'pairs')} reached" if "reached" in summary else ""
+    reached += f" from {counted(summary['sources'], 'vertices')}" if summary.get("sampled") else ""
     figure.suptitle(f"{Path(matrix.path).stem}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
     draw_matrix(axes["map"], picture.image, matrix.shape, f"mean {name}", largest=summary.get("diameter"))
-    read = "" if picture.rows_read == rows else f", {picture.rows_read:,} rows read"
+    read = "" if picture.rows_read == rows else f", {counted(picture.rows_read, 'rows')} read"
     axes["map"].set(
         xlabel=f"to (vertices {'beside their neighbours' if order == 'near' else 'by label'})", ylabel="from"
     )
@@ -131,7 +132,7 @@ def _draw(figure: Figure, matrix: SealedResult, picture: Picture, shown: tuple[O
 
 
 def _draw_distances(axes: Axes, summary: dict[str, Any], name: str) -> None:
-    of = f"from {summary['sources']:,} vertices" if summary.get("sampled") else "all pairs"
+    of = f"from {counted(summary['sources'], 'vertices')}" if summary.get("sampled") else "all pairs"
     axes.set_title(f"distances, {of}", fontsize=9)
     histogram = summary.get("histogram") or {"edges": (), "counts": ()}
     draw_histogram(axes, histogram["edges"], histogram["counts"], name)

@@ -19,6 +19,7 @@ from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, l
 from service.cli.progress import ProgressMonitor
 from service.options import LocalOptions, PrepareForm, PrepareOptions, ReweightOptions
 from service.units import format_bytes, parse_size
+from storage.counted import counted
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.files.writing import writing_early
 from storage.options import ReadingOptions
@@ -97,9 +98,13 @@ def _prepare(
         return
     rows, columns = selected.shape
     parts, size = outcome.summary["parts"], outcome.summary["bytes"]
+    assert isinstance(parts, int)
     assert isinstance(size, int)
     tables = "closed" if compact else "tables"
-    lines = [(tables, f"{format_bytes(size)}, {parts:,} parts"), ("answers", f"{rows:,} x {columns:,} distances")]
+    lines = [
+        (tables, f"{format_bytes(size)}, {counted(parts, 'parts')}"),
+        ("answers", f"{rows:,} x {columns:,} distances"),
+    ]
     emit_done(out, seconds, table(lines + _resumed(outcome.summary), indent="  "))
 
 
@@ -201,7 +206,9 @@ def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:
     if not isinstance(steps, dict) or not any(steps.values()):
         return []
     words = {"eliminate": "eliminated", "extend": "extended", "backward": "extended backward"}
-    return [("resumed", ", ".join(f"{count:,} parts {words[step]}" for step, count in steps.items() if count))]
+    return [
+        ("resumed", ", ".join(f"{counted(count, 'parts')} {words[step]}" for step, count in steps.items() if count))
+    ]
 
 
 def _described(selected: Plan) -> list[str]:

@@ -23,6 +23,7 @@ from service.cli.progress import ProgressMonitor
 from service.jobs.results import ResultReader
 from service.units import parse_size
 from service.views.path_feature import path_feature
+from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
@@ -213,7 +214,8 @@ def verify(store: str, sample: str | None, *, as_json: bool) -> None:
         return
     emit(f"{store}: all tiles agree with the manifest")
     if found.searched:
-        emit(f"{store}: {found.searched:,} of {found.sources:,} rows agree with a new search of the graph")
+        of, agree = counted(found.sources, "rows"), "agrees" if found.searched == 1 else "agree"
+        emit(f"{store}: {found.searched:,} of {of} {agree} with a new search of the graph")
     elif sample is None and found.sources:
         emit(f"{store}: no row was searched again, the graph is large; --sample K searches K of them")
 

@@ -34,6 +34,7 @@ from service.client.steps import Flow
 from service.client.tables import TABLES
 from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
+from storage.counted import counted
 from storage.errors import InvalidRequest
 from storage.graph.vertex_table import ENDINGS, check_table, write_table
 from storage.matrix.frame import said_unit
@@ -273,7 +274,7 @@ def _fetch_table(result: Result, out: Path, at: Remote, *, overwrite: bool) -> N
     if at.as_json:
         emit_json({"job": result.job, "table": str(out), "rows": frame.height, "columns": frame.columns})
     else:
-        emit(f"{out}: fetched, {frame.height:,} rows, and checked")
+        emit(f"{out}: fetched, {counted(frame.height, 'rows')}, and checked")
 
 
 def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: Sequence[Path] = ()) -> None:
@@ -386,7 +387,7 @@ def _lines(job: Job) -> list[str]:
     if not job.over:
         rows.append(("done", f"{100 * job.progress:.0f} %"))
     if facts.get("queue_position"):
-        rows.append(("before it", f"{facts['queue_position']} jobs"))
+        rows.append(("before it", counted(facts["queue_position"], "jobs")))
     if facts["eta_seconds"] is not None:
         rows.append(("left", f"about {format_seconds(facts['eta_seconds'])}"))
     if plan := job.plan:

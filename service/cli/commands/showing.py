@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from service.cli.commands.output import emit, emit_json, number, table
 from service.units import format_bytes
 from service.views.matrix_summary import shown_facts
+from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.files.writing import Writing
 from storage.matrix.frame import said_unit
@@ -91,7 +92,7 @@ def save_path(feature: Mapping[str, Any], out: Path, as_json: bool) -> None:
         unit = f" {told['unit']}" if told["unit"] else ""
         left = told.get("without_coordinates", [])
         more = f"; {len(left):,} of them have no coordinates, and the line leaves them out" if left else ""
-        emit(f"{out}: {len(told['vertices']):,} vertices, {_text(told['distance'])}{unit}{more}")
+        emit(f"{out}: {counted(len(told['vertices']), 'vertices')}, {_text(told['distance'])}{unit}{more}")
 
 
 def count_of(text: str) -> int:

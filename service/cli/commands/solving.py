@@ -22,6 +22,7 @@ from service.cli.vertex_lists import selected_vertices
 from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions, split_names
 from service.units import format_bytes, format_seconds, parse_size
 from service.views.graph_summary import graph_facts
+from storage.counted import counted
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
 from storage.files.writing import writing_early
 from storage.graph.graph import Graph, Receipt
@@ -152,7 +153,7 @@ def _coordinates_text(facts: Mapping[str, Any]) -> str:
     columns = f"; columns {', '.join(facts['columns'])}" if facts["columns"] else ""
     (west, south), (east, north) = facts["from"], facts["to"]
     box = f"{west:.7g} … {east:.7g}, {south:.7g} … {north:.7g}"
-    return f"{kind}, of {facts['vertices']:,} vertices: {box}{columns}"
+    return f"{kind}, of {counted(facts['vertices'], 'vertices')}: {box}{columns}"
 
 
 def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_json: bool) -> None:
@@ -214,7 +215,7 @@ def tell(lines: Iterable[str]) -> None:
 def describe_plan(selected: Plan) -> list[str]:
     """Return the plan in a few lines."""
     rows, columns = selected.shape
-    hops = f", at most {selected.max_hops:,} arcs a path" if selected.max_hops is not None else ""
+    hops = f", at most {counted(selected.max_hops, 'arcs')} a path" if selected.max_hops is not None else ""
     if selected.cutoff is not None:
         hops += f", distances up to {number(selected.cutoff)}"
     threads = f"{selected.threads} thread{'s' if selected.threads != 1 else ''}"
@@ -244,11 +245,12 @@ def _statistics_text(graph: Statistics) -> str:
     degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
     spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
     across = "" if graph.hops_across is None else f", at least {graph.hops_across:,} hops across"
-    shape = f"{graph.vertices:,} vertices, {degrees} ({spread}){across}"
+    shape = f"{counted(graph.vertices, 'vertices')}, {degrees} ({spread}){across}"
     if graph.parts is None:
         return f"{shape}; not partitioned: {graph.no_parts}" if graph.no_parts else shape
     parts = graph.parts
-    return f"{shape}; cut into {parts.count:,} parts of {parts.largest:,} at most, borders of {parts.border:,} at most"
+    cut = counted(parts.count, "parts")
+    return f"{shape}; cut into {cut} of {parts.largest:,} at most, borders of {parts.border:,} at most"
 
 
 def _stream_text(selected: Plan) -> str:

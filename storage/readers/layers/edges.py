@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.counted import counted
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.geography.coordinates import LONLAT, Coordinates
 from storage.geography.lines import Lines, check_degrees, read_lines
@@ -243,8 +244,8 @@ def _of_ends(
     tails, heads, values = arcs_of(frame, 0, False, TextLabels(), options.length_of)
     geographic = layer.system is not None and (layer.system.kind or options.coordinates) == LONLAT
     notes = [
-        f"the vertices are the {len(at):,} ends of {rows:,} lines, numbered from 0; lines that cross meet only where "
-        "they end",
+        f"the vertices are the {len(at):,} ends of {counted(rows, 'lines')}, numbered from 0; lines that cross meet "
+        "only where they end",
         *_heights(lines, points, codes),
     ]
     placed = Coordinates(lines.x[at], lines.y[at], geographic)
@@ -253,7 +254,7 @@ def _of_ends(
 
 def _heights(lines: Lines, points: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]) -> list[str]:
     """Return notes about heights and measures, which are left out."""
-    notes = [f"measures (M) of {lines.measured:,} lines are left out"] if lines.measured else []
+    notes = [f"measures (M) of {counted(lines.measured, 'lines')} are left out"] if lines.measured else []
     heights = lines.z[points]
     there = np.isfinite(heights)
     if not there.any():
@@ -263,7 +264,7 @@ def _heights(lines: Lines, points: npt.NDArray[np.int64], codes: npt.NDArray[np.
     np.minimum.at(lowest, codes[there], heights[there])
     np.maximum.at(highest, codes[there], heights[there])
     apart = int(np.sum(highest > lowest))
-    more = f"; at {apart:,} vertices ends of different heights meet" if apart else ""
+    more = f"; at {counted(apart, 'vertices')} ends of different heights meet" if apart else ""
     return [*notes, f"heights (Z) are left out{more}"]
 
 

@@ -13,6 +13,7 @@ from service.cli.commands.output import number
 from service.cli.commands.solving import load, tell
 from service.cli.passage_options import AssignOptions
 from service.cli.progress import ProgressMonitor
+from storage.counted import counted
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.graph.demand_table import read_demands
@@ -58,7 +59,7 @@ def _assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
         plan = asked.make_plan(monitor)
     planning = time.perf_counter() - started - reading
-    rows = f"{graph.n:,} vertices" if assigned["of"] == "vertices" else f"{graph.arcs:,} arcs"
+    rows = counted(graph.n, "vertices") if assigned["of"] == "vertices" else counted(graph.arcs, "arcs")
     tell_plan(plan, rows, receipt)
     INTERRUPTS.left_behind = "no table was written"
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():

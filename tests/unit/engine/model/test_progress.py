@@ -48,3 +48,18 @@ def test_an_interruption_before_any_phase() -> None:
     clock.advance(1)
     assert told.calls == [("compile", 1, "kernels"), 1, 1]
     assert list(clock.seconds) == ["compile"]
+
+
+def test_a_monitor_can_know_that_a_phase_goes_on() -> None:
+    class Knows(Told):
+        def resume(self, phase: str, total: int, unit: str, done: int) -> None:
+            self.calls.append((phase, total, unit, done))
+
+    told = Knows()
+    clock = PhaseClock(told)
+    clock.begin("search", 9, "rows")
+    clock.advance(4)
+    with clock.aside("compile", "kernels"):
+        pass
+    clock.advance(5)
+    assert told.calls == [("search", 9, "rows"), 4, ("compile", 1, "kernels"), 1, ("search", 9, "rows", 4), 5]

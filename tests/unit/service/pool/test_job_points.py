@@ -101,7 +101,7 @@ def test_the_table_of_a_job_is_that_of_the_command(tmp_path: Path, asked: dict, 
 
 def test_refusals(tmp_path: Path):
     graph, points = city(), spots(4, 1)
-    with pytest.raises(InvalidRequest, match="4 points and 1 vertices are given"):
+    with pytest.raises(InvalidRequest, match="4 points and 1 vertex are given"):
         job_points.sides_with_points({"sources": [*points, 7]})
     with pytest.raises(InvalidRequest, match="neither sources nor targets are points"):
         job_points.sides_with_points({"sources": [7], "snap_limit": 5.0})

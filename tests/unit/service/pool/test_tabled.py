@@ -73,7 +73,7 @@ def made(graph: Graph, folder: Path, **request: Any) -> pl.DataFrame:
         ({**SUMS, "opportunities": INLINE, "columns": ["x"]}, "columns", "there are jobs, beds"),
         ({**SUMS, "opportunities": {"vertices": [9], "columns": {"a": [1]}}}, "opportunities", "'9'"),
         ({**SUMS, "opportunities": {**INLINE, "vertices": [10, "10"]}}, "opportunities", "named twice"),
-        ({**SUMS, "opportunities": {**INLINE, "vertices": [10]}}, "opportunities", "2 numbers for 1 vertices"),
+        ({**SUMS, "opportunities": {**INLINE, "vertices": [10]}}, "opportunities", "2 numbers for 1 vertex"),
         ({**SUMS, "opportunities": "0" * 32}, "opportunities", "there is no table"),
         ({**SUMS, "decay": "linear", "opportunities": INLINE}, "decay_value", "needs the width"),
     ],

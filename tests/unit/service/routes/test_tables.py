@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import shutil
 from typing import Any
@@ -15,6 +16,7 @@ from service.app import create_app
 from service.settings import Settings
 from storage.graph.graph import build_graph
 from storage.jobs.keys import KeyStore
+from storage.matrix.sealed import SealedResult
 from storage.tables.reader import open_table
 from tests.unit.service.support import Bench, InlinePool, small_graph
 from tests.unit.service.test_app import problem
@@ -42,6 +44,27 @@ def test_a_page_is_the_same_in_every_format(client: TestClient, bench: Bench, na
     file = client.get(f"/v1/jobs/{job}/zarr/table.parquet")
     assert file.headers["content-type"] == "application/vnd.apache.parquet"
     assert pl.read_parquet(io.BytesIO(file.content)).equals(frame)
+
+
+def test_pages_of_every_format_name_the_unit(client: TestClient, bench: Bench):
+    graph = dataclasses.replace(small_graph(), unit="min")
+    url = f"/v1/jobs/{bench.tabled(graph, **MEASURES)}/table"
+    for kind in ("json", "csv", "parquet", "arrow"):
+        assert client.get(url, params={"format": kind}).headers["distance-unit"] == "min"
+    page = client.get(url, params={"format": "parquet"}).content
+    assert pl.read_parquet_metadata(io.BytesIO(page))["distance_unit"] == "min"
+    unknown = client.get(f"/v1/jobs/{bench.tabled(small_graph(), **MEASURES)}/table", params={"format": "parquet"})
+    assert "distance-unit" not in unknown.headers
+    assert "distance_unit" not in pl.read_parquet_metadata(io.BytesIO(unknown.content))
+
+
+def test_rows_of_every_format_name_the_unit(client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    url = f"/v1/jobs/{bench.solved(small_graph(), 'int32')[0]}/rows"
+    unknown = client.get(url, params={"sources": "10"})
+    assert (unknown.status_code, "distance-unit" in unknown.headers) == (200, False)
+    monkeypatch.setattr(SealedResult, "unit", property(lambda _matrix: "min"))
+    for kind in ("json", "csv", "npy", "parquet", "arrow"):
+        assert client.get(url, params={"format": kind, "sources": "10"}).headers["distance-unit"] == "min"
 
 
 def test_pages_follow_each_other_in_any_order(client: TestClient, bench: Bench):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import itertools
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -356,7 +362,9 @@ def test_other_names_of_this_machine_are_not_answered(client: TestClient) -> Non
     assert client.get(f"/nearest/v1/driving/{a}", headers={"host": "localhost:5000"}).status_code == 200
 
 
-def test_clients_of_both_families_work(client: TestClient) -> None:
+@contextlib.contextmanager
+def served(client: TestClient) -> Iterator[str]:
+    """Serve the client's application on a port, for programs that ask by themselves; its address."""
     with listen("127.0.0.1", 0) as listener:
         server = uvicorn.Server(uvicorn.Config(client.app, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -364,14 +372,50 @@ def test_clients_of_both_families_work(client: TestClient) -> None:
         try:
             while not server.started:
                 time.sleep(0.01)
-            address, some = address_of("127.0.0.1", listener), places(6, 7)
-            osrm = routingpy.OSRM(base_url=address)
-            assert osrm.matrix(some, profile="driving", annotations=["duration"]).durations == lengths(some)
-            way = osrm.directions(some[:2], profile="driving")
-            assert way.duration == lengths(some)[0][1]
-            assert len(way.geometry) >= 1
-            valhalla = routingpy.Valhalla(base_url=address)
-            assert valhalla.matrix(some, profile="auto").durations == lengths(some)
+            yield address_of("127.0.0.1", listener)
         finally:
             server.should_exit = True
             thread.join()
+
+
+def test_clients_of_both_families_work(client: TestClient) -> None:
+    with served(client) as address:
+        some = places(6, 7)
+        osrm = routingpy.OSRM(base_url=address)
+        assert osrm.matrix(some, profile="driving", annotations=["duration"]).durations == lengths(some)
+        way = osrm.directions(some[:2], profile="driving")
+        assert way.duration == lengths(some)[0][1]
+        assert len(way.geometry) >= 1
+        valhalla = routingpy.Valhalla(base_url=address)
+        assert valhalla.matrix(some, profile="auto").durations == lengths(some)
+
+
+#: VROOM holds Python's lock while it waits for answers, so it runs in a process of its own.
+VROOM = """
+import json, sys, vroom
+router, profile, address, places = json.load(sys.stdin)
+problem = vroom.Input(servers={profile: address}, router=getattr(vroom._vroom.ROUTER, router), geometry=True)
+problem.add_vehicle([vroom.Vehicle(1, start=places[0], end=places[0], profile=profile)])
+problem.add_job([vroom.Job(k, location=place) for k, place in enumerate(places[1:], 1)])
+found = problem.solve(exploration_level=5, nb_threads=1).summary
+print(json.dumps([found.duration, found.distance]))
+"""
+
+
+@pytest.mark.parametrize(("router", "profile"), [("OSRM", "car"), ("VALHALLA", "auto")])
+def test_vroom_plans_a_round(client: TestClient, router: str, profile: str) -> None:
+    """VROOM itself (the package ``pyvroom``), where it is installed; with ``APSP_REQUIRE_VROOM=1`` it must be."""
+    if os.environ.get("APSP_REQUIRE_VROOM") != "1" and importlib.util.find_spec("vroom") is None:
+        pytest.skip("pyvroom is not installed; APSP_REQUIRE_VROOM=1 makes that an error")
+    some = places(5, 8)
+    with served(client) as address:
+        asked = json.dumps([router, profile, address.removeprefix("http://"), some])
+        words = [sys.executable, "-c", VROOM]
+        done = subprocess.run(words, input=asked, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    duration, distance = json.loads(done.stdout)
+    table = lengths(some)
+    rounds = [[0, *order, 0] for order in itertools.permutations(range(1, 5))]
+    best = min(sum(table[a][b] for a, b in itertools.pairwise(stops)) for stops in rounds)
+    assert duration == pytest.approx(best, abs=3), "VROOM rounds each entry to seconds"
+    assert distance > 0

@@ -17,6 +17,7 @@ from engine.api.prepared_matrix import PreparedMatrix, open_result
 from service.pool.tabled import TableTask
 from service.runner import runner as runner_module
 from service.runner.runner import Runner
+from service.runner.tracker import JobMonitor
 from service.settings import Settings
 from storage.errors import Cancelled, SolveFailed, StorageFailed
 from storage.files.locks import FileLock
@@ -113,20 +114,31 @@ def test_what_stopped_fitting_fails_with_the_numbers(runner: Runner, bench: Benc
 
 
 def test_what_does_not_fit_the_short_runner_is_left_to_another(
-    settings: Settings, stopping: threading.Event, bench: Bench, claim, monkeypatch
+    settings: Settings, stopping: threading.Event, bench: Bench, claim
 ):
-    own = settings.model_copy(update={"short_memory": 2**30, "short_seconds": 3.0})
-    short = Runner(own, stopping, "short")
+    short = Runner(settings, stopping, "short")
     record = claim(memory=1)
     short.work(record)
     again = bench.jobs.job(record.id)
     assert (again.state, again.error, again.attempt) == ("accepted", None, 0)
-    asked = []
-    monkeypatch.setattr(short._jobs, "claim", lambda name, **limits: asked.append(limits))
-    for free in (2**30, 2**30 - 1):
-        monkeypatch.setattr(runner_module, "available_memory", lambda free=free: free)
-        assert short._claimed() is None
-    assert asked == [{"cuda": False, "most": (3.0, 2**30)}], "without free memory it takes no job"
+    short._jobs.close()
+
+
+def test_a_job_that_gives_way_is_left_to_another_runner(
+    settings: Settings, stopping: threading.Event, bench: Bench, claim, monkeypatch
+):
+    short = Runner(settings, stopping, "short")
+    record = claim()
+    worked: list[float] = []
+    monkeypatch.setattr(short._short, "wait_for", lambda seconds: bool(worked.append(seconds) or True))
+    monkeypatch.setattr("service.runner.tracker.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(JobMonitor, "cancelled", lambda monitor: monitor.look() or monitor.gives_way)
+    short.work(record)
+    again = bench.jobs.job(record.id)
+    assert (again.state, again.error, again.attempt) == ("accepted", None, 0)
+    assert worked
+    assert not bench.jobs.waits(most=(1e9, 2**60)), "it has no prediction any more"
+    assert bench.jobs.waits()
     short._jobs.close()
 
 

@@ -94,6 +94,85 @@ def test_searching_and_writing_are_one_phase():
     assert gauge.read(1.0).fraction == pytest.approx((2 + 4) / 10)
 
 
+def test_compiling_ahead_counts_down_and_never_up():
+    """The longest kernels are compiled first, so the mean of those done is more than that of those left."""
+    gauge = ProgressEstimator(plan(create=0.1, compile=60, search=5, seal=1), 0.0)
+    gauge.begin("compile", 10, "kernels", 0.0)
+    told, now = [gauge.read(0.0).eta], 0.0
+    for seconds in (20, 10, 8, 6, 5, 4, 3, 2, 1, 1):
+        now += seconds
+        told.append(gauge.read(now - 0.1).eta)
+        gauge.advance(1)
+        told.append(gauge.read(now).eta)
+        assert gauge.read(now).rate is None, "kernels have no rate"
+    assert told[0] == pytest.approx(66)
+    assert all(b <= a for a, b in pairwise(told)), told
+    assert told[-1] == pytest.approx(6)
+    gauge.begin("search", 100, "rows", now)
+    assert gauge.read(now).eta == pytest.approx(6)
+
+
+def test_compiling_ahead_that_was_not_planned_or_is_slow():
+    gauge = ProgressEstimator(None, 0.0)
+    gauge.begin("compile", 4, "kernels", 0.0)
+    assert gauge.read(5.0).eta is None
+    gauge.advance(1)
+    assert gauge.read(10.0).eta == pytest.approx(10 / 0.5 * 0.75)
+    slow = ProgressEstimator(plan(compile=10, search=5), 0.0)
+    slow.begin("compile", 4, "kernels", 0.0)
+    assert slow.read(11.0).eta is None, "nothing is known about a machine that is this slow"
+    told = []
+    for now, done in ((40, 1), (50, 0), (60, 1), (70, 1), (71, 0), (75, 1)):
+        slow.advance(done)
+        told.append(slow.read(now).eta)
+    assert told[0] == pytest.approx(40 / 0.5 * 0.75 + 5)
+    assert told == sorted(told, reverse=True)
+    assert told[-1] == pytest.approx(5)
+
+
+def test_an_interruption_by_compiling_leaves_rate_and_time_left_of_the_work():
+    """Each kernel is compiled when it is first called: 20 s of it amid a search of 10 s."""
+    gauge = ProgressEstimator(plan(compile=20, search=10, seal=1), 0.0)
+    gauge.begin("search", 1000, "rows", 0.0)
+    assert gauge.read(0.0).eta == pytest.approx(20 + 10 + 1)
+    told, now, done = [], 0.0, 0
+    for _ in range(4):
+        gauge.begin("compile", 1, "kernels", now)
+        for _ in range(5):
+            now += 1
+            told.append(gauge.read(now).eta)
+        gauge.advance(1)
+        gauge.begin("search", 1000, "rows", now, done=done)
+        told.append(gauge.read(now).eta)
+        for _ in range(2):
+            now += 0.5
+            done += 50
+            gauge.advance(50)
+            found = gauge.read(now)
+            told.append(found.eta)
+            assert found.rate == pytest.approx(100)
+    known = [each for each in told if each is not None]
+    assert len(known) >= len(told) - 1
+    assert all(b <= a + 1e-9 for a, b in pairwise(known)), told
+    assert told[-1] == pytest.approx(6 + 1, abs=0.5)
+
+
+def test_an_interruption_that_was_not_planned():
+    gauge = ProgressEstimator(plan(search=10, seal=1), 0.0)
+    gauge.begin("search", 1000, "rows", 0.0)
+    gauge.advance(100)
+    assert gauge.read(1.0).eta == pytest.approx(10)
+    gauge.begin("compile", 1, "kernels", 1.0)
+    assert gauge.read(30.0).eta is None, "nobody knows how long this kernel takes"
+    gauge.advance(1)
+    gauge.begin("search", 1000, "rows", 31.0, done=100)
+    assert gauge.read(31.0).eta == pytest.approx(10), "as before the interruption"
+    gauge.advance(100)
+    found = gauge.read(32.0)
+    assert found.eta == pytest.approx((1 + 0.1 * 10) / (0.1 + 0.1) * 0.8 + 1)
+    assert found.rate == pytest.approx(100)
+
+
 class FakeJobs:
     def __init__(self) -> None:
         self.reports: list[tuple[str, Progress]] = []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.api.fault import NotAcceptable
-from service.views.media_types import choose_format
+from service.views.media_types import choose_format, unit_headers
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,13 @@ def test_what_leaves_nothing_is_refused(accept: str):
         return
     with pytest.raises(NotAcceptable, match="text/csv"):
         choose_format(None, accept)
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [("min", "min"), ("km/h", "km/h"), ("per cent %", "per cent %25"), ("Å", "%C3%85"), ("a\r\nb", "a%0D%0Ab")],
+)
+def test_a_header_names_the_unit(unit: str, said: str):
+    assert unit_headers({"distance_unit": unit}) == {"Distance-Unit": said}
+    assert unit_headers({"value_unit": unit}) == {"Value-Unit": said}
+    assert unit_headers({}) == {}

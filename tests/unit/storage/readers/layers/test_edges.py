@@ -248,9 +248,9 @@ def test_heights_and_measures_are_left_out(write):
     high = [line((0, 0, 5), (1, 0, 5), thousands=1000), line((1, 0, 9), (2, 0, 9), thousands=1000)]
     graph, receipt, found = read(write(high, cost=[1, 2]))
     assert (graph.n, found[0, 1]) == (3, 1)
-    assert "heights (Z) are left out; at 1 vertices ends of different heights meet" in receipt.notes
+    assert "heights (Z) are left out; at 1 vertex ends of different heights meet" in receipt.notes
     both = [line((0, 0, 5, 1), (1, 0, 5, 2), thousands=3000)]
-    assert "measures (M) of 1 lines are left out" in read(write_other(write, both))[1].notes
+    assert "measures (M) of 1 line are left out" in read(write_other(write, both))[1].notes
 
 
 def write_other(write, geometry):

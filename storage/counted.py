@@ -1,0 +1,28 @@
+"""Writes numbers with the nouns that they count: ``1 vertex``, ``2 vertices``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Nouns whose singular is not the plural without its last letter.
+_SINGULAR: Final = {"vertices": "vertex", "matrices": "matrix", "indices": "index"}
+
+
+def singular(noun: str) -> str:
+    """Return the singular of an English noun that is given in the plural; other words stay as they are."""
+    if noun.endswith("ies"):
+        return f"{noun[:-3]}y"
+    if noun.endswith(("ches", "shes", "sses", "xes")):
+        return noun[:-2]
+    return _SINGULAR.get(noun, noun.removesuffix("s"))
+
+
+def counted(count: int, nouns: str) -> str:
+    """Return a number with its noun.
+
+    Args:
+        count: the number.
+        nouns: what is counted, in the plural; only its last word is made singular.
+    """
+    *before, noun = nouns.split(" ")
+    return " ".join((f"{count:,}", *before, singular(noun) if count == 1 else noun))

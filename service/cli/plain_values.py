@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 #: Texts of numbers that Python and Typer read alike, and that no bound of a type is near.
-_WHOLE, _REAL = re.compile(r"[0-9]{1,15}", re.ASCII), re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
+_WHOLE: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_REAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
 #: Stands for a value that Typer has to convert.
 TYPERS: Final = object()
 

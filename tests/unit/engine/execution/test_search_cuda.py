@@ -70,7 +70,7 @@ def _summary(rows: int) -> Summary:
 
 def test_rows_leave_while_the_next_are_searched() -> None:
     search, summary = FakeSearch(200, 64), _summary(200)
-    assert search_cuda._batches(search, summary, Monitor()) == 200  # type: ignore[arg-type]
+    assert search_cuda._batches(search, summary, Monitor(), counted=True) == 200  # type: ignore[arg-type]
     np.testing.assert_array_equal(search.sink.array, search.answer)
     assert search.diary == [
         ("begin", 0), ("begin", 64), ("send", 0), ("begin", 128), ("send", 64), ("begin", 192), ("send", 128),
@@ -83,7 +83,7 @@ def test_rows_leave_while_the_next_are_searched() -> None:
 @pytest.mark.parametrize("gives_up_at", [0, 64, 192])
 def test_what_is_given_up_is_searched_by_the_processors(gives_up_at: int) -> None:
     search, summary = FakeSearch(200, 64, gives_up_at), _summary(200)
-    done = search_cuda._batches(search, summary, Monitor())  # type: ignore[arg-type]
+    done = search_cuda._batches(search, summary, Monitor(), counted=True)  # type: ignore[arg-type]
     assert done == gives_up_at
     plan = Plan("bellman-ford", "int32", "cuda", 2, (200, 200), 0, 0, 0.0, "", "")
     profile, wanted = GraphProfile(GRAPH), Rectangle(200, None, None, None)
@@ -100,7 +100,7 @@ def test_a_wish_to_stop_is_asked_for_after_each_batch() -> None:
 
     search = FakeSearch(200, 64)
     with pytest.raises(Cancelled):
-        search_cuda._batches(search, _summary(200), Stop())  # type: ignore[arg-type]
+        search_cuda._batches(search, _summary(200), Stop(), counted=True)  # type: ignore[arg-type]
     assert search.diary == [("begin", 0)]
 
 

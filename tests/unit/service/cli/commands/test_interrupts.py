@@ -115,7 +115,7 @@ def test_an_error_that_a_library_makes_of_an_interrupt_is_one(
         except KeyboardInterrupt as error:
             raise RuntimeError("Error calling __set_name__") from error
 
-    monkeypatch.setattr(main, "app", wrapped)
+    monkeypatch.setattr(main, "program_of", lambda _: wrapped)
     assert main.run(["plan", "g.gr"]) == 130
     assert "fault" not in capsys.readouterr().err
 

@@ -229,7 +229,8 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
             yield more
             tell(following)
 
-    register_io_source(batches, schema=first[1].schema).sink_parquet(path, metadata=metadata)
+    with path.open("wb") as file:  # from a path a thread of polars makes the file, which may be after it was given up
+        register_io_source(batches, schema=first[1].schema).sink_parquet(file, metadata=metadata)
 
 
 def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:

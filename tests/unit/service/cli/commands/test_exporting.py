@@ -131,12 +131,15 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_written(stores, tmp
 def test_an_interrupted_export_leaves_what_was_there(stores, kind, tmp_path, monkeypatch, capsys):
     out = tmp_path / f"x{kind}"
     out.write_text("before")
+    there = set()
 
     def stop(*_):
+        there.update(tmp_path.iterdir())
         raise Cancelled("the job was cancelled")
 
     monkeypatch.setattr(exporting.ProgressMonitor, "step", stop)
     assert main.run(["export", str(stores["solved"]), "-o", str(out)]) == 130
+    assert len(there) == 3  # the old file, the new one, which nobody makes later, and its lock
     assert out.read_text() == "before"
     assert list(tmp_path.iterdir()) == [out]
 

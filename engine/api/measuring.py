@@ -135,7 +135,9 @@ class Measurement:
                 needed=self.bytes,
                 available=there,
             )
-        options = replace(self._options, memory=there - self.bytes)
+        device = self._options.device_memory  # the table lies there, too, until the end
+        left = None if device is None else max(1, device - self.bytes)
+        options = replace(self._options, memory=there - self.bytes, device_memory=left)
         made = make_plan(self._profile, options, monitor=monitor, dropped=True)
         why = "no matrix is stored, so float32 would save nothing" if self._widened else made.dtype_reason
         said = replace(made, dtype_reason=why)

@@ -18,7 +18,7 @@ from engine.model.rows import ReducedRows, ReducingSink, RowFacts, RowReduction,
 
 _WEIGHTS: Final = np.dtype([("held", "u8"), ("weights", "u8"), ("many", "i4"), ("kinds", "i4")], align=True)
 _THREADS: Final = 256
-#: Rows that are reduced between two calls of ``told``.
+#: Rows that a matrix sends at a time, at most: those that are not consecutive are copied first.
 _BAND: Final = 4096
 #: Bytes of the selected columns of some rows, which are copied before they are reduced.
 _NARROWED: Final = 64 << 20

@@ -76,7 +76,7 @@ def ask(there: DevicePreparedMatrix) -> dict[str, Any]:
         some, others = upload(clock.cupy, u), upload(clock.cupy, v)
         out = clock.cupy.empty(PAIRS, there.dtype)
         clock.least("random pairs, on the device", lambda: tables.merge(some, others, out), PAIRS)
-        some = upload(clock.cupy, u[np.argsort(there._fixed[3][0][u], kind="stable")])
+        some = upload(clock.cupy, u[np.argsort(there._row_places[u], kind="stable")])
         clock.least("pairs sorted by source, on the device", lambda: tables.merge(some, others, out), PAIRS)
         some = others = out = None
     clock.least("random pairs, from the host", lambda: there.entries(u[:SENT], v[:SENT]), SENT, 2)

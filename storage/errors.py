@@ -68,7 +68,8 @@ class DoesNotFit(ApspError):
     """The job needs more memory or disk than there is; nothing has been started.
 
     ``candidates`` are the algorithms that planning had considered before it refused, with their numbers.  ``remedies``
-    are budgets with which the same job would be planned, as JSON types.
+    are budgets with which the same job would be planned, as JSON types.  ``reason`` is what the message says without
+    them; empty if the message names none.
     """
 
     kind = "does-not-fit"
@@ -82,9 +83,10 @@ class DoesNotFit(ApspError):
         available: int,
         candidates: Sequence[object] = (),
         remedies: Sequence[Mapping[str, object]] = (),
+        reason: str = "",
     ) -> None:
         super().__init__(message)
-        self.resource, self.needed, self.available = resource, needed, available
+        self.resource, self.needed, self.available, self.reason = resource, needed, available, reason
         self.candidates, self.remedies = tuple(candidates), tuple(remedies)
 
     def offering(self, candidate: object, text: str) -> DoesNotFit:
@@ -96,12 +98,16 @@ class DoesNotFit(ApspError):
             available=self.available,
             candidates=[*self.candidates, candidate],
             remedies=self.remedies,
+            reason=self.reason or str(self),
         )
 
     def details(self) -> dict[str, object]:
-        """Return the resource (such as ``memory`` or ``disk``), bytes needed and available, and remedies if known."""
+        """Return the resource (such as ``memory`` or ``disk``), bytes needed and available; and if they are known the
+        remedies, and the reason without them.
+        """
         said: dict[str, object] = {"resource": self.resource, "needed": self.needed, "available": self.available}
-        return {**said, "remedies": [dict(remedy) for remedy in self.remedies]} if self.remedies else said
+        known = {"remedies": [dict(remedy) for remedy in self.remedies], "reason": self.reason}
+        return {**said, **{name: value for name, value in known.items() if value}}
 
 
 class NegativeCycle(ApspError):

@@ -95,14 +95,16 @@ def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options,
     resource = max(best.budgets, key=lambda name: best.budgets[name] / max(1, _available(setting.machine, name)))
     needed, available = best.budgets[resource], _available(setting.machine, resource)
     words = [_words(remedy, setting.machine, options) for remedy in found]
-    words += [f"with {text}" for text in _relaxed(setting, options, replan)]
+    others = [f"with {text}" for text in _relaxed(setting, options, replan)]
+    headline = _headline(resource, best, available)
     return DoesNotFit(
-        f"{_headline(resource, best, available)}; it fits {', or '.join(words)}",
+        f"{headline}; it fits {', or '.join([*words, *others])}",
         resource=resource,
         needed=needed,
         available=available,
         candidates=[c if c.rejected else replace(c, rejected="was not asked for") for c in candidates],
         remedies=[_document(remedy, setting.machine, options) for remedy in found],
+        reason=f"{headline}; it fits {', or '.join(others)}" if others else headline,
     )
 
 

@@ -181,9 +181,9 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> P
 
 def _said_here(refusal: DoesNotFit) -> DoesNotFit:
     """Return the refusal of a matrix, in which advice about jobs replaces advice about commands."""
-    message = str(refusal)
+    message, reason = str(refusal), refusal.reason
     for command, job in _WAYS_OUT:
-        message = message.replace(command, job)
+        message, reason = message.replace(command, job), reason.replace(command, job)
     return DoesNotFit(
         message,
         resource=refusal.resource,
@@ -191,6 +191,7 @@ def _said_here(refusal: DoesNotFit) -> DoesNotFit:
         available=refusal.available,
         candidates=refusal.candidates,
         remedies=refusal.remedies,
+        reason=reason,
     )
 
 

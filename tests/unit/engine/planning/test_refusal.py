@@ -162,8 +162,12 @@ def check(problem: Problem, machine: Machine, options: Options) -> None:
     message, found = str(error), cast(tuple[dict[str, Any], ...], error.remedies)
     assert error.needed > error.available
     assert found
+    assert message.startswith(error.reason.partition(";")[0])
+    assert error.details()["reason"] == error.reason
+    assert error.offering("another", "or otherwise").reason == error.reason
     for remedy in found:
         budgets = remedy["budgets"]
+        assert not any(gib(budget["needed"]) in error.reason.partition("; ")[2] for budget in budgets)
         assert all(budget["needed"] > budget["available"] for budget in budgets)
         fitting = offered(problem, granted(machine, budgets), options)
         assert (remedy["algorithm"], remedy["tier"]) in {(c.algorithm, c.tier) for c in fitting}

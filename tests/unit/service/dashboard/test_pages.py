@@ -633,6 +633,8 @@ def test_a_refusal_shows_the_budgets_that_would_do(client: TestClient, service: 
     page = client.get(f"/graphs/{graph_id}?plan=1&memory=1MiB").text
     assert '<ul class="remedies">' in page
     assert re.search(r"Memory at most <strong>[\d.]+ [MG]iB</strong> \(now 1.00 MiB\): [A-Za-z–, -]+, about ", page)
+    assert "may be used" in page
+    assert "it fits with" not in page  # the list says so
     job_id = bench.solved(small_graph(), "int32")[0]
     asked = {"resource": "device memory", "needed": 2**30, "available": 2**20, "option": None}
     remedy = {"budgets": [asked], "algorithm": EVIL, "device": "cuda", "tier": "store", "seconds": 3.0}

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.algorithms.eliminated import Eliminated, PartRecorder, tables_of
+from engine.algorithms.elimination import SmallParts, small_parts
 from engine.algorithms.part_lengths import PartWork
 from engine.model.backend import Array
-from engine.model.dtypes import settle
+from engine.model.dtypes import WorkType, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +81,18 @@ def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: PartRe
     todo = journal.todo("backward", parts)
     work.monitor.step(int(updates[~todo].sum()))
     tables, others = tables_of(parts, flat), tables_of(parts, forward)
-    for i in np.flatnonzero(todo)[::-1].tolist():
+    small = small_parts(parts)
+    for i in np.flatnonzero(todo & ~small)[::-1].tolist():
         extend_backward(work, tables, others, found, (i, owner))
         journal.add("backward", np.array([i]))
+    few = todo & small
+    turned = _turned(found, few, work.kind)
+    for i in np.flatnonzero(few).tolist():
+        _turn_inside(tables[i], others[i])
+    signs = {"nonnegative": work.nonnegative, "directed": True}
+    for some in SmallParts(work.backend, turned, few, work.kind, **signs).extend(flat):
+        journal.add("backward", some)
+        work.monitor.step(int(updates[some].sum()))
     return flat
 
 
@@ -101,6 +112,19 @@ def extend_backward(
         Cancelled: the monitor asked to stop.
     """
     i, owner = at
-    size = len(tables[i])
-    tables[i][:, :size] = others[i][:, :size].T
+    _turn_inside(tables[i], others[i])
     work.extend(tables, i, np.ascontiguousarray(found.down(i).T), owner)
+
+
+def _turn_inside(table: Array, other: Array) -> None:
+    """Fill the first columns of a part's table, the lengths inside it, from those of the reversed graph."""
+    size = len(table)
+    table[:, :size] = other[:, :size].T
+
+
+def _turned(found: Eliminated, some: npt.NDArray[np.bool_], kind: WorkType) -> Eliminated:
+    """Return results of elimination in which, for some parts, lengths to the border are those of the reversed graph."""
+    turned = Eliminated.of(found.parts, np.empty(found.across.shape, kind.dtype), found.across, found.rests)
+    for i in np.flatnonzero(some).tolist():
+        turned.up(i)[...] = found.down(i).T
+    return turned

@@ -87,6 +87,7 @@ def test_rows_are_reduced_as_on_processors(dtype: str, signed: bool, n: int, nar
         assert isinstance(outgoing, Reducing)
         for first in range(0, len(sources), 20):
             there = found.cupy.asarray(block[first : first + 20])
+            found.cupy.cuda.get_current_stream().synchronize()  # the copy may go on after the call
             outgoing.send(there, first)
             outgoing.stream.synchronize()
         outgoing.finish()

@@ -17,10 +17,10 @@ from engine.devices.cpu.team import Team
 from engine.graph.profile import GraphProfile
 from engine.graph.transpose import transposed
 from engine.model.dtypes import WORK_TYPES
-from engine.model.path_counts import CountedPaths, PathCounting, bytes_a_row
 from engine.model.plan import Plan
 from engine.model.problem import Device, Options
 from engine.model.progress import Monitor
+from engine.model.rows import CountedPaths, PathCounting, bytes_a_row
 from engine.planning.refusal import gib
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph

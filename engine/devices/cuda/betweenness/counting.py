@@ -13,7 +13,7 @@ from engine.devices.cuda.context import Modules, allocate, upload
 from engine.devices.cuda.outgoing import told_nobody
 from engine.model import traffic
 from engine.model.dtypes import WorkType
-from engine.model.path_counts import CountedPaths, CountingSink
+from engine.model.rows import CountedPaths, CountingSink
 
 _NETWORK: Final = np.dtype(
     [*((name, "u8") for name in ("into", "out", "tails", "weights_into", "heads", "weights")), ("n", "i4")], align=True

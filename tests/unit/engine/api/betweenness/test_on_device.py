@@ -15,8 +15,8 @@ from engine.api.betweenness.centrality import betweenness
 from engine.api.planning import make_plan
 from engine.api.reference import Reference
 from engine.execution.survey import find_cuda
-from engine.model.path_counts import CountedPaths, PathCounting
 from engine.model.problem import Device, Options
+from engine.model.rows import CountedPaths, PathCounting
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
 

@@ -70,8 +70,11 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def eliminate_low(indptr, heads, most, wide):  # type: ignore[no-untyped-def]
-    """Eliminate vertices of at most ``most`` neighbours, one after the other, as long as there are any.
+def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped-def]
+    """Eliminate vertices of at most ``most`` neighbours, in rounds.
+
+    No two neighbours are eliminated in the same round, so the tree of elimination is at most ``rounds`` deep below the
+    vertices that are left: a chain is halved again and again; from end to end, its tree would be as deep as it is long.
 
     A vertex of several neighbours is left if one of them has more than ``wide``, so that no long list is searched again
     and again: the work is O(n * wide + entries).  A vertex of up to three neighbours adds no more arcs than it removes.
@@ -81,6 +84,7 @@ def eliminate_low(indptr, heads, most, wide):  # type: ignore[no-untyped-def]
         heads: int32, shape (entries,).
         most: neighbours, at most 3: arcs that become free then suffice for those that are added.
         wide: neighbours.
+        rounds: the most rounds.
 
     Returns:
         Four arrays of int32: the vertices in the order of elimination; the vertices that are left, ascending, k of
@@ -92,6 +96,7 @@ def eliminate_low(indptr, heads, most, wide):  # type: ignore[no-untyped-def]
     first, degree = np.full(n, -1, np.int32), np.empty(n, np.int32)
     gone, waits = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     queue, order, near = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(most, np.int32)
+    turn = np.zeros(n, np.int32)  # the first round in which the vertex may be eliminated
     at, waiting, count, free = 0, 0, 0, -1
     for v in range(n):
         degree[v] = indptr[v + 1] - indptr[v]
@@ -101,9 +106,19 @@ def eliminate_low(indptr, heads, most, wide):  # type: ignore[no-untyped-def]
         if degree[v] <= most:
             queue[waiting], waits[v] = v, True
             waiting += 1
+    now, pending = 0, waiting
     while waiting > 0:
+        if pending == 0:
+            now, pending = now + 1, waiting
+            if now == rounds:
+                break
         v = queue[at]
-        at, waiting, waits[v] = (at + 1) % n, waiting - 1, False
+        at, waiting, pending = (at + 1) % n, waiting - 1, pending - 1
+        if turn[v] > now:
+            queue[(at + waiting) % n] = v
+            waiting += 1
+            continue
+        waits[v] = False
         if degree[v] > most:
             continue
         found, widest = 0, 0
@@ -125,6 +140,7 @@ def eliminate_low(indptr, heads, most, wide):  # type: ignore[no-untyped-def]
             e = following
         for i in range(found):
             u = near[i]
+            turn[u] = now + 1
             degree[u] -= 1
             if found > 1:  # a single neighbour forgets the vertex later
                 known, kept = 1 << i, -1

@@ -28,8 +28,10 @@ SHORT: Final = 2**19
 LOW_DEGREE: Final = 3
 LOW_DEGREE_OF_LARGE: Final = 2
 SMALL: Final = 2**15
-#: A vertex of several neighbours is left to METIS if one of them has more neighbours than this.
+#: A vertex of several neighbours is left to METIS if one of them has more neighbours than this, and all that are left
+#: after so many rounds.
 WIDE: Final = 64
+ROUNDS: Final = 12
 
 
 def elimination_order(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
@@ -54,9 +56,7 @@ def elimination_order(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
     if len(heads) == 0:
         return identity, identity
     most = LOW_DEGREE if n <= SMALL else LOW_DEGREE_OF_LARGE
-    if np.diff(indptr).min() > most:
-        return nested_dissection(indptr, heads)
-    first, left, *rest = eliminate_low(indptr, heads, most, WIDE)
+    first, left, *rest = eliminate_low(indptr, heads, most, WIDE, ROUNDS)
     order = np.concatenate((first, left[nested_dissection(*rest)[0]])) if len(left) else first
     rank = np.empty(n, np.int32)
     rank[order] = identity

@@ -18,7 +18,7 @@ import pytest
 from scipy.sparse import coo_array
 
 from engine.graph import metis
-from engine.graph._elimination import eliminate_low
+from engine.graph._elimination import eliminate, eliminate_low
 from storage.errors import SolveFailed
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -73,7 +73,7 @@ _PARENT = """
 import sys
 from tests.unit.engine.graph.test_metis import grid
 from engine.graph import metis
-from engine.graph._elimination import eliminate_low
+from engine.graph._elimination import eliminate, eliminate_low
 rows = grid(700)
 print("begun", flush=True)
 metis.nested_dissection(*rows)
@@ -146,7 +146,7 @@ SPARSE = {
 @pytest.mark.parametrize("name", SPARSE)
 def test_what_is_left_is_joined_as_if_each_vertex_had_been_taken_out(name: str, most: int, wide: int) -> None:
     graph = SPARSE[name]
-    order, left, indptr, heads = eliminate_low(*arcs_of(graph), most, wide)
+    order, left, indptr, heads = eliminate_low(*arcs_of(graph), most, wide, 1000)
     assert sorted([*order.tolist(), *left.tolist()]) == list(graph)
     rest, degrees = eliminated(graph, order.tolist())
     assert max(degrees, default=0) <= most
@@ -178,3 +178,14 @@ def test_metis_orders_only_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked.pop() < 0.5 * len(streets)
     metis.elimination_order(*arcs_of(nx.random_regular_graph(6, 100, seed=5)))
     assert asked == [100]
+
+
+@pytest.mark.parametrize("graph", [nx.path_graph(1000), nx.cycle_graph(1000), nx.ladder_graph(500)])
+def test_a_chain_becomes_no_deep_tree(graph: nx.Graph) -> None:
+    indptr, heads = arcs_of(graph)
+    order, rank = metis.elimination_order(indptr, heads)
+    parent = eliminate(indptr.astype(np.int64), heads.astype(np.int64), order, rank, 10**6)[2]
+    depth = np.zeros(len(parent), int)
+    for v in range(len(parent) - 1, -1, -1):
+        depth[v] = 1 + (depth[parent[v]] if parent[v] >= 0 else 0)
+    assert depth.max() < 100

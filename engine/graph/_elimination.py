@@ -70,6 +70,123 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped-def]
+    """Eliminate vertices of at most ``most`` neighbours, in rounds.
+
+    No two neighbours are eliminated in the same round, so the tree of elimination is at most ``rounds`` deep below the
+    vertices that are left: a chain is halved again and again; from end to end, its tree would be as deep as it is long.
+
+    A vertex of several neighbours is left if one of them has more than ``wide``, so that no long list is searched again
+    and again: the work is O(n * wide + entries).  A vertex of up to three neighbours adds no more arcs than it removes.
+
+    Args:
+        indptr: int32, shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
+        heads: int32, shape (entries,).
+        most: neighbours, at most 3: arcs that become free then suffice for those that are added.
+        wide: neighbours.
+        rounds: the most rounds.
+
+    Returns:
+        Four arrays of int32: the vertices in the order of elimination; the vertices that are left, ascending, k of
+        them; and the pattern of these with the arcs added (CSR, without loops): where the neighbours of each begin,
+        shape (k + 1,), and the neighbours, as places among those that are left.
+    """
+    n = len(indptr) - 1
+    ends, after = heads.copy(), np.empty(len(heads), np.int32)  # linked lists of neighbours
+    first, degree = np.full(n, -1, np.int32), np.empty(n, np.int32)
+    gone, waits = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    queue, order, near = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(most, np.int32)
+    turn = np.zeros(n, np.int32)  # the first round in which the vertex may be eliminated
+    at, waiting, count, free = 0, 0, 0, -1
+    for v in range(n):
+        degree[v] = indptr[v + 1] - indptr[v]
+        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):
+            after[e] = first[v]
+            first[v] = e
+        if degree[v] <= most:
+            queue[waiting], waits[v] = v, True
+            waiting += 1
+    now, pending = 0, waiting
+    while waiting > 0:
+        if pending == 0:
+            now, pending = now + 1, waiting
+            if now == rounds:
+                break
+        v = queue[at]
+        at, waiting, pending = (at + 1) % n, waiting - 1, pending - 1
+        if turn[v] > now:
+            queue[(at + waiting) % n] = v
+            waiting += 1
+            continue
+        waits[v] = False
+        if degree[v] > most:
+            continue
+        found, widest = 0, 0
+        e = first[v]
+        while e >= 0:
+            if not gone[ends[e]] and ends[e] != v:
+                near[found] = ends[e]
+                widest = max(widest, degree[ends[e]])
+                found += 1
+            e = after[e]
+        if found > 1 and widest > wide:
+            continue
+        gone[v], order[count] = True, v
+        count += 1
+        e = first[v]
+        while e >= 0:
+            following = after[e]
+            after[e], free = free, e
+            e = following
+        for i in range(found):
+            u = near[i]
+            turn[u] = now + 1
+            degree[u] -= 1
+            if found > 1:  # a single neighbour forgets the vertex later
+                known, kept = 1 << i, -1
+                e = first[u]
+                while e >= 0:
+                    following = after[e]
+                    if gone[ends[e]]:
+                        if kept < 0:
+                            first[u] = following
+                        else:
+                            after[kept] = following
+                        after[e], free = free, e
+                    else:
+                        kept = e
+                        for j in range(found):
+                            if near[j] == ends[e]:
+                                known |= 1 << j
+                    e = following
+                for j in range(found):
+                    if not (known >> j) & 1:
+                        e = free
+                        free = after[e]
+                        ends[e], after[e], first[u] = near[j], first[u], e
+                        degree[u] += 1
+            if degree[u] <= most and not waits[u]:
+                queue[(at + waiting) % n], waits[u] = u, True
+                waiting += 1
+    place, left = np.full(n, -1, np.int32), np.empty(n - count, np.int32)
+    begin, entries, k = np.zeros(n - count + 1, np.int32), np.empty(len(heads), np.int32), 0
+    for v in range(n):
+        if not gone[v]:
+            left[k], place[v] = v, k
+            k += 1
+    top = 0
+    for i in range(k):
+        e = first[left[i]]
+        while e >= 0:
+            if not gone[ends[e]] and ends[e] != left[i]:
+                entries[top] = place[ends[e]]
+                top += 1
+            e = after[e]
+        begin[i + 1] = top
+    return order[:count], left, begin, entries[:top]
+
+
+@njit(nogil=True, cache=True)
 def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-def]
     """Return the time that a part of ``size`` vertices takes for each row, expressed in updates."""
     once = inside * size * (size + border) ** 2

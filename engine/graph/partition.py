@@ -6,7 +6,7 @@ it.  A path that leaves the part and everything below it passes through the bord
 ``engine.algorithms.partitioned`` needs.
 
 The order is nested dissection (George, "Nested dissection of a regular finite element mesh", 1973) by METIS (Karypis
-and Kumar 1998); vertices are then merged into parts as long as that lowers the cost.
+and Kumar 1998), after vertices of few neighbours; vertices are then merged into parts as long as that lowers the cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.graph.metis import nested_dissection
+from engine.graph.metis import elimination_order
 from engine.graph.ordering import fixed
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
@@ -215,11 +215,11 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
 
 
 def dissect(graph: Graph, most: int) -> Dissection | None:
-    """Return a nested dissection; None if the borders of all single vertices have more than ``most`` entries."""
+    """Return an order of elimination; None if the borders of all single vertices have more than ``most`` entries."""
     from engine.graph._elimination import eliminate
 
     pattern = _pattern(graph)
-    order, rank = _nested_dissection(pattern)
+    order, rank = elimination_order(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
     begin, border, parent, finished = eliminate(pattern.indptr, pattern.indices, order, rank, most)
     return (rank, begin, border, parent) if finished else None
 
@@ -246,14 +246,6 @@ def _pattern(graph: Graph) -> _Pattern:
     arcs = csr_array((np.ones(graph.arcs, np.int8), graph.heads, graph.indptr), shape=(n, n))
     both = (arcs + arcs.T).tocsr()
     return _Pattern(both.indptr, both.indices)
-
-
-def _nested_dissection(pattern: _Pattern) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    n = len(pattern.indptr) - 1
-    if n < 2 or len(pattern.indices) == 0:
-        identity = np.arange(n, dtype=np.int32)
-        return identity, identity
-    return nested_dissection(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
 
 
 def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:

@@ -1,10 +1,10 @@
 """Times exact betweenness beside NetworKit and igraph, with equally many threads, and checks that all agree.
 
-    python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--seconds 25] [--graphs NAME,...]
+    python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--seconds 25] [--graphs NAME,...] [--gpu]
 
 FOLDER has the graph files.  All contenders take one graph in turns, up to three times as long as ``--seconds`` lasts;
 medians of wall seconds and of processor seconds are printed as a table.  igraph has one thread, so it runs where one is
-asked for.
+asked for; with ``--gpu`` a GPU counts, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RUNS: Final = 3
 Scores = Any
 
 
-def contenders(graph: Any, threads: int) -> dict[str, Callable[[], Scores]]:
+def contenders(graph: Any, threads: int, gpu: bool = False) -> dict[str, Callable[[], Scores]]:
     """Return what finds the betweenness of all vertices, not normalized, by name; conversions are done already."""
     import igraph
     import networkit
@@ -57,6 +57,9 @@ def contenders(graph: Any, threads: int) -> dict[str, Callable[[], Scores]]:
         "apsp": lambda: betweenness(graph, Options(threads=threads), normalized=False).values,
         "NetworKit": by_networkit,
     }
+    if gpu:
+        there = Options(threads=threads, device="cuda")
+        found["apsp, GPU"] = lambda: betweenness(graph, there, normalized=False).values
     if threads == 1:
         other = igraph.Graph(
             graph.n, list(zip(*(side.tolist() for side in ends), strict=True)), directed=graph.directed
@@ -66,18 +69,19 @@ def contenders(graph: Any, threads: int) -> dict[str, Callable[[], Scores]]:
     return found
 
 
-def measured(graph: Any, threads: int, seconds: float) -> dict[str, tuple[float, float, int]]:
+def measured(graph: Any, threads: int, seconds: float, gpu: bool = False) -> dict[str, tuple[float, float, int]]:
     """Return the medians of wall and of processor seconds of each contender, and of how many runs.
 
     Args:
         graph: the graph.
         threads: of each contender.
         seconds: no run of a contender begins after so many seconds of its runs.
+        gpu: whether a GPU is a contender.
 
     Raises:
         SystemExit: two contenders do not agree.
     """
-    runs = contenders(graph, threads)
+    runs = contenders(graph, threads, gpu)
     right = runs["apsp"]()  # compiles, too
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(RUNS):
@@ -104,6 +108,7 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=25.0)
     parser.add_argument("--graphs", default=",".join(GRAPHS))
+    parser.add_argument("--gpu", action="store_true")
     asked = parser.parse_args()
     print("| graph | threads | contender | wall s | processor s | runs | processor time beside apsp |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
@@ -111,7 +116,7 @@ def main() -> None:
         graph, _ = read_graph(asked.folder / name, unweighted=GRAPHS[name])
         what = f"{name}, n = {graph.n:,}, {graph.arcs:,} arcs, {'hops' if GRAPHS[name] else 'weights'}"
         for threads in map(int, asked.threads.split(",")):
-            found = measured(graph, threads, asked.seconds)
+            found = measured(graph, threads, asked.seconds, asked.gpu)
             for contender, (wall, used, runs) in found.items():
                 beside = used / found["apsp"][1]
                 row = f"{wall:.2f} | {used:.2f} | {runs} | {beside:.1f} x"

@@ -34,7 +34,7 @@ STREAMS: Final = RESULTS.with_name("gpu_stream_xing.json")
 #: Textbook peak: one addition and one minimum an update, 64 minima a clock and multiprocessor.
 UPDATES_A_CLOCK: Final = 64
 #: Sizes at which matrix products are timed against Floyd-Warshall.
-PRODUCTS: Final = (1024, 2048, 4096, 8192)
+PRODUCTS: Final = (1024, 2048, 3072, 4096, 5120, 8192)
 #: Pivots of the naive order that are timed; the rest take as long.
 NAIVE_PIVOTS: Final = 256
 _PLAIN: Final = r"""

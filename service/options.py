@@ -33,6 +33,16 @@ Executor = Annotated[
 ]  # fmt: skip
 Scheduler = Annotated[str | None, Option("Address of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")]
 
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    Option("Where to solve.", default="auto", label="Solve on",
+           in_form="By default the faster one.",
+           titles={"auto": "whatever is faster", "cpu": "the processors", "cuda": "a GPU"}),
+]  # fmt: skip
+DeviceMemory = Annotated[
+    Size, Option("Device memory to use at most.", metavar="SIZE", in_api="Device memory in bytes.")
+]
+
 
 class BulkOptions(TypedDict, total=False):
     """The options that a solve of many graphs has, too."""
@@ -44,20 +54,13 @@ class BulkOptions(TypedDict, total=False):
                titles={"auto": "the smallest exact type", "uint16": "16-bit integers",
                        "int32": "32-bit integers", "float32": "32-bit floats", "float64": "64-bit floats"}),
     ]  # fmt: skip
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"],
-        Option("Where to solve.", default="auto", label="Solve on",
-               in_form="By default the faster one.",
-               titles={"auto": "whatever is faster", "cpu": "the processors", "cuda": "a GPU"}),
-    ]  # fmt: skip
+    device: Device
     memory: Annotated[
         Size,
         Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE", in_api="Host memory in bytes.",
                label="Memory at most", in_form="Host memory, such as 4GiB.", hint="what is free"),
     ]  # fmt: skip
-    device_memory: Annotated[
-        Size, Option("Device memory to use at most.", metavar="SIZE", in_api="Device memory in bytes.")
-    ]
+    device_memory: DeviceMemory
     max_hops: Annotated[
         int | None,
         Option("Only paths of at most K arcs.", metavar="K", least=1, in_api="Most arcs of a path.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
-from service.options import Size, Vertices
+from service.options import Device, DeviceMemory, Size, Vertices
 from storage.options import Option
 
 
@@ -29,6 +29,8 @@ class BetweennessOptions(TypedDict, total=False):
                metavar="LIST|FILE|-"),
     ]  # fmt: skip
     targets: Annotated[Vertices, Option("Only paths to these, named likewise.", metavar="LIST|FILE|-")]
+    device: Device
+    device_memory: DeviceMemory
 
 
 class AssignOptions(TypedDict, total=False):

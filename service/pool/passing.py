@@ -78,12 +78,13 @@ class PassingTable:
         found = self._asked.make_plan(monitor)
         name = "betweenness" if self._demands is None else "assignment"
         phases = (Phase("search", found.seconds),)
+        where = "a GPU counts shortest paths" if found.device == "cuda" else "processors count shortest paths"
         what = "shortest paths are counted" if self._demands is None else "demands are put on shortest paths"
         return Plan(
-            algorithm=name, dtype="float64", device="cpu", threads=found.threads, shape=self._shape(),
-            memory=found.memory, disk=disk, seconds=found.seconds,
+            algorithm=name, dtype="float64", device=found.device, threads=found.threads, shape=self._shape(),
+            memory=found.memory, disk=disk, seconds=found.seconds, device_memory=found.device_memory,
             reason=f"{what} from {counted(found.sources, 'sources')}: {found.search}",
-            dtype_reason="numbers and shares of paths are float64", device_reason="processors count shortest paths",
+            dtype_reason="numbers and shares of paths are float64", device_reason=where,
             phases=phases, candidates=(Candidate(name, found.memory, disk, found.seconds, phases),),
         )  # fmt: skip
 

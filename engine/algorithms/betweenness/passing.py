@@ -19,6 +19,8 @@ from engine.devices.cpu.betweenness.accumulating import (
     DONE,
     MANY_PATHS,
     MOST_PATHS,
+    TOLERANCE,
+    UNEQUAL,
     pass_hops,
     pass_packed,
     pass_wide,
@@ -227,6 +229,25 @@ class PassingSearches:
         if self._rows is None:
             self._rows = RowPasses(arcs, (task.sources, task.own), task.kept)
         return self._rows
+
+
+def check_rows(told: Floats) -> None:
+    """Raise an error if the sums of some rows cannot be trusted.
+
+    Args:
+        told: float64, shape (rows, 3): what left the source of each row, what arrived, and the largest number of
+            shortest paths to a vertex, -1 if the row contradicts the arcs.
+
+    Raises:
+        SolveFailed: there are too many shortest paths for float64, or sums do not agree.
+    """
+    passed, arrived, most = told.T
+    if np.any(most < 0):
+        _check(UNEQUAL)
+    if not np.all(most <= MOST_PATHS):
+        _check(MANY_PATHS)
+    if not np.all(np.abs(passed - arrived) <= TOLERANCE * arrived):
+        _check(UNEQUAL)
 
 
 def _check(verdict: int) -> None:

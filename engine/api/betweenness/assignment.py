@@ -138,7 +138,7 @@ class Assigning:
 
     def __init__(self, graph: Graph, demands: Demands, options: Options | None = None) -> None:
         options, graph = given_options(options), GraphProfile.of(graph).graph
-        check_options(options)
+        check_options(options, device=False)
         check_lengths(graph)
         for name in ("sources", "targets"):
             if getattr(options, name) is not None:

@@ -62,7 +62,8 @@ class Centrality:
 
     Args:
         graph: the graph.
-        options: ``sources`` and ``targets`` of the paths that count, ``memory`` and ``threads``; None for all.
+        options: ``sources`` and ``targets`` of the paths that count, ``memory``, ``threads``, ``device`` and
+            ``device_memory``; None for all.
         arcs: whether to find the betweenness of arcs, not of vertices.
         normalized: whether to return shares of all pairs, not numbers of pairs.
         endpoints: whether a path passes through its ends, too; not together with ``arcs``.
@@ -177,8 +178,9 @@ def betweenness(
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.
-        options: ``sources`` and ``targets``: only paths between these count, without any scaling up; ``memory`` and
-            ``threads``.  Nothing else may be given.
+        options: ``sources`` and ``targets``: only paths between these count, without any scaling up; ``memory``,
+            ``threads``, ``device`` and ``device_memory``.  Nothing else may be given.  A GPU counts where lengths are
+            whole numbers; without a wish it does so where the processors would take more than two seconds, and longer.
         arcs: whether to find the betweenness of arcs, not of vertices.
         normalized: whether to divide by the number of pairs, as NetworkX does; otherwise pairs are counted, in an
             undirected graph each once.

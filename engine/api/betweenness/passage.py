@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +17,24 @@ from engine.graph.terminals import arrivals, opened
 from engine.model.problem import Machine, Options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.planning.refusal import gib
-from storage.errors import DoesNotFit, InvalidRequest
+from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from engine.api.betweenness.on_device import DevicePassing
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 #: Options of a solve that counting shortest paths does not have.
-_NOT_HERE: Final = (
-    "algorithm", "dtype", "device", "device_memory", "max_hops", "cutoff", "executor", "scheduler",
-)  # fmt: skip
+_NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
 #: Most visits of vertices and arcs for which no trial is made.
 LITTLE: Final = 20_000_000
 #: Sources of a trial, and seconds after which it ends.
 TRIED: Final = 16
 TRIAL: Final = 0.3
+#: Predicted seconds of the processors from which a GPU is looked for.
+LONG: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class PathPlan:
         memory: projected peak of host memory, bytes.
         seconds: predicted wall time; from a trial unless there is little to do.
         tried: number of sources from which a trial searched; 0 without a trial.
+        device: ``cpu`` or ``cuda``.
+        device_memory: projected peak of the GPU's memory, bytes; 0 without one.
     """
 
     search: str
@@ -53,6 +58,8 @@ class PathPlan:
     memory: int
     seconds: float
     tried: int
+    device: str = "cpu"
+    device_memory: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
@@ -74,6 +81,7 @@ class Passage:
         self.graph = graph
         self._opened = opened(graph)
         self.arcs: PathArcs = number_arcs(self._opened, decimal=decimal)
+        self.directed = self._opened.directed
 
     @property
     def size(self) -> int:
@@ -126,35 +134,88 @@ class Passage:
 class PassageRun:
     """A request for searches: :meth:`make_plan` predicts them, :meth:`run` does them.
 
+    Without a wish for a device the processors count, unless they would take long and a GPU is faster.
+
     Args:
         passage: the graph.
         task: the sources and targets of the paths.
-        options: memory and threads.
+        options: memory and threads, device and its memory.
 
     Raises:
+        InvalidRequest: a GPU is asked for, and there is none, or it cannot count the paths of this graph.
         DoesNotFit: memory is too small.
     """
 
     def __init__(self, passage: Passage, task: PassingTask, options: Options) -> None:
-        self._passage, self._searches = passage, PassingSearches(passage.arcs, task)
+        self._passage, self._task, self._options = passage, task, options
+        self._searches = PassingSearches(passage.arcs, task)
         self._rows = len(task.sources)
-        machine = survey(memory=options.memory, threads=options.threads)
-        self._machine, self._threads = machine, max(1, min(machine.threads, self._rows))
+        self.plan: PathPlan | None = None
+        self._there: DevicePassing | None = None
+        machine = self._machine = survey(
+            memory=options.memory,
+            threads=options.threads,
+            device="cuda" if options.device == "cuda" else "cpu",
+            device_memory=options.device_memory,
+        )
+        self._threads = max(1, min(machine.threads, self._rows))
+        if options.device == "cuda":
+            self._there = self._on_device(machine)
         graph, each = passage.graph, thread_bytes(passage.size, len(passage.arcs.heads), task.ends, task.arcs)
         fixed = 48 * (passage.size + len(passage.arcs.heads)) + 40 * len(task.targets) + 16 * (graph.n + graph.arcs)
-        self.memory = machine.resident + KERNELS + fixed + each * self._threads
+        here = 0 if self._there else each * self._threads
+        self.memory = machine.resident + KERNELS + fixed + here
         if self.memory > machine.memory:
             raise _too_large(self.memory, machine, self._threads)
-        self.plan: PathPlan | None = None
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and time, the latter from a trial; ``monitor`` is told of compiling, and asked to stop."""
+        if self._there is None:
+            self.plan = self._plan_here(given_monitor(monitor))
+            if self._options.device == "cpu" or self.plan.seconds < LONG or not self._may_leave():
+                return self.plan
+        assert self._there is not None
+        there = self._plan_there(self._there, monitor)
+        if self.plan is not None and there.seconds >= self.plan.seconds:
+            self._there = None
+            return self.plan
+        self.plan = there
+        return there
+
+    def _plan_here(self, monitor: Monitor) -> PathPlan:
         visits = (self._passage.size + len(self._passage.arcs.heads)) * self._rows
         seconds, tried = visits / self._machine.search_rate, 0
         if visits > LITTLE:
-            seconds, tried = self._try(given_monitor(monitor))
-        self.plan = PathPlan(self._passage.search(), self._rows, self._threads, self.memory, seconds, tried)
-        return self.plan
+            seconds, tried = self._try(monitor)
+        return PathPlan(self._passage.search(), self._rows, self._threads, self.memory, seconds, tried)
+
+    def _plan_there(self, there: DevicePassing, monitor: Monitor | None) -> PathPlan:
+        found = there.make_plan(monitor)
+        words = f"paths counted on a GPU in rows of distances by {found.algorithm}: lengths are exact"
+        taken = (found.device_memory or 0) + there.counting.bytes
+        memory = max(self.memory, found.memory)
+        return PathPlan(words, self._rows, self._threads, memory, found.seconds, 0, "cuda", taken)
+
+    def _may_leave(self) -> bool:
+        """Look for a GPU that can count these paths, and take it; return whether there is one."""
+        options = self._options
+        if len(self._task.first):
+            return False
+        machine = survey(
+            memory=options.memory, threads=options.threads, device="cuda", device_memory=options.device_memory
+        )
+        try:
+            self._there = self._on_device(machine)
+        except ApspError:
+            return False
+        return True
+
+    def _on_device(self, machine: Machine) -> DevicePassing:
+        if machine.cuda is None:
+            raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
+        from engine.api.betweenness.on_device import DevicePassing
+
+        return DevicePassing(self._passage.arcs, self._passage.directed, self._task, self._options, machine.cuda)
 
     def _try(self, monitor: Monitor) -> tuple[float, int]:
         """Search from a few sources.  Return the predicted seconds for all sources, and how many were searched from."""
@@ -183,6 +244,9 @@ class PassageRun:
             InvalidRequest, SolveFailed: as ``engine.algorithms.betweenness.passing.PassingSearches.run``.
         """
         plan = self.plan or self.make_plan(monitor)
+        if self._there is not None:
+            passed, seconds = self._there.run(given_monitor(monitor))
+            return passed, plan, seconds
         clock, team = PhaseClock(given_monitor(monitor)), Team(self._threads)
         clock.begin("search", self._rows, "rows")
         try:
@@ -201,8 +265,12 @@ class _Silent(Monitor):
         self.cancelled = inner.cancelled  # type: ignore[method-assign]
 
 
-def check_options(options: Options) -> None:
+def check_options(options: Options, *, device: bool = True) -> None:
     """Refuse options that counting shortest paths does not have.
+
+    Args:
+        options: the options.
+        device: whether a GPU can do it.
 
     Raises:
         InvalidRequest: one is given; the error names it.
@@ -210,10 +278,12 @@ def check_options(options: Options) -> None:
     refuse_semiring(options, "a count of shortest paths")
     usual = Options()
     for name in _NOT_HERE:
-        if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
+        if getattr(options, name) != getattr(usual, name):
+            raise InvalidRequest(f"all shortest paths are counted, so {name} cannot be given", field=name)
+    for name in ("device", "device_memory"):
+        if not device and getattr(options, name) != getattr(usual, name) and options.device != "cpu":
             raise InvalidRequest(
-                f"all shortest paths are counted, on the processors of this machine, so {name} cannot be given",
-                field=name,
+                f"demands are assigned on the processors of this machine, so {name} cannot be given", field=name
             )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices import powers
+from engine.devices.cuda.betweenness.counting import Counting
 from engine.devices.cuda.code.kernel_set import ARITHMETICS, Arithmetic
 from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.floyd_warshall import Solver, padded
@@ -75,7 +76,7 @@ class CudaMatrix:
         self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
         self._d: Any = padded(found, n, kind.dtype)
         self._reader = RowFactsReader(found, kind, self._arithmetic)
-        self._outgoing: Outgoing | Reducing | None = None
+        self._outgoing: Outgoing | Reducing | Counting | None = None
         self._gathered = False
         self._below = False
 

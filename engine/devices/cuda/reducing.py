@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cuda.betweenness.counting import Counting, counted_bytes, counting_of
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.context import Modules, allocate, upload
 from engine.devices.cuda.outgoing import Outgoing, Outlet, told_nobody
@@ -24,7 +25,9 @@ _BAND: Final = 4096
 _NARROWED: Final = 64 << 20
 
 
-def outgoing_of(found: Modules, outlet: Outlet, shape: tuple[int, int], kind: WorkType) -> Outgoing | Reducing:
+def outgoing_of(
+    found: Modules, outlet: Outlet, shape: tuple[int, int], kind: WorkType
+) -> Outgoing | Reducing | Counting:
     """Return what takes finished rows: a reduction on the device if the sink needs no rows, else copies to the host.
 
     Args:
@@ -34,6 +37,8 @@ def outgoing_of(found: Modules, outlet: Outlet, shape: tuple[int, int], kind: Wo
         kind: the working type.
     """
     sink, asked = outlet.sink, reduction_of(outlet.sink)
+    if (counting := counting_of(found, sink, kind)) is not None:
+        return counting
     if asked is None:
         return Outgoing(found.cupy, outlet, shape, kind.dtype)
     assert isinstance(sink, ReducingSink)
@@ -57,6 +62,17 @@ def reduced_bytes(asked: RowReduction | None, columns: int, kind: WorkType) -> i
         return 0
     narrowed = asked.columns is not None or asked.cutoff is not None
     return asked.bytes + (_NARROWED + columns * kind.itemsize if narrowed else 0)
+
+
+def held_bytes(sink: Sink, columns: int, kind: WorkType) -> int:
+    """Return the bytes of device memory that a sink's results take until they are fetched.
+
+    Args:
+        sink: receives the rows, or what takes their place.
+        columns: columns of whole rows.
+        kind: the working type.
+    """
+    return counted_bytes(sink) + reduced_bytes(reduction_of(sink), columns, kind)
 
 
 class Reducing:

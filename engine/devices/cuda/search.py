@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cuda.arcs import SPLIT, incoming
+from engine.devices.cuda.betweenness.counting import Counting
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.context import Modules, allocate, held_device
 from engine.devices.cuda.outgoing import Outgoing, Outlet
-from engine.devices.cuda.reducing import Reducing, outgoing_of, reduced_bytes, reduction_of
+from engine.devices.cuda.reducing import Reducing, held_bytes, outgoing_of
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.devices.cuda.search_kernels import SearchKernels
 from engine.model.backend import Arcs
@@ -76,7 +77,7 @@ def device_search(
             outgoing = outgoing_of(found, outlet, shape, kind)
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
-        results = 0 if outlet is None else reduced_bytes(reduction_of(outlet.sink), shape[1], kind)
+        results = 0 if outlet is None else held_bytes(outlet.sink, shape[1], kind)
         if _counts_levels(form, outgoing):  # no rows are held, so that memory does not limit a batch
             batch = _COUNTED * max(1, min(_MOST_BLOCKS, _COUNTED_ARCS // (_COUNTED * max(1, layout.arcs))))
             batches = [range(first, min(first + batch, layout.rows)) for first in range(0, layout.rows, batch)]
@@ -87,7 +88,7 @@ def device_search(
         yield search
 
 
-def _counts_levels(form: SearchForm, outgoing: Outgoing | Reducing | None) -> bool:
+def _counts_levels(form: SearchForm, outgoing: Outgoing | Reducing | Counting | None) -> bool:
     """Return whether vertices at each number of hops are counted, and no rows are made."""
     return form.name == "hops" and isinstance(outgoing, Reducing) and outgoing.levels
 
@@ -108,7 +109,7 @@ class DeviceSearch:
         form: SearchForm,
         sources: Integers,
         batches: list[range],
-        outgoing: Outgoing | Reducing | None,
+        outgoing: Outgoing | Reducing | Counting | None,
     ) -> None:
         self._found, self._cupy, self._arcs, self._kind, self._form = found, found.cupy, arcs, kind, form
         self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1

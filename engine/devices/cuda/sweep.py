@@ -20,7 +20,7 @@ import numpy.typing as npt
 from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.launch import Launcher, Product
 from engine.devices.cuda.outgoing import Outlet
-from engine.devices.cuda.reducing import outgoing_of, reduced_bytes, reduction_of
+from engine.devices.cuda.reducing import held_bytes, outgoing_of
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.partition import DEVICE_GRAIN, Lengths, Parts
 from engine.model.device_layout import sweep_layout
@@ -69,7 +69,7 @@ def device_sweep(
     """
     with held_device(memory) as (found, usable):
         layout = sweep_layout(parts.facts(DEVICE_GRAIN, 0.0), len(parts.position), len(sources), kind.itemsize)
-        results = reduced_bytes(reduction_of(sink), len(parts.position), kind)
+        results = held_bytes(sink, len(parts.position), kind)
         wanted = Wanted(sources, Outlet(sink, threads), layout.batch(usable - results))
         sweep = DeviceSweep(found, parts, kind, wanted, nonnegative=nonnegative)
         try:

@@ -68,6 +68,8 @@ KERNELS: Final = MappingProxyType(
             name: Kernel("measures.cu", name, 256)
             for name in ("narrow", "inverses", "within", "weigh", "fade", "quantile", "nearest")
         },
+        "passing": Kernel("passing.cu", "passing", 128),
+        "joined": Kernel("passing.cu", "joined", 256),
         "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
@@ -145,8 +147,10 @@ def forms() -> tuple[tuple[str, Arithmetic], ...]:
 
 
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
-    if name in ("tell", "hops_levels"):  # they know words only, so one arithmetic suffices
+    if name in ("tell", "hops_levels", "joined"):  # they know words only, so one arithmetic suffices
         return arithmetic.name == "Int32"
+    if name == "passing":  # lengths of paths are compared, which is exact for whole numbers alone
+        return arithmetic.name in ("Int32", "Uint16")
     if name == "power16":
         return arithmetic.word == 4
     if name.endswith("_widened"):

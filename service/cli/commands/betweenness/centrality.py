@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from service.cli.commands.betweenness.output import PassageArgs, show, tell_plan
 from service.cli.commands.interrupts import INTERRUPTS
@@ -13,6 +13,7 @@ from service.cli.commands.solving import load
 from service.cli.passage_options import BetweennessOptions
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
+from service.units import parse_size
 from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 
@@ -28,6 +29,7 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
         ApspError: as ``engine.api.betweenness.centrality.betweenness``, before any work where the options are wrong.
     """
     args.check()
+    _device(counted)
     with writing_early(args.out, "betweenness"):
         _count(args, counted)
 
@@ -42,7 +44,7 @@ def _count(args: PassageArgs, counted: BetweennessOptions) -> None:
     started = time.perf_counter()
     graph, receipt = load(args.graph)
     sides = {name: selected_vertices(text, graph, f"--{name}") for name, text in lists.items()}
-    options = replace(args.limits(), sources=sides.get("sources"), targets=sides.get("targets"))
+    options = replace(args.limits(), sources=sides.get("sources"), targets=sides.get("targets"), **_device(counted))
     reading = time.perf_counter() - started
     asked = Centrality(
         graph,
@@ -61,3 +63,10 @@ def _count(args: PassageArgs, counted: BetweennessOptions) -> None:
         found = asked.run(monitor)
     seconds = {"read": reading, "plan": planning, **found.seconds}
     show(args, (graph, receipt), found.to_polars(), {"plan": plan.to_dict(), "seconds": seconds}, "betweenness")
+
+
+def _device(counted: BetweennessOptions) -> dict[str, Any]:
+    """Return the options that say where paths are counted."""
+    memory = counted["device_memory"]
+    size = None if memory is None else parse_size(str(memory), field="--device-memory")
+    return {"device": counted["device"], "device_memory": size}

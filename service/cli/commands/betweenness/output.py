@@ -56,11 +56,12 @@ def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
     """
     threads = f"{plan.threads} thread{'s' if plan.threads != 1 else ''}"
     tried = f", by a trial of {plan.tried}" if plan.tried else ""
+    there = f", {format_bytes(plan.device_memory)} of the GPU's" if plan.device_memory else ""
     tell(
         [
             f"plan: {plan.search}; {threads}",
             f"  table   {what}; no matrix",
-            f"  needs   {format_bytes(plan.memory)} of memory, about {format_seconds(plan.seconds)} for "
+            f"  needs   {format_bytes(plan.memory)} of memory{there}, about {format_seconds(plan.seconds)} for "
             f"{counted(plan.sources, 'sources')}{tried}",
             *(f"note: {note}" for note in receipt.notes),
         ]

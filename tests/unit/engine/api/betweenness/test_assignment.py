@@ -69,6 +69,8 @@ def test_other_refusals_come_before_work():
         assign(DIAMOND, one, Options(sources=(0,)))
     with pytest.raises(InvalidRequest, match="cutoff cannot be given"):
         assign(DIAMOND, one, Options(cutoff=3))
+    with pytest.raises(InvalidRequest, match="on the processors of this machine, so device cannot be given"):
+        assign(DIAMOND, one, Options(device="cuda"))
     with pytest.raises(DoesNotFit):
         assign(DIAMOND, one, Options(memory=10**6))
 

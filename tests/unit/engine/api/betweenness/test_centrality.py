@@ -23,7 +23,7 @@ def path(n=5, weights=None, **kind):
     ("asked", "kind", "field", "message"),
     [
         ({"cutoff": 3}, {}, "cutoff", "cutoff cannot be given"),
-        ({"device": "cuda"}, {}, "device", "device cannot be given"),
+        ({"algorithm": "johnson"}, {}, "algorithm", "algorithm cannot be given"),
         ({"executor": "dask"}, {}, "executor", "executor cannot be given"),
         ({"max_hops": 3}, {}, "max_hops", "max_hops cannot be given"),
         ({"sources": (5,)}, {}, "sources", "from 0 to 4"),

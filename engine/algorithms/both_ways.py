@@ -86,11 +86,11 @@ def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: PartRe
         extend_backward(work, tables, others, found, (i, owner))
         journal.add("backward", np.array([i]))
     few = todo & small
-    turned = _turned(found, few, work.kind)
+    reversed_found = _reversed_lengths(found, few, work.kind)
     for i in np.flatnonzero(few).tolist():
-        _turn_inside(tables[i], others[i])
+        _reverse_inside(tables[i], others[i])
     signs = {"nonnegative": work.nonnegative, "directed": True}
-    for some in SmallParts(work.backend, turned, few, work.kind, **signs).extend(flat):
+    for some in SmallParts(work.backend, reversed_found, few, work.kind, **signs).extend(flat):
         journal.add("backward", some)
         work.monitor.step(int(updates[some].sum()))
     return flat
@@ -112,19 +112,19 @@ def extend_backward(
         Cancelled: the monitor asked to stop.
     """
     i, owner = at
-    _turn_inside(tables[i], others[i])
+    _reverse_inside(tables[i], others[i])
     work.extend(tables, i, np.ascontiguousarray(found.down(i).T), owner)
 
 
-def _turn_inside(table: Array, other: Array) -> None:
+def _reverse_inside(table: Array, other: Array) -> None:
     """Fill the first columns of a part's table, the lengths inside it, from those of the reversed graph."""
     size = len(table)
     table[:, :size] = other[:, :size].T
 
 
-def _turned(found: Eliminated, some: npt.NDArray[np.bool_], kind: WorkType) -> Eliminated:
+def _reversed_lengths(found: Eliminated, some: npt.NDArray[np.bool_], kind: WorkType) -> Eliminated:
     """Return results of elimination in which, for some parts, lengths to the border are those of the reversed graph."""
-    turned = Eliminated.of(found.parts, np.empty(found.across.shape, kind.dtype), found.across, found.rests)
+    reversed_found = Eliminated.of(found.parts, np.empty(found.across.shape, kind.dtype), found.across, found.rests)
     for i in np.flatnonzero(some).tolist():
-        turned.up(i)[...] = found.down(i).T
-    return turned
+        reversed_found.up(i)[...] = found.down(i).T
+    return reversed_found

@@ -96,7 +96,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
     first, degree = np.full(n, -1, np.int32), np.empty(n, np.int32)
     gone, waits = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     queue, order, near = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(most, np.int32)
-    turn = np.zeros(n, np.int32)  # the first round in which the vertex may be eliminated
+    since = np.zeros(n, np.int32)  # the first round in which the vertex may be eliminated
     at, waiting, count, free = 0, 0, 0, -1
     for v in range(n):
         degree[v] = indptr[v + 1] - indptr[v]
@@ -114,7 +114,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
                 break
         v = queue[at]
         at, waiting, pending = (at + 1) % n, waiting - 1, pending - 1
-        if turn[v] > now:
+        if since[v] > now:
             queue[(at + waiting) % n] = v
             waiting += 1
             continue
@@ -140,7 +140,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
             e = following
         for i in range(found):
             u = near[i]
-            turn[u] = now + 1
+            since[u] = now + 1
             degree[u] -= 1
             if found > 1:  # a single neighbour forgets the vertex later
                 known, kept = 1 << i, -1

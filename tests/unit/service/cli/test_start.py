@@ -16,7 +16,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_imports_nothing_that_takes_time():
     code = "import sys, signal; before = set(sys.modules); import service.cli.start; print(*set(sys.modules) - before)"
-    assert set(run(code).stdout.split()) <= {"__future__", "types", "service", "service.cli", "service.cli.start"}
+    assert set(run(code).stdout.split()) <= {"__future__", "gc", "types", "service", "service.cli", "service.cli.start"}
 
 
 @pytest.mark.parametrize(("before", "within"), [("default_int_handler", signal.SIG_DFL), ("SIG_IGN", signal.SIG_IGN)])
@@ -39,3 +39,11 @@ def test_only_an_interrupt_that_nothing_catches_is_silent(error: str, shown: boo
     assert ("Traceback" in done.stderr and "boom" in done.stderr) == shown
     assert done.returncode == (1 if shown else -signal.SIGINT)
     assert shown or done.stderr == ""
+
+
+def test_a_command_that_ends_looks_for_no_garbage():
+    code = (
+        "import atexit, gc, sys; from service.cli import start; atexit.register(lambda: print(gc.isenabled()))\n"
+        "sys.argv = ['apsp', 'version']\nstart.main()"
+    )
+    assert run(code).stdout.split()[-1] == "False"

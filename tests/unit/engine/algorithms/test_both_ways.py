@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from engine.algorithms import elimination
 from engine.algorithms.both_ways import find_tables
 from engine.algorithms.part_lengths import PartWork, find_lengths
 from engine.devices.cpu.backend import CpuBackend
@@ -92,3 +93,19 @@ def test_progress_adds_up_and_both_phases_stop(backend):
     assert all(total == done for _, total, done in monitor.phases)
     with pytest.raises(Cancelled):
         find_tables(PartWork(backend, graph, parts, WORK_TYPES["int32"], True, Counts(stop=True)))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_small_parts_have_the_tables_that_large_ones_have(backend, dtype, monkeypatch):
+    """Compiled code extends small parts, and the operations of a backend extend large ones."""
+    graph = sparse_graph(2500, 7)
+    parts = GraphProfile(graph).parts(CPU_GRAIN)
+    work = PartWork(backend, graph, parts, WORK_TYPES[dtype], nonnegative=True, monitor=Monitor())
+    found = []
+    for most in (0, int(np.median(parts.updates()[0])), 2**62):
+        monkeypatch.setattr(elimination, "PART_UPDATES", most)
+        found.append(find_tables(work))
+    assert elimination.small_parts(parts).sum() > 0
+    for tables in found[1:]:
+        np.testing.assert_array_equal(tables.forward, found[0].forward)
+        np.testing.assert_array_equal(tables.backward, found[0].backward)

@@ -62,7 +62,8 @@ def shortest_path(
         raise ValueError(f"unrecognized method {method!r}; use {', '.join(_METHODS)}")
     if method == "FW" and indices is not None:
         raise ValueError("method 'FW' answers all sources; indices cannot be given with it")
-    graph = _graph(csgraph, directed, unweighted)
+    full = method == "FW" or (method == "auto" and indices is None and _is_full(csgraph))
+    graph = _graph(csgraph, directed, unweighted, full=full)
     algorithm = "recursive-floyd-warshall" if method == "FW" else "auto"
     return _answer(graph, indices, return_predecessors, algorithm)
 
@@ -129,8 +130,20 @@ def dijkstra(
     return _answer(graph, indices, return_predecessors, "auto", limit)
 
 
-def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
-    """Return the clean graph of SciPy's input."""
+def _is_full(csgraph: Any) -> bool:
+    """Return whether SciPy would choose Floyd-Warshall for a matrix: at least a quarter of the entries are arcs."""
+    count = csgraph.nnz if issparse(csgraph) else np.ma.count(csgraph) if np.ma.isMaskedArray(csgraph) else 0
+    return bool(4 * count >= csgraph.shape[0] ** 2) if count else False
+
+
+def _graph(csgraph: Any, directed: bool, unweighted: bool, *, full: bool = False) -> Graph:
+    """Return the clean graph of SciPy's input.
+
+    Args:
+        csgraph, directed, unweighted: as in :func:`shortest_path`.
+        full: whether SciPy makes a dense matrix of it first, in which inf means no arc even where arcs are counted, and
+            an entry of a masked matrix that is zero none, either.
+    """
     directed = _said(directed)
     if not issparse(csgraph) and hasattr(
         csgraph, "to_scipy_sparse"
@@ -139,7 +152,8 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     if issparse(csgraph):
         arcs = csr_array(csgraph)
     elif np.ma.isMaskedArray(csgraph):
-        arcs = csgraph_from_masked(np.ma.asarray(csgraph, np.float64))
+        given = np.ma.asarray(csgraph, np.float64)
+        arcs = csgraph_from_masked(np.ma.masked_equal(given, 0) if full else given)
     else:
         dense = _square(_numbers(csgraph))
         if directed and not unweighted and (made := graph_of_dense(dense)) is not None:
@@ -148,11 +162,20 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     if arcs.shape[0] != arcs.shape[1]:
         raise ValueError(f"the graph must be of shape (N, N), not {arcs.shape}")
     n = arcs.shape[0]
+    if full and unweighted and np.isinf(np.asarray(arcs.data, np.float64)).any():
+        arcs = _without_infinite(arcs)
     weights = None if unweighted else np.asarray(arcs.data, np.float64)
     if directed and arcs.has_canonical_format:
         return _answered(lambda: build_from_rows(arcs.indptr, arcs.indices, weights))
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     return _answered(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
+
+
+def _without_infinite(arcs: Any) -> Any:
+    """Return a sparse matrix without its infinite entries; explicit zeros stay."""
+    listed = arcs.tocoo()
+    kept = ~np.isinf(np.asarray(listed.data, np.float64))
+    return csr_array((listed.data[kept], (listed.row[kept], listed.col[kept])), shape=arcs.shape)
 
 
 def _said(directed: Any) -> bool:

@@ -33,7 +33,7 @@ def same(sent: Any, read: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(set(JobRequest.model_fields) - {"graph"}))
-def test_a_member_is_read_as_it_was_sent_or_refused(name: str):
+def test_a_member_is_read_as_it_was_sent_or_refused(name: str) -> None:
     taken = []
     for value in VALUES:
         body = json.dumps({"graph": "g", name: value})
@@ -47,6 +47,6 @@ def test_a_member_is_read_as_it_was_sent_or_refused(name: str):
     assert not any(isinstance(value, float) and math.isnan(value) for value in taken)
 
 
-def test_a_member_that_there_is_not_is_refused():
+def test_a_member_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValidationError):
         JobRequest.model_validate({"graph": "g", "max_hop": 3})

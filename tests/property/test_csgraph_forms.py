@@ -45,7 +45,7 @@ def answer(function: Any, matrix: Any, **asked: Any) -> Any:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_means_what_it_means_to_scipy(form: str) -> None:
-    for seed, method, unweighted, directed in itertools.product(range(10), METHODS, (False, True), (True, False)):
+    for seed, method, unweighted, directed in itertools.product(range(4), METHODS, (False, True), (True, False)):
         asked = {"method": method, "unweighted": unweighted, "directed": directed}
         matrix = drawn(seed, form)
         theirs, ours = (answer(one.shortest_path, matrix, **asked) for one in (csgraph, scipy_csgraph))
@@ -57,7 +57,7 @@ def test_each_form_means_what_it_means_to_scipy(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_some_sources_of_each_form(form: str) -> None:
-    for seed, method, unweighted in itertools.product(range(10), ("auto", "D", "BF", "J"), (False, True)):
+    for seed, method, unweighted in itertools.product(range(4), ("auto", "D", "BF", "J"), (False, True)):
         asked = {"method": method, "unweighted": unweighted, "indices": [0]}
         matrix = drawn(seed, form)
         theirs, ours = (answer(one.shortest_path, matrix, **asked) for one in (csgraph, scipy_csgraph))

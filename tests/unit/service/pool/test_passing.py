@@ -43,7 +43,7 @@ def uploaded(folder: Path, content: str, holds: str) -> TableRecord:
         ({"result": "betweenness", "of": "arcs", "endpoints": True}, "of", "endpoints belong to"),
         ({"result": "betweenness", "cutoff": 3}, "cutoff", "cutoff cannot be given"),
         ({"result": "betweenness", "dtype": "int32"}, "dtype", "dtype cannot be given"),
-        ({"result": "betweenness", "device": "cuda"}, "device", "device cannot be given"),
+        ({"result": "flows", "demands": INLINE, "device": "cuda"}, "device", "device cannot be given"),
         ({"result": "betweenness", "sources": [77]}, "sources", "77"),
         ({"result": "flows"}, "demands", "needs demands"),
         ({"result": "flows", "demands": INLINE, "sources": [10]}, "sources", "the demands say from where"),

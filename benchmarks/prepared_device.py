@@ -165,6 +165,8 @@ def answered(folder: Path, graph_name: str, rows: int) -> dict[str, Any]:
         asked = ask(there)
         # Two matrices hold the tables twice.
         twice = psutil.virtual_memory().available > 2 * there._resident().bytes
+        if not twice:
+            print("memory holds the tables once: not every kind of answer is compared with the processors'")
         wrong = (compare(there, here) if twice else 0) + search(there, graph_name, rows)
         return {"dtype": str(here.dtype), "wrong": wrong, **asked}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options, given_options, refuse_semiring
-from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
+from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling, working_time
 from engine.planning.refusal import gib
 from storage.arguments import check_paths, check_whole
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
@@ -305,10 +304,10 @@ def searched_sample(
     """
     rows = _row_count(options, profile.graph)
     for most in _SAMPLES:
-        began = time.perf_counter()
+        began = working_time()
         some = replace(options, sources=spread_sources(options, rows, most)) if rows else options
         found = near_pairs(profile, some, nearest=nearest, spill=spill)
-        spent, counts = time.perf_counter() - began, np.diff(found.indptr).astype(np.float64)
+        spent, counts = working_time() - began, np.diff(found.indptr).astype(np.float64)
         if spent > _SAMPLE_SECONDS or len(counts) == rows:
             break
     seconds = spent * rows / max(1, len(counts))
@@ -396,7 +395,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     rows = len(options.sources) if options.sources is not None else graph.n
     some = spread_sources(options, rows, OFFERED_SOURCES)
     asked = Options(cutoff=options.cutoff, sources=some, targets=options.targets, threads=options.threads)
-    began = time.perf_counter()
+    began = working_time()
     try:
         found = near_pairs(profile, asked)
     except ApspError:  # near pairs cannot answer this either, and the original refusal explains more
@@ -404,7 +403,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:
         return refusal
-    seconds = (time.perf_counter() - began) * rows / len(some)
+    seconds = (working_time() - began) * rows / len(some)
     machine = survey(memory=options.memory, threads=options.threads)
     memory, size = _fixed(machine, graph) + entries * ENTRY_BYTES, 4 + found.lengths.itemsize + _TABLE_ENTRY
     if memory > machine.memory:

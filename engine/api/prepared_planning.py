@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,7 @@ from engine.model.problem import (
     refuse_also,
     refuse_semiring,
 )
+from engine.model.progress import working_time
 from engine.planning.binding import bind_plan
 from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
@@ -179,7 +179,7 @@ def prepared_candidate(
     Returns:
         The estimate and the facts of the parts, or why the tables do not fit, as an error.
     """
-    most, began = most or machine.memory // ENTRY_BYTES, time.perf_counter()
+    most, began = most or machine.memory // ENTRY_BYTES, working_time()
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
         return DoesNotFit(
@@ -191,7 +191,7 @@ def prepared_candidate(
             available=machine.memory,
             candidates=[],
         )
-    graph, facts = profile.graph, parts.facts(CPU_GRAIN, time.perf_counter() - began)
+    graph, facts = profile.graph, parts.facts(CPU_GRAIN, working_time() - began)
     tables = facts.closed * kind.itemsize if compact else _table_bytes(facts, kind, graph)
     estimate = _estimated(
         Setting(problem, machine, kind, _disk(parts, facts, kind, graph, tables)), facts, graph, compact

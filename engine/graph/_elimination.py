@@ -70,6 +70,81 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def _linked(indptr, heads):  # type: ignore[no-untyped-def]
+    """Return the neighbours of each vertex as linked lists: the ends, what follows each, and where each list begins."""
+    n = len(indptr) - 1
+    ends, after, first = heads.copy(), np.empty(len(heads), np.int32), np.full(n, -1, np.int32)
+    for v in range(n):
+        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):
+            after[e] = first[v]
+            first[v] = e
+    return ends, after, first
+
+
+@njit(nogil=True, cache=True)
+def _join_neighbours(i, near, lists, gone, free):  # type: ignore[no-untyped-def]
+    """Take those that are gone from the list of ``near[i]``, and put all others of ``near`` there.
+
+    Args:
+        i: which of them.
+        near: the neighbours of a vertex that was eliminated, at most 3.
+        lists: from ``_linked``.
+        gone: which vertices are eliminated, shape (n,).
+        free: where the list of entries without use begins.
+
+    Returns:
+        How many were put there, and where the list of entries without use begins now.
+    """
+    ends, after, first = lists
+    u, known, kept, added = near[i], 1 << i, -1, 0
+    e = first[u]
+    while e >= 0:
+        following = after[e]
+        if gone[ends[e]]:
+            if kept < 0:
+                first[u] = following
+            else:
+                after[kept] = following
+            after[e], free = free, e
+        else:
+            kept = e
+            for j in range(len(near)):
+                if near[j] == ends[e]:
+                    known |= 1 << j
+        e = following
+    for j in range(len(near)):
+        if not (known >> j) & 1:
+            e = free
+            free = after[e]
+            ends[e], after[e], first[u] = near[j], first[u], e
+            added += 1
+    return added, free
+
+
+@njit(nogil=True, cache=True)
+def _pattern_left(count, lists, gone):  # type: ignore[no-untyped-def]
+    """Return the vertices that are left when ``count`` are gone, and their pattern, as ``eliminate_low`` does."""
+    ends, after, first = lists
+    n = len(first)
+    place, left = np.full(n, -1, np.int32), np.empty(n - count, np.int32)
+    begin, entries, k = np.zeros(n - count + 1, np.int32), np.empty(len(ends), np.int32), 0
+    for v in range(n):
+        if not gone[v]:
+            left[k], place[v] = v, k
+            k += 1
+    top = 0
+    for i in range(k):
+        e = first[left[i]]
+        while e >= 0:
+            if not gone[ends[e]] and ends[e] != left[i]:
+                entries[top] = place[ends[e]]
+                top += 1
+            e = after[e]
+        begin[i + 1] = top
+    return left, begin, entries[:top]
+
+
+@njit(nogil=True, cache=True)
 def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped-def]
     """Eliminate vertices of at most ``most`` neighbours, in rounds.
 
@@ -92,17 +167,14 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
         shape (k + 1,), and the neighbours, as places among those that are left.
     """
     n = len(indptr) - 1
-    ends, after = heads.copy(), np.empty(len(heads), np.int32)  # linked lists of neighbours
-    first, degree = np.full(n, -1, np.int32), np.empty(n, np.int32)
+    lists = _linked(indptr, heads)
+    ends, after, first = lists
+    degree = indptr[1:] - indptr[:-1]
     gone, waits = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     queue, order, near = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(most, np.int32)
     since = np.zeros(n, np.int32)  # the first round in which the vertex may be eliminated
     at, waiting, count, free = 0, 0, 0, -1
     for v in range(n):
-        degree[v] = indptr[v + 1] - indptr[v]
-        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):
-            after[e] = first[v]
-            first[v] = e
         if degree[v] <= most:
             queue[waiting], waits[v] = v, True
             waiting += 1
@@ -143,47 +215,13 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
             since[u] = now + 1
             degree[u] -= 1
             if found > 1:  # a single neighbour forgets the vertex later
-                known, kept = 1 << i, -1
-                e = first[u]
-                while e >= 0:
-                    following = after[e]
-                    if gone[ends[e]]:
-                        if kept < 0:
-                            first[u] = following
-                        else:
-                            after[kept] = following
-                        after[e], free = free, e
-                    else:
-                        kept = e
-                        for j in range(found):
-                            if near[j] == ends[e]:
-                                known |= 1 << j
-                    e = following
-                for j in range(found):
-                    if not (known >> j) & 1:
-                        e = free
-                        free = after[e]
-                        ends[e], after[e], first[u] = near[j], first[u], e
-                        degree[u] += 1
+                added, free = _join_neighbours(i, near[:found], lists, gone, free)
+                degree[u] += added
             if degree[u] <= most and not waits[u]:
                 queue[(at + waiting) % n], waits[u] = u, True
                 waiting += 1
-    place, left = np.full(n, -1, np.int32), np.empty(n - count, np.int32)
-    begin, entries, k = np.zeros(n - count + 1, np.int32), np.empty(len(heads), np.int32), 0
-    for v in range(n):
-        if not gone[v]:
-            left[k], place[v] = v, k
-            k += 1
-    top = 0
-    for i in range(k):
-        e = first[left[i]]
-        while e >= 0:
-            if not gone[ends[e]] and ends[e] != left[i]:
-                entries[top] = place[ends[e]]
-                top += 1
-            e = after[e]
-        begin[i + 1] = top
-    return order[:count], left, begin, entries[:top]
+    left, begin, entries = _pattern_left(count, lists, gone)
+    return order[:count], left, begin, entries
 
 
 @njit(nogil=True, cache=True)

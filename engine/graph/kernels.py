@@ -40,7 +40,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from engine.model.progress import WAITING, NotCompiledError, only_ready
+from engine.model.progress import WAITING, NotCompiledError, compilation, only_ready
 from engine.model.system import signals_postponed
 
 #: Folder, next to the source file of a kernel, in which numba keeps the compiled kernel if it can write there.
@@ -199,13 +199,8 @@ class CompiledKernel:
         name = self.function.__name__
         if WAITING.refuse:
             raise NotCompiledError(f"{name} is not compiled")
-        with contextlib.nullcontext() if WAITING.announce is None else WAITING.announce(name):
-            WAITING.compiling = True
-            try:
-                with signals_postponed():
-                    return self._compile(signature)
-            finally:
-                WAITING.compiling = False
+        with compilation(name), signals_postponed():
+            return self._compile(signature)
 
     def holds(self, signature: Any) -> bool:
         """Return whether the form for a signature is loaded or can be loaded.

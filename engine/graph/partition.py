@@ -11,7 +11,6 @@ and Kumar 1998), after vertices of few neighbours; vertices are then merged into
 
 from __future__ import annotations
 
-import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,7 +23,7 @@ from engine.graph.ordering import fixed
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem, changed
-from engine.model.progress import NotCompiledError, only_ready
+from engine.model.progress import NotCompiledError, only_ready, working_time
 from engine.planning import cost_dijkstra
 from engine.planning.constants import ENTRY_SECONDS
 from engine.planning.refusal import about_seconds, seconds_text
@@ -380,13 +379,13 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
     Returns:
         ``problem`` with the sizes of its parts, or with the reason why there are none.
     """
-    began = time.perf_counter()
+    began = working_time()
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
         return replace(
             problem, no_parts=f"the separators are large: the borders of all vertices have more than {most} entries"
         )
     coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the same order, so the same borders
-    took = time.perf_counter() - began
+    took = working_time() - began
     coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)
     return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse_facts)

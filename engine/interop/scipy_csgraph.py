@@ -11,6 +11,7 @@ predecessors are wanted and weights are fractional, searches are used, because o
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from operator import index
@@ -133,7 +134,7 @@ def dijkstra(
 def _is_full(csgraph: Any) -> bool:
     """Return whether SciPy would choose Floyd-Warshall for a matrix: at least a quarter of the entries are arcs."""
     count = csgraph.nnz if issparse(csgraph) else np.ma.count(csgraph) if np.ma.isMaskedArray(csgraph) else 0
-    return bool(4 * count >= csgraph.shape[0] ** 2) if count else False
+    return bool(4 * count >= math.prod(csgraph.shape)) if count else False
 
 
 def _graph(csgraph: Any, directed: bool, unweighted: bool, *, full: bool = False) -> Graph:

@@ -166,12 +166,14 @@ class _Waiting(threading.local):
             the arguments.
         refuse: whether NotCompiledError is raised instead.
         compiling: whether this thread is compiling a kernel; kernels that it calls are then compiled along with it.
+        compiled: seconds for which this thread has compiled so far.
     """
 
     announce: Announce | None = None
     asked: Callable[[tuple[str, str], object], None] | None = None
     refuse = False
     compiling = False
+    compiled = 0.0
 
 
 WAITING: Final = _Waiting()
@@ -185,6 +187,32 @@ def announcing(announce: Announce) -> Iterator[None]:
         yield
     finally:
         WAITING.announce = before
+
+
+@contextlib.contextmanager
+def compilation(kernel: str) -> Iterator[None]:
+    """Context manager around each compilation: announces it, and stops the clock of :func:`working_time` meanwhile.
+
+    Args:
+        kernel: name of the kernel.
+    """
+    began = time.perf_counter()
+    with contextlib.nullcontext() if WAITING.announce is None else WAITING.announce(kernel):
+        WAITING.compiling = True
+        try:
+            yield
+        finally:
+            WAITING.compiling = False
+            WAITING.compiled += time.perf_counter() - began
+
+
+def working_time() -> float:
+    """Return the seconds of a clock that stands still while this thread compiles kernels.
+
+    A trial that is the first to call a kernel is timed with it: what is predicted from the trial is work that will find
+    the kernel compiled.
+    """
+    return time.perf_counter() - WAITING.compiled
 
 
 @contextlib.contextmanager

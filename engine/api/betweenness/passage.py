@@ -17,7 +17,7 @@ from engine.graph.terminals import arrivals, opened
 from engine.model.problem import Machine, Options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.planning.refusal import gib
-from storage.errors import ApspError, DoesNotFit, InvalidRequest
+from storage.errors import ApspError, Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -170,17 +170,14 @@ class PassageRun:
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and time, the latter from a trial; ``monitor`` is told of compiling, and asked to stop."""
-        if self._there is None:
-            self.plan = self._plan_here(given_monitor(monitor))
-            if self._options.device == "cpu" or self.plan.seconds < LONG or not self._may_leave():
-                return self.plan
-        assert self._there is not None
-        there = self._plan_there(self._there, monitor)
-        if self.plan is not None and there.seconds >= self.plan.seconds:
-            self._there = None
+        if self._options.device == "cuda":
+            assert self._there is not None
+            self.plan = self._plan_there(self._there, monitor)
             return self.plan
-        self.plan = there
-        return there
+        self.plan, self._there = self._plan_here(given_monitor(monitor)), None
+        if self._options.device != "cpu" and self.plan.seconds >= LONG:
+            self._leave_if_faster(monitor)
+        return self.plan
 
     def _plan_here(self, monitor: Monitor) -> PathPlan:
         visits = (self._passage.size + len(self._passage.arcs.heads)) * self._rows
@@ -196,19 +193,23 @@ class PassageRun:
         memory = max(self.memory, found.memory)
         return PathPlan(words, self._rows, self._threads, memory, found.seconds, 0, "cuda", taken)
 
-    def _may_leave(self) -> bool:
-        """Look for a GPU that can count these paths, and take it; return whether there is one."""
+    def _leave_if_faster(self, monitor: Monitor | None) -> None:
+        """Take a GPU that can count these paths in less time than was planned, if there is one."""
         options = self._options
         if len(self._task.first):
-            return False
+            return
         machine = survey(
             memory=options.memory, threads=options.threads, device="cuda", device_memory=options.device_memory
         )
         try:
-            self._there = self._on_device(machine)
-        except ApspError:
-            return False
-        return True
+            there = self._on_device(machine)
+            plan = self._plan_there(there, monitor)
+        except Cancelled:
+            raise
+        except ApspError:  # nobody asked for a GPU, and the processors can do it
+            return
+        if self.plan is None or plan.seconds < self.plan.seconds:
+            self.plan, self._there = plan, there
 
     def _on_device(self, machine: Machine) -> DevicePassing:
         if machine.cuda is None:

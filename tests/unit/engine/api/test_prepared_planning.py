@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engine.api import planning, prepared_planning
+from engine.api import near, planning, prepared_planning
 from engine.api.from_tables.compacting import prepare_compact
 from engine.api.planning import make_plan
 from engine.api.prepared import prepare
 from engine.api.prepared_planning import beside, plan_prepared
 from engine.execution import compiling
 from engine.execution.kernel_list import used_by
+from engine.graph import partition
+from engine.graph.analysis import describe
 from engine.graph.profile import GraphProfile
 from engine.model.problem import Options
+from engine.model.progress import compilation
 from storage.errors import DoesNotFit
 from storage.graph.graph import build_graph
 from tests.stores import line_graph
@@ -105,6 +109,29 @@ def test_the_bytes_on_disk_are_predicted(tmp_path, directed, compact):
     (prepare_compact if compact else prepare)(graph, tmp_path / "p", plan=plan)
     taken = sum(path.stat().st_size for path in (tmp_path / "p").rglob("*") if path.is_file())
     assert taken <= plan.disk <= 1.3 * taken + 2**20  # a mebibyte for metadata
+
+
+def compiling_first(function):
+    """Return ``function`` as it is where its kernels have to be compiled, which takes half a second."""
+
+    def slow(*inputs, **options):
+        with compilation("kernel"):
+            time.sleep(0.5)
+        return function(*inputs, **options)
+
+    return slow
+
+
+def test_predictions_from_trials_leave_out_what_was_compiled(monkeypatch):
+    """What is compiled in a trial is compiled when the work begins."""
+    graph = line_graph(500)
+    problem = describe(GraphProfile(graph))
+    for module, name in ((prepared_planning, "find_parts"), (partition, "find_parts"), (near, "near_pairs")):
+        monkeypatch.setattr(module, name, compiling_first(getattr(module, name)))
+    [cutting] = [phase for phase in plan_prepared(graph).phases if phase.name == "partition"]
+    assert cutting.seconds < 0.4
+    assert partition.with_parts(GraphProfile(graph), problem, 10**6).parts.seconds < 0.4
+    assert near.searched_sample(GraphProfile(graph), Options(), 3).seconds < 0.4
 
 
 def test_a_machine_without_compiled_kernels_waits_for_those_of_parts(monkeypatch):

@@ -312,6 +312,22 @@ def test_a_refusal_is_of_its_thread_and_ends() -> None:
     assert add(np.float32(1), np.int8(2)) == 3
 
 
+def test_the_time_of_work_stands_still_while_a_kernel_is_compiled() -> None:
+    salt = time.time_ns()  # never compiled before
+
+    @kernels.njit(nogil=True)
+    def double(a):
+        return 2 * a + (salt - salt)
+
+    began, worked = time.perf_counter(), progress.working_time()
+    assert double(np.int16(21)) == 42
+    took, work = time.perf_counter() - began, progress.working_time() - worked
+    assert work < took / 2
+    before = progress.working_time()
+    time.sleep(0.02)
+    assert progress.working_time() - before >= 0.02
+
+
 def _walks_of(seed: int) -> dict[str, list[object]]:
     """What each walk returns and writes on a random digraph, by the kernels or as they are written."""
     rng = np.random.default_rng(seed)

@@ -11,13 +11,13 @@ import pytest
 
 from engine.algorithms.betweenness.passing import check_rows
 from engine.api.betweenness import on_device, passage
-from engine.api.betweenness.centrality import betweenness
+from engine.api.betweenness.centrality import Centrality, betweenness
 from engine.api.planning import make_plan
 from engine.api.reference import Reference
 from engine.execution.survey import find_cuda
 from engine.model.problem import Device, Options
 from engine.model.rows import CountedPaths, PathCounting
-from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
+from storage.errors import Cancelled, DoesNotFit, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
 
 GPU = Device("a model", 8 << 30, 8 << 30, {"int32": 1e12, "uint16": 1e12})
@@ -133,6 +133,51 @@ def test_without_a_wish_a_gpu_counts_where_processors_take_long(monkeypatch: pyt
     monkeypatch.setattr(passage.PassageRun, "_plan_here", _slow(1e-9))
     assert betweenness(graph).plan.device == "cpu"
     assert betweenness(graph, Options(device="cpu")).plan.device == "cpu"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_the_processors_count_where_the_gpus_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for a GPU, so what does not fit there is no error; one that is asked for tells."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise DoesNotFit("too small", resource="device memory", needed=2, available=1)
+
+    graph = drawn(2, directed=True, unit=False)
+    monkeypatch.setattr(passage, "LONG", 0.0)
+    monkeypatch.setattr(passage.PassageRun, "_plan_here", _slow(1e6))
+    monkeypatch.setattr(on_device, "make_plan", refuse)
+    assert betweenness(graph).plan.device == "cpu"
+    with pytest.raises(DoesNotFit, match="too small"):
+        betweenness(graph, Options(device="cuda"))
+
+    def stop(*_: object, **__: object) -> Any:
+        raise Cancelled("stopped")
+
+    monkeypatch.setattr(on_device, "make_plan", stop)
+    with pytest.raises(Cancelled):
+        betweenness(graph)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_second_plan_is_that_of_the_run(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a request is planned, it runs where its last plan says."""
+    graph = drawn(2, directed=True, unit=False)
+    monkeypatch.setattr(passage, "LONG", 0.0)
+    monkeypatch.setattr(passage.PassageRun, "_plan_here", _slow(1e6))
+    monkeypatch.setattr(on_device, "RATE", 1e30)
+    went = []
+    counted = on_device.DevicePassing.run
+    monkeypatch.setattr(on_device.DevicePassing, "run", lambda self, monitor: went.append(1) or counted(self, monitor))
+    run = Centrality(graph, Options(device=device))
+    for rate in (1e30, 1e3, 1e30):
+        monkeypatch.setattr(on_device, "RATE", rate)
+        assert run.make_plan().device == "cuda"
+    monkeypatch.setattr(passage.PassageRun, "_plan_here", _slow(1e-9))
+    last = run.make_plan()
+    assert last.device == ("cuda" if device == "cuda" else "cpu")
+    run.run()
+    assert bool(went) == (last.device == "cuda")
 
 
 def _slow(seconds: float) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
+from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.execution.sums import searched_options, sum_bytes, sum_memory, with_sums
 from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
@@ -17,6 +18,7 @@ from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_t
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.algorithms import ALGORITHMS
+from engine.model.device_layout import SHALLOW
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers
 from engine.model.progress import COMPILING, Monitor, PhaseClock, given_monitor, told_of_compiling
@@ -226,7 +228,12 @@ class _Draft:
         return tried, _uncut(plan, tried) if tried.parts is None else self.choose(tried, machine, trials)
 
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Return problem and plan with the parts of a lattice, which are found before searches if that saves time."""
+        """Return problem and plan with the parts of a lattice, which are found before searches if that saves time; and
+        those of a graph of many hops, whose searches a GPU tries for seconds.
+        """
+        if plan.device == "cuda" and plan.algorithm in SEARCHES and problem.hops > SHALLOW:
+            cut = with_trial(self.profile, problem, plan, machine)
+            return (problem, plan) if cut.parts is None else (cut, self.choose(cut, machine))
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem or not is_lattice(shaped):
             return shaped, plan  # estimates ask for the arcs across only whether the graph is a lattice, and how wide

@@ -213,8 +213,8 @@ def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Pla
     """
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
-    if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds:
-        return None
+    if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds or plan.algorithm == "partitioned":
+        return None  # the table knows no depth, so searches of deep graphs, whose parts are found first, take longer
     from engine.devices.cuda.search import trial_seconds
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))

@@ -11,6 +11,7 @@ program with status 1; ``--seed`` with the number of the case repeats it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -191,7 +192,7 @@ def campaign(kills: int, seconds: float, side: int, seed: int, device: str, only
     with ProcessPoolExecutor(min(len(numbers), os.cpu_count() or 1)) as pool:
         answers = list(pool.map(answer_of, numbers))
     with tempfile.TemporaryDirectory(prefix="kills-", dir=os.environ.get("APSP_KILLS")) as place:
-        left = iter(range(seed, 10**9))
+        left = itertools.count(seed)
         guard = threading.Lock()
 
         def worker(_: int) -> None:

@@ -25,7 +25,7 @@ from engine.graph.selection import Rectangle
 from engine.model.algorithms import ALGORITHMS
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Options
+from engine.model.problem import Device, Machine, Options
 from engine.model.progress import NotCompiledError
 from engine.model.rows import ArraySink
 from engine.planning.planner import choose
@@ -256,3 +256,17 @@ def test_a_plan_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = build_graph(np.arange(2_000), np.roll(np.arange(2_000), 1), np.arange(1, 2_001), directed=True)[0]
     plan = make_plan(GraphProfile(graph), Options(device="cpu", algorithm="dijkstra"))
     assert plan.algorithm == "dijkstra"
+
+
+@pytest.mark.parametrize(("graph", "tried"), [(graphs.road(250_000), 0), (graphs.random(250_000), 1)])
+def test_a_gpu_tries_no_searches_of_a_deep_graph_beside_its_parts(
+    graph: Graph, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial of sweeps over Seattle's roads took four seconds, and its parts a tenth of one."""
+    device = Device("a model", 64 << 30, 64 << 30, dict.fromkeys(WORK_TYPES, 1.6e13))
+    monkeypatch.setattr("engine.execution.survey.find_cuda", lambda _: (device, ""))
+    calls: list[object] = []
+    monkeypatch.setattr("engine.devices.cuda.search.trial_seconds", lambda *_, **__: calls.append(1) or 1e-4)
+    plan = make_plan(graph, Options(device="cuda"), dropped=True)
+    assert len(calls) == tried
+    assert plan.algorithm == ("bellman-ford" if tried else "partitioned")

@@ -10,8 +10,11 @@ from storage.jobs.store import RUNNING, SUCCESSFUL, JobRecord
 _WORDS: Final = {
     "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
-    "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
-    "compile": "compiling kernels", "measure": "measuring",
+    "prepare backward": "preparing the way back", "partition": "cutting into parts", "sweep": "sweeping",
+    "close": "closing blocks", "load": "loading", "read": "reading the graph", "read tables": "reading tables",
+    "weights": "taking the weights in", "extend": "extending tables", "compile": "compiling kernels",
+    "start": "starting", "plan": "planning", "measure": "measuring", "solve": "solving",
+    "search again": "searching again to compare", "sum": "adding up along paths", "summary": "summing up", "export": "writing the file",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
     "seal": "checking and sealing", "dismissed": "cancelled",
 }  # fmt: skip

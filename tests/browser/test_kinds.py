@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page
@@ -25,6 +26,7 @@ LONG_SUM = """() => {
 LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 #: what a template writes that got an object in the place of its words
 _PYTHON = re.compile(r"<[a-z_]+ (?:method|object|function)|object at 0x|\bNone\b|\bNaN\b|undefined")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 #: kinds that a page of an error answers
 _ERRORS = {"nothing": 404, "deleted": 410, "graph-wrong": 200, "graph-refused": 507, "graph-cycle": 422}
 
@@ -58,18 +60,16 @@ def slowed(pid: int) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 def test_on_every_screen(
     visit: Callable[..., Page],
     kinds: dict[str, str],
     axe: str,  # noqa: F811
     device: str,
-    scheme: str,
 ):
     # the policy would keep axe-core out; all other tests hold the pages to it
     screen = PHONE if device == "phone" else {}
-    page = visit(color_scheme=scheme, bypass_csp=True, expected=("404", "410", "422", "507"), **screen)
+    page = visit(bypass_csp=True, expected=("404", "410", "422", "507"), **screen)
     wrong = {}
     for kind, path in kinds.items():
         answer = page.goto(path)
@@ -79,15 +79,17 @@ def test_on_every_screen(
             page.locator(part).first.wait_for()
         if kind == "api":
             page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-        assert fits(page), kind
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            assert fits(page), (kind, scheme)
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
+            assert light == (scheme == "light"), kind
+            if (device == "phone") == (scheme == "dark"):  # both widths and both schemes, each once: it takes seconds
+                page.evaluate(axe)
+                if found := page.evaluate(FOUND):
+                    wrong[kind] = found
         assert _PYTHON.search(page.locator("main").inner_text()) is None or kind == "api", kind
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
-        assert light == (scheme == "light")
         assert kind != "job" or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
         assert device == "desktop" or kind != "home" or page.evaluate(LOW) == 0, "fingers find every button"
-        if (device == "phone") == (scheme == "dark"):  # both widths and both schemes, each once: it takes seconds
-            page.evaluate(axe)
-            if found := page.evaluate(FOUND):
-                wrong[kind] = found
     assert not wrong

@@ -1,6 +1,6 @@
 """SIGKILL at random instants of submit, run, seal and delete: every promise that was given is kept.
 
-CI does 50 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anything.py -m slow`` does as many as named,
+CI does 25 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anything.py -m slow`` does as many as named,
 ``APSP_KILL_SEED`` repeats a run's choices.
 """
 
@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import shortest_path
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.faults.killable import Killable
 
-ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "50"))
+ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "25"))
 _SIDE = 24
 _VICTIMS = (("api",), ("runner",), ("runners",), ("api", "runner"))
 

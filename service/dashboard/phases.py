@@ -14,7 +14,8 @@ _WORDS: Final = {
     "close": "closing blocks", "load": "loading", "read": "reading the graph", "read tables": "reading tables",
     "weights": "taking the weights in", "extend": "extending tables", "compile": "compiling kernels",
     "start": "starting", "plan": "planning", "measure": "measuring", "solve": "solving",
-    "search again": "searching again to compare", "sum": "adding up along paths", "summary": "summing up", "export": "writing the file",
+    "search again": "searching again to compare", "sum": "adding up along paths", "summary": "summing up",
+    "export": "writing the file",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
     "seal": "checking and sealing", "dismissed": "cancelled",
 }  # fmt: skip

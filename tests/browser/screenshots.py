@@ -57,6 +57,10 @@ def photograph(page: Page, address: str, name: str, file: Path) -> None:
     kept.save(file, optimize=True)
 
 
+#: Pages that show a job while it runs or waits.
+PASSING: Final = ("running", "waiting", "queue", "home")
+
+
 def enter(browser: Browser, site: Site, width: str, scheme: str) -> Page:
     """Return a page of somebody who has logged in."""
     page = browser.new_context(base_url=site.url, color_scheme=scheme, **WIDTHS[width]).new_page()
@@ -79,7 +83,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as data, Site(Path(data) / "data") as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         pages = fill(site) | (fail(site) if folder else {})
-        wanted = SHOWN if folder is None else [(n, w, s) for n in pages for w in WIDTHS for s in ("light", "dark")]
+        every = sorted(pages, key=lambda name: name not in PASSING)  # those first that are over in minutes
+        wanted = SHOWN if folder is None else [(n, w, s) for n in every for w in WIDTHS for s in ("light", "dark")]
         for name, width, scheme in wanted:
             if only and name not in only:
                 continue

@@ -75,16 +75,18 @@ def test_start_is_light():
 @pytest.mark.slow
 @pytest.mark.alone
 def test_start_takes_less_than_a_second():
+    """On a slow machine it may take longer, but not much longer than what importing the frameworks takes there."""
     code = (
         "import tempfile, pathlib, service.app, service.settings;"
         "service.app.create_app(service.settings.Settings(data_dir=pathlib.Path(tempfile.mkdtemp())))"
     )
-    seconds = []
+    seconds, frameworks = [], []
     for _ in range(20):  # the best of many: a busy machine shows larger numbers than a laptop at rest
         seconds.append(cpu_seconds(code))
         if seconds[-1] < 1:
             break
-    assert min(seconds) < 1, seconds
+        frameworks.append(cpu_seconds("import fastapi, pydantic, sqlalchemy"))
+    assert min(seconds) < 1 or min(seconds) < 2.2 * min(frameworks), (seconds, frameworks)
 
 
 def test_problems_of_the_framework(client: TestClient):

@@ -24,7 +24,7 @@ from service.app import create_app
 from service.auth.keys import first_key, is_loopback
 from service.http.connections import AcceptErrorHandler, IdleConnections, connection_limits, raise_open_files
 from service.http.listening import address_of, listen
-from service.http.protocol import HEADER_BYTES, PatientProtocol
+from service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, PatientProtocol
 from service.jobs.folders import check_store, keep_private, prepare
 from service.jobs.metrics import Metrics
 from service.jobs.retention import Retention
@@ -101,6 +101,7 @@ def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
         http=partial(PatientProtocol, crowd=IdleConnections(connections)),  # type: ignore[arg-type]
         backlog=backlog,
         h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         log_config=None,
         access_log=False,
         server_header=False,

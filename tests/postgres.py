@@ -36,6 +36,12 @@ class Postgres:
         if self._user:
             shutil.chown(folder, self._user["user"])
         self._run("initdb", "-D", "data", "-A", "trust", "-U", "apsp", "-E", "UTF8", "--no-sync", "--locale=C")
+        # a server outlives a test process that is killed: this shell stops it when the pipe to it is closed
+        self._watch = subprocess.Popen(
+            ["sh", "-c", 'cat; "$0" -D data -m immediate stop; rm -rf data', str(self._bin / "pg_ctl")],
+            cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, **self._user,
+        )  # fmt: skip
         self.start()
 
     def start(self) -> None:
@@ -46,6 +52,12 @@ class Postgres:
     def stop(self, mode: str = "fast") -> None:
         """Stop the server: ``fast`` cuts the connections, ``immediate`` is a crash."""
         self._run("pg_ctl", "-D", "data", "-w", "-m", mode, "stop")
+
+    def close(self) -> None:
+        """Stop it for good."""
+        assert self._watch.stdin is not None
+        self._watch.stdin.close()
+        self._watch.wait(60)
 
     def kill(self) -> None:
         """Stop it as a power cut would."""
@@ -93,7 +105,7 @@ def open_postgres() -> Postgres:
 
 def close_postgres(server: Postgres) -> None:
     """Stop the server and remove all of it."""
-    server.stop("immediate")
+    server.close()
     shutil.rmtree(server.folder, ignore_errors=True)
 
 

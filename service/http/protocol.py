@@ -22,6 +22,10 @@ from service.http.file_response import SENDFILE
 
 #: seconds from the first byte of a request (or the connection) to the end of its headers
 HEADER_SECONDS: Final = 15.0
+#: seconds for which an answered connection waits for the next request.  Clients and proxies must give connections up
+#: first (nginx after 60 s, our client after 5 s): a request that crosses the service's close on its way is lost, and a
+#: proxy that sends no request twice answers 502.  IdleConnections bounds how many wait.
+KEEP_ALIVE_SECONDS: Final = 75
 #: bytes of the headers of a request, with its first line
 HEADER_BYTES: Final = 64 << 10
 #: seconds within which a client must receive one segment of a file

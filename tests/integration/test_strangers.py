@@ -110,6 +110,15 @@ def test_an_accident_of_ours_leaves_the_connection_open(site: Site, monkeypatch:
             assert b"x-content-type-options: nosniff" in answer
 
 
+def test_a_connection_waits_longer_for_the_next_request_than_clients_do(site: Site):
+    """It was closed after five seconds, when clients and proxies may have a request on its way."""
+    with site.line() as connection:
+        for pause in (0.0, 6.5):
+            time.sleep(pause)
+            connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200"), f"closed within {pause} s"
+
+
 def test_the_address_goes_to_the_application_as_it_is(site: Site):
     base = f"/v1/jobs/{site.job}/zarr".encode()
     for key in (

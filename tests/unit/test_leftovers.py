@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from tests.postgres import binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 _TESTS = """
@@ -56,3 +60,22 @@ def test_a_failed_test_leaves_no_process_and_interrupts_are_heard(tmp_path: Path
     for number in (tmp_path / "left").read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(number), signal.SIG_DFL)
+
+
+def test_a_killed_test_process_leaves_no_postgresql() -> None:
+    if binaries() is None:
+        pytest.skip("PostgreSQL is not installed")
+    code = "from tests.postgres import open_postgres; print(open_postgres().folder, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        number = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(number, signal.SIG_DFL)  # it runs
+        process.kill()
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{number}").exists() or (folder / "data").exists():
+        assert time.monotonic() < deadline, "the server runs on"
+        time.sleep(0.1)
+    shutil.rmtree(folder)

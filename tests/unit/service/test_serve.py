@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
+import httpx2
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
@@ -13,6 +16,8 @@ from service.serve import _config, serve
 from service.settings import Settings
 from storage.errors import Conflict, InvalidRequest
 from storage.files.locks import FileLock
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_taken_port_is_named(tmp_path: Path):
@@ -55,3 +60,14 @@ def test_proxies_that_are_named_say_who_asks_and_how(tmp_path: Path, proxies: st
     client = TestClient(config.loaded_app, client=(address, 1))
     client.get("/", headers={"x-forwarded-for": "192.0.2.7", "x-forwarded-proto": "https"})
     assert seen == [told]
+
+
+def test_the_service_is_not_the_first_to_close_a_connection(tmp_path: Path):
+    """It closed after five seconds, and nginx kept connections for sixty: a request in between was answered 502."""
+    config = _config(Settings(data_dir=tmp_path), FastAPI())
+    upstream = (ROOT / "deploy" / "nginx" / "apsp.conf").read_text().partition("upstream apsp {")[2].partition("}")[0]
+    kept = re.search(r"^\s*keepalive_timeout (\d+)s;$", upstream, re.MULTILINE)
+    assert kept is not None
+    ours = httpx2.Limits().keepalive_expiry
+    assert ours is not None
+    assert config.timeout_keep_alive > max(int(kept[1]), ours) + 10

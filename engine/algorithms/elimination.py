@@ -18,7 +18,7 @@ from engine.algorithms.eliminated import Eliminated
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.relax import ITEM_BYTES, close_whole, relax_item
 from engine.devices.cpu.team import fetch_add
-from engine.devices.cpu.vector import TILE_VECTORS, VECTOR_BYTES
+from engine.devices.cpu.vector import TILE_VECTORS, VECTOR_BYTES, copy_run
 from engine.graph.kernels import njit
 from engine.graph.partition import Parts
 from engine.model.backend import Array
@@ -58,7 +58,7 @@ def _copy(out, block, rows, columns):  # type: ignore[no-untyped-def]
     """Copy a block to another one; each is a tuple (flat array, index of the first entry, row stride)."""
     for i in range(rows):
         into, source = out[1] + i * out[2], block[1] + i * block[2]
-        out[0][into : into + columns] = block[0][source : source + columns]
+        copy_run(out[0], into, block[0], source, columns)
 
 
 @njit(nogil=True, cache=True)
@@ -69,20 +69,21 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
             out[0][out[1] + j * out[2] + i] = block[0][block[1] + i * block[2] + j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
     """Relax a whole block by the half of it that is closed already: rows and columns ``at`` to ``at + size``."""
     d, start, stride = block
     at, size, to, rest = spans
     _, _, by_bits, directed = form
+    zero = np.int64(0)
     done, other = (d, start + at * (stride + 1), stride), (d, start + to * (stride + 1), stride)
     row, column = (d, start + at * stride + to, stride), (d, start + to * stride + at, stride)
     if directed or at == 0:
-        _copy((spare, 0, rest), row, size, rest)
-        _relax(row, done, (spare, 0, rest), (size, rest, size), by_bits, buffers)
+        _copy((spare, zero, rest), row, size, rest)
+        _relax(row, done, (spare, zero, rest), (size, rest, size), by_bits, buffers)
     if directed or at > 0:
-        _copy((spare, 0, size), column, rest, size)
-        _relax(column, (spare, 0, size), done, (rest, size, size), by_bits, buffers)
+        _copy((spare, zero, size), column, rest, size)
+        _relax(column, (spare, zero, size), done, (rest, size, size), by_bits, buffers)
     if not directed and at == 0:
         _transpose(column, row, size, rest)
     elif not directed:
@@ -95,7 +96,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
             d[other[1] + i * stride + j] = d[other[1] + j * stride + i]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
     """Close a block in the order of ``engine.algorithms.floyd_warshall.recursive``; ``spare`` holds panels."""
     d, stride = block[0], block[2]
@@ -160,7 +161,7 @@ def _assemble(i, tree, arcs, results, front, far):  # type: ignore[no-untyped-de
     return side
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _eliminate_part(i, tree, arcs, results, spaces, form, buffers):  # type: ignore[no-untyped-def]
     """Close a part, and find the lengths to and from its border and between the vertices of the border."""
     front, spare = spaces
@@ -169,7 +170,7 @@ def _eliminate_part(i, tree, arcs, results, spaces, form, buffers):  # type: ign
     size = tree[0][i + 1] - tree[0][i]
     side = _assemble(i, tree, arcs, results, front, far)
     depth = side - size
-    own, out, back = (front, 0, side), (front, size, side), (front, size * side, side)
+    own, out, back = (front, np.int64(0), side), (front, size, side), (front, size * side, side)
     _close(own, size, spare, form, buffers)
     if size > LEAF and most > 0:
         for u in range(size):
@@ -225,7 +226,7 @@ def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: i
             unknown = max(0, min(columns, wide[i] - size - wide[k] - first))  # number of columns of parts below part k
             source = table[k] + (position - starts[k]) * wide[k] + first + unknown - (wide[i] - size - wide[k])
             beyond[b * columns : b * columns + unknown] = far
-            beyond[b * columns + unknown : (b + 1) * columns] = flat[source : source + columns - unknown]
+            copy_run(beyond, b * columns + unknown, flat, source, columns - unknown)
         into = table[i] + size + first
         for v in range(size):
             flat[into + v * wide[i] : into + v * wide[i] + columns] = far

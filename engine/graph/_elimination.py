@@ -43,7 +43,8 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
             return begin, border[:top], parent, False
         if top + n > len(border):
             longer = np.empty(2 * len(border) + n, np.int32)
-            longer[:top] = border[:top]
+            for e in range(top):
+                longer[e] = border[e]
             border = longer
         for e in range(indptr[order[v]], indptr[order[v] + 1]):
             u = rank[heads[e]]

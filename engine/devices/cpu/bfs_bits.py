@@ -47,6 +47,7 @@ from engine.devices.cpu.bit_rows import (
 from engine.devices.cpu.row_facts import SPARSE, expand_rows
 from engine.devices.cpu.search import SearchBatch
 from engine.devices.cpu.searches import Searches
+from engine.devices.cpu.vector import copy_run
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
@@ -178,7 +179,7 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
                         spread_digits(squares, at, apart, used, reached, sentinel, row, first + start)
                     else:
                         spread_digits(squares, at, apart, used, reached, sentinel, piece, 0)
-                        row[first + start : first + len(some)] = piece[: len(some) - start]
+                        copy_run(row, first + start, piece, 0, len(some) - start)
 
 
 @njit(nogil=True, cache=True)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cpu.vector import copy_run
 from engine.graph.kernels import njit
 from engine.model.dtypes import work_type
 
@@ -272,7 +273,7 @@ def expand_rows(out, rows, columns, sentinel):  # type: ignore[no-untyped-def]
     first = np.empty(len(columns), out.dtype)
     for i in rows:
         row = out[i]
-        first[:] = row[: len(columns)]
+        copy_run(first, 0, row, 0, len(columns))
         row[:] = sentinel
         for k in range(len(columns)):
             row[columns[k]] = first[k]

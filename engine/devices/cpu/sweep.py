@@ -17,7 +17,7 @@ import numpy.typing as npt
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.relax import DEPTH, aligned, pack_right, relax_packed
 from engine.devices.cpu.searches import Done, Searches
-from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
+from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, copy_run, pack_entry
 from engine.graph.kernels import njit
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
@@ -61,7 +61,7 @@ def _seed(x, row, position, starts, parents, part, tables, table, wide):  # type
     at = table[j] + (position - starts[j]) * wide[j]
     while j >= 0:
         first, size = starts[j], starts[j + 1] - starts[j]
-        x[row + first : row + first + size] = tables[at : at + size]
+        copy_run(x, row + first, tables, at, size)
         at += size
         j = parents[j]
 

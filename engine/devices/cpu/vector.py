@@ -393,6 +393,31 @@ def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]
     return types.void(out, types.intp, b, types.intp), codegen
 
 
+@intrinsic
+def copy_run(typing, out, index, values, start, count):  # type: ignore[no-untyped-def]
+    """Copy ``count`` entries, ``values[start : start + count]``, to ``out[index : index + count]``.
+
+    An assignment of slices does the same, but numba takes seconds to compile one for each pair of types.
+
+    Args:
+        typing: numba's typing context.
+        out, values: flat arrays of one type, which do not overlap there.
+        index, start: indices of the first entries.
+        count: number of entries.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args
+        into = _entry(context, builder, kinds[0], args[0], args[1])
+        source = _entry(context, builder, kinds[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, into, source, args[4], kinds[0].dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    if out.dtype != values.dtype:
+        raise TypeError(f"{out.dtype} and {values.dtype} are different types")
+    return types.void(out, types.intp, values, types.intp, types.intp), codegen
+
+
 def packed_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return the NumPy type of packed entries of A."""
     return dtype if dtype.itemsize >= 4 else np.dtype(np.uint32)

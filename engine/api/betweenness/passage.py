@@ -174,9 +174,10 @@ class PassageRun:
             assert self._there is not None
             self.plan = self._plan_there(self._there, monitor)
             return self.plan
-        self.plan, self._there = self._plan_here(given_monitor(monitor)), None
-        if self._options.device != "cpu" and self.plan.seconds >= LONG:
-            self._leave_if_faster(monitor)
+        here = self._plan_here(given_monitor(monitor))
+        self.plan, self._there = here, None
+        if self._options.device != "cpu" and here.seconds >= LONG:
+            self._leave_if_faster(here, monitor)
         return self.plan
 
     def _plan_here(self, monitor: Monitor) -> PathPlan:
@@ -193,8 +194,8 @@ class PassageRun:
         memory = max(self.memory, found.memory)
         return PathPlan(words, self._rows, self._threads, memory, found.seconds, 0, "cuda", taken)
 
-    def _leave_if_faster(self, monitor: Monitor | None) -> None:
-        """Take a GPU that can count these paths in less time than was planned, if there is one."""
+    def _leave_if_faster(self, here: PathPlan, monitor: Monitor | None) -> None:
+        """Take a GPU, if there is one that counts these paths in less time than ``here``, the plan for processors."""
         options = self._options
         if len(self._task.first):
             return
@@ -208,7 +209,7 @@ class PassageRun:
             raise
         except ApspError:  # nobody asked for a GPU, and the processors can do it
             return
-        if self.plan is None or plan.seconds < self.plan.seconds:
+        if plan.seconds < here.seconds:
             self.plan, self._there = plan, there
 
     def _on_device(self, machine: Machine) -> DevicePassing:

@@ -22,9 +22,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 T = TypeVar("T")
+
+#: Why a call was dropped.
+_LEFT: Final = "its pool of threads was left"
+_REFUSED: Final = "the system refused to start another thread"
 
 
 class Promise(Generic[T]):
@@ -138,7 +142,7 @@ class ThreadPool:
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._orders: SimpleQueue[bool] = SimpleQueue()  # True starts one more thread, False ends all
         self._ordered = 0
-        self._begun = self._sure = self._ending = self._dropping = self._over = False
+        self._begun = self._sure = self._ending = self._dropping = self._over = self._refused = False
         # the first is held by the one thread that starts others; the second is free when all threads have ended
         self._managed, self._busy = allocate_lock(), allocate_lock()
         self._busy.acquire()
@@ -157,12 +161,14 @@ class ThreadPool:
         call = _Call(partial(function, *args))
         self._begun = True
         self._start()
+        self._calls.put(
+            call
+        )  # before its thread is ordered: if that cannot be started, the call must be there to be dropped
         if self._ordered < self._most:
             self._orders.put(True)
             self._ordered += 1
-        self._calls.put(call)
-        if self._over:
-            self._drop_all()
+        if self._over or self._refused:
+            self._drop_all(_REFUSED if self._refused else _LEFT)
         return call
 
     def map(self, function: Callable[..., T], *items: Iterable[Any]) -> Iterator[T]:
@@ -238,7 +244,8 @@ class ThreadPool:
                     MemoryError,
                 ):  # the system has too few, and whoever waits for a call must not hang
                     if self._together:
-                        self._drop_all("the system refused to start another thread")
+                        self._refused = True
+                        self._drop_all(_REFUSED)
                     elif not threads:
                         self._work()
                         break
@@ -247,18 +254,18 @@ class ThreadPool:
         for thread in threads:
             thread.join()
         self._over = True
-        self._drop_all()
+        self._drop_all(_LEFT)
         self._busy.release()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             if self._dropping:
-                call.drop("its pool of threads was left")
+                call.drop(_LEFT)
             else:
                 call.make()
             del call  # so that a waiting thread keeps no array alive
 
-    def _drop_all(self, why: str = "its pool of threads was left") -> None:
+    def _drop_all(self, why: str) -> None:
         """Drop the calls that no thread will make."""
         with contextlib.suppress(Empty):
             while True:

@@ -22,12 +22,17 @@ export async function fetchPage(url, signal) {
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
-/** Put the parts of these ids in the place of the present ones; what has the focus keeps it. */
+/** Put the parts of these ids in the place of the present ones; what has the focus keeps it.  A part that somebody
+    presses on is exchanged when they let go: a button that is replaced in between would not be clicked. */
 export function exchange(page, ids) {
   for (const id of ids) {
     const now = document.getElementById(id);
     const then = page.getElementById(id);
     if (!now || !then || now.isEqualNode(then)) continue;
+    if (now.matches(":active")) {
+      addEventListener("pointerup", () => setTimeout(() => exchange(page, [id])), { once: true });
+      continue;
+    }
     const held = now.contains(document.activeElement) ? document.activeElement.id : "";
     const open = [...now.querySelectorAll("details")].map((item) => item.open);
     const fresh = document.importNode(then, true);
@@ -86,7 +91,11 @@ function plan(form) {
   };
   form.addEventListener("input", () => { clearTimeout(due); due = setTimeout(ask, 500); });
   form.addEventListener("submit", (event) => {
-    if (event.submitter?.formMethod === "post") return;
+    if (event.submitter?.formMethod === "post") {
+      clearTimeout(due);
+      running?.abort();
+      return;
+    }
     event.preventDefault();
     ask();
   });

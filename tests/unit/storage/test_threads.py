@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -278,3 +279,38 @@ def test_calls_that_wait_for_each_other_are_dropped_if_one_has_no_thread(monkeyp
         with pytest.raises(Dropped, match="refused to start another thread"):
             calls[1].result()
         go.set()
+
+
+def test_no_call_is_forgotten_if_its_thread_was_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that could not be started before its call was there left that call to whoever had time, or to nobody."""
+
+    start = threading.Thread.start
+
+    def none(thread: threading.Thread) -> None:
+        if thread.name.startswith("apsp-thread"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    class Slow:
+        """A queue that whoever puts a call into it is slow to reach."""
+
+        def __init__(self, queue: Any) -> None:
+            self._queue = queue
+            self.get, self.get_nowait = queue.get, queue.get_nowait
+
+        def put(self, item: Any) -> None:
+            time.sleep(0.05)
+            self._queue.put(item)
+
+    monkeypatch.setattr(threading.Thread, "start", none)
+    with ThreadPool(2, together=True) as pool, pool:
+        pool._calls = Slow(pool._calls)  # type: ignore[assignment]
+
+        def told(call: Promise[int]) -> str:
+            with pytest.raises(Dropped) as error:
+                call.result()
+            return str(error.value)
+
+        for _ in range(3):
+            call = pool.submit(int)
+            assert "refused to start another thread" in by_itself(lambda call=call: told(call), 10)

@@ -101,10 +101,10 @@ def _prepared(
         arrays = {name: getattr(parts, name) for name in PART_ARRAYS}
         spec = spec_of(profile.graph, plan)
         with PreparedWriter(out, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
-            if plan.workers:
-                from engine.distributed.prepared.run import WorkersRun, prepare_by_workers
+            if in_spans(plan):
+                from engine.distributed.prepared.run import SpansRun, prepare_in_spans
 
-                facts = prepare_by_workers(WorkersRun(inner, parts, plan, options, kept), writer, clock)
+                facts = prepare_in_spans(SpansRun(inner, parts, plan, options, kept), writer, clock)
             else:
                 found, resumed = found_anew(inner, parts, plan, clock, kept)
                 write_tables(writer, found, clock)
@@ -112,6 +112,11 @@ def _prepared(
         kept.finish()
     clock.stop()
     return Outcome(plan, clock.seconds, facts)
+
+
+def in_spans(plan: Plan) -> bool:
+    """Return whether spans of parts are computed one by one, because workers do it or because memory is short."""
+    return plan.workers > 0 or plan.tier == "store"
 
 
 def spec_of(graph: Graph, plan: Plan) -> MatrixSpec:

@@ -19,26 +19,24 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.prepared.sharing import ThreadLimit, share
+from engine.api.from_tables.held import HeldTables
 from engine.api.from_tables.reopening import reopened
-from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.backend import Arcs
 from engine.model.dtypes import adds_exactly, work_type
-from engine.model.system import available_memory, usable_processors
+from engine.model.system import usable_processors
 from storage.arguments import check_whole
 from storage.errors import InvalidRequest
 from storage.matrix.format import is_compact, is_prepared
 from storage.matrix.reader import Matrix, check_opening, open_sealed, understood
 from storage.matrix.tiles import StoreFolder
-from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
 from storage.semirings import MIN_PLUS
 
 if TYPE_CHECKING:
-    from engine.algorithms.prepared.tables import StoredTables
     from engine.api.from_tables.on_device import AnswerDevice
     from engine.devices.cpu.sweep import Sweeper
-    from engine.graph.partition import Lengths, Parts
+    from engine.graph.partition import Lengths
     from storage.prepared.served import ComputedStore
 
 Array = npt.NDArray[Any]
@@ -100,7 +98,7 @@ def open_result(
     return understood(open_sealed(path, made), semiring)
 
 
-class PreparedMatrix(PreparedStore):
+class PreparedMatrix(HeldTables):
     """A prepared graph, open for reading; safe to use from many threads.
 
     Offers what a solved store offers: labels, types and results are the same, for whole numbers bit for bit.  A chunk
@@ -115,7 +113,7 @@ class PreparedMatrix(PreparedStore):
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Use :func:`open_result`."""
         super().__init__(folder)
-        self._lock, self._sweeping_lock = threading.Lock(), threading.Lock()
+        self._sweeping_lock = threading.Lock()
         self._sweepers: dict[bool, Sweeper] = {}
         self._swept_lengths: dict[bool, Lengths] = {}
         self._limit, self._threads = ThreadLimit(), usable_processors()
@@ -144,19 +142,31 @@ class PreparedMatrix(PreparedStore):
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
-        from engine.algorithms.prepared.lines import pair_lengths
-
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
             raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")
         out = np.empty(len(rows), self.dtype)
-        fixed, rows, columns = self._ready(rows, columns)
-
-        def work(first: int, last: int) -> None:
-            pair_lengths(fixed, rows[first:last], columns[first:last], out[first:last])
-
-        share(self.threads, len(rows), _SHARED, work)
+        self._pairs(rows, columns, out)
         return out
+
+    def _pairs(self, rows: Indices, columns: Indices, out: Array) -> None:
+        """Fill the distances of pairs."""
+        from engine.algorithms.prepared.lines import pair_lengths
+
+        cut = self._pieces.cut(rows, columns)
+        if cut is not None:
+            for half in cut[1]:
+                found = np.empty(len(half), self.dtype)
+                self._pairs(rows[half], columns[half], found)
+                out[half] = found
+            return
+        with self._held(rows, columns):
+            fixed, rows, columns = self._ready(rows, columns)
+
+            def work(first: int, last: int) -> None:
+                pair_lengths(fixed, rows[first:last], columns[first:last], out[first:last])
+
+            share(self.threads, len(rows), _SHARED, work)
 
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances from each source to each target (vertex indices), shape (sources, targets).
@@ -199,18 +209,6 @@ class PreparedMatrix(PreparedStore):
         """Whether all sums are exact, so that every entry is the number that every algorithm finds, bit for bit."""
         return self.dtype.kind in "iu" or adds_exactly(self.graph().weights, self.n, work_type(self.dtype))
 
-    @property
-    def loaded(self) -> bool:
-        """Whether all tables from which rows come are in memory."""
-        return "_described" in self.__dict__ and self._described.ahead.complete
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the tables that are in memory."""
-        if "_described" not in self.__dict__:
-            return 0
-        return sum(table.read_bytes for table in {self._described.ahead, self._described.back})
-
     def block_seconds(self, rows: int, columns: int) -> float:
         """Predict the processor seconds that a block of the matrix takes; the tables need not be in memory.
 
@@ -222,99 +220,6 @@ class PreparedMatrix(PreparedStore):
         rows, columns = check_whole("rows", rows, 0), check_whole("columns", columns, 0)
         width = self.table_bytes / max(1, len(list(self._tables())) * self.n * self.dtype.itemsize)
         return cheapest(rows, columns, self.n, width, sweeps=self.exact)[1] / 1e9
-
-    def parts(self) -> Parts:
-        """Return the parts of the graph, opened.  Raises StorageFailed."""
-        from engine.algorithms.prepared.tables import parts_of
-
-        return parts_of(self)
-
-    @cached_property
-    def _described(self) -> StoredTables:
-        """The tables; nothing of them has been read yet."""
-        from engine.algorithms.prepared.tables import StoredTables
-
-        try:
-            forward, backward = self.checked("tables/forward"), self.checked("tables/backward")
-        except MemoryError:
-            self._admit(self.table_bytes)
-            raise
-        assert forward is not None  # a prepared graph without it does not open
-        return StoredTables.of(self.parts(), forward, backward, self._admit)
-
-    def _admit(self, needed: int) -> None:
-        """Refuse to read more of the tables than there is memory for.  Raises DoesNotFit."""
-        from engine.algorithms.prepared.tables import check_memory
-
-        check_memory(f"the tables of {self.path}", needed, available_memory())
-
-    @property
-    def _tables_here(self) -> StoredTables:
-        with self._lock:
-            return self._described
-
-    @property
-    def _tables_in_memory(self) -> StoredTables:
-        """The tables after all of them were read."""
-        tables = self._tables_here
-        tables.ahead.whole(self._admit)
-        tables.back.whole(self._admit)
-        return tables
-
-    def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
-        """Return the arguments that the kernels share after the lines of rows and columns were read, and the numbers
-        of these lines in them.
-        """
-        found, tables = self._kernels, self._tables_here
-        tables.need(found[3], rows, ahead=True)
-        tables.need(found[4], columns, ahead=False)
-        return found, rows, columns
-
-    @cached_property
-    def _kernels(self) -> tuple[Any, ...]:
-        tables = self._tables_here
-        rows, columns = tables.lines(self._row_places), tables.lines(self._column_places)
-        tree = tables.parts.parents, tables.widths
-        return tree, (tables.ahead.values, tables.back.values), self._limits, rows, columns
-
-    @cached_property
-    def _limits(self) -> tuple[Any, Any]:
-        """The largest distance, and *unreachable*."""
-        from engine.algorithms.prepared.tables import limits_of
-
-        return limits_of(work_type(self.dtype), self._beyond, nonnegative=self.least_weight >= 0)
-
-    @cached_property
-    def _beyond(self) -> Any:
-        """The least entry beyond the cutoff; None without one."""
-        cutoff = self.attributes["cutoff"]
-        return None if cutoff is None else first_beyond(cutoff, self.dtype)
-
-    @property
-    def _row_places(self) -> Indices:
-        """The position of each source."""
-        return self._tables_here.parts.position[: self.n]
-
-    @property
-    def _column_places(self) -> Indices:
-        """The position of each target; a path to a terminal ends at its arrival (``engine.graph.terminals``)."""
-        count = int(self.attributes.get("terminals", 0))
-        return self._tables_here.parts.position[arrivals(np.arange(self.n), self.n, count)]
-
-    @cached_property
-    def _walk(self) -> tuple[Array, ...]:
-        """Facts of the parts that products of panels need: the first part below each part, sizes, and widths of
-        tables.
-        """
-        from engine.algorithms.prepared.panels import first_below
-
-        tables = self._tables_here
-        return first_below(tables.parts.parents), tables.parts.sizes, tables.widths
-
-    @cached_property
-    def _mean_width(self) -> float:
-        tables = self._tables_here
-        return float(tables.widths @ tables.parts.sizes) / max(1, self.n)
 
     def _sweeper(self, *, forward: bool) -> Sweeper:
         from engine.devices.cpu.backend import CpuBackend
@@ -334,9 +239,8 @@ class PreparedMatrix(PreparedStore):
     def _sweep_lengths(self, *, forward: bool) -> Lengths:
         """Return the arguments of a sweep of rows, or of columns."""
         tables = self._tables_here
-        found = self.checked("elimination/" + ("across" if forward else "upward"))
-        eliminated = None if found is None else found.whole(self._admit)
-        return tables.swept(eliminated, forward=forward, nonnegative=self.least_weight >= 0)
+        found = self._whole_array("elimination/" + ("across" if forward else "upward"))
+        return tables.swept(found, forward=forward, nonnegative=self.least_weight >= 0)
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
         """Return rows, or columns as rows, shape (len(vertices), n)."""
@@ -354,9 +258,22 @@ class PreparedMatrix(PreparedStore):
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
         """Fill the rows of ``out`` with the lengths from some vertices, which are given as positions in ``begin``."""
-        self._tables_here.need(self._kernels[3 if forward else 4], vertices, ahead=forward)
+        groups = self._pieces.groups(vertices, forward=forward)
+        if groups is None:
+            self._search(vertices, begin, out, forward=forward)
+            return
+        for some in groups:
+            rows = out[some]
+            self._search(vertices[some], begin[some], rows, forward=forward)
+            out[some] = rows
+
+    def _search(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
+        """Sweep rows whose lines fit in memory together."""
+        tables, lines = self._tables_here, self._kernels[3 if forward else 4]
         with self._sweeping_lock:
-            self._sweeper(forward=forward).search(NO_ARCS, begin, out)
+            sweeper = self._sweeper(forward=forward)
+            with tables.room.using([tables.need(lines, vertices, ahead=forward)]):
+                sweeper.search(NO_ARCS, begin, out)
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
         """Return a block, made the cheapest way."""
@@ -372,13 +289,22 @@ class PreparedMatrix(PreparedStore):
             step = max(self.threads, _BAND_BYTES // (self.n * self.dtype.itemsize))
             for first in range(0, len(lines), step):
                 into[first : first + step] = self._swept(lines[first : first + step], forward=way == "rows")[:, across]
-        elif way == "multiply":
-            nonnegative = bool(self.least_weight >= 0)
+            return out
+        cut = self._pieces.cut(rows, columns)
+        if cut is not None:
+            for half in cut[1]:
+                if cut[0]:
+                    out[half] = self._block(rows[half], columns)
+                else:
+                    out[:, half] = self._block(rows, columns[half])
+            return out
+        with self._held(rows, columns):
             fixed, rows, columns = self._ready(rows, columns)
-            product = PanelProduct(fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
-            product.make_all(self.threads)
-        else:
-            fixed, rows, columns = self._ready(rows, columns)
+            if way == "multiply":
+                nonnegative = bool(self.least_weight >= 0)
+                product = PanelProduct(fixed, self._walk, rows, columns, nonnegative=nonnegative, out=out)
+                product.make_all(self.threads)
+                return out
 
             def work(first: int, last: int) -> None:
                 block_lengths(fixed, rows, columns[first:last], out[:, first:last])

@@ -42,6 +42,8 @@ FAVOURABLE: Final = 0.05
 #: Entries of borders, and vertices and arcs, up to which that is found out: about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
+#: Bytes by which the memory that a process holds differs from one run to the next; a refusal names that much more.
+SPREAD: Final = 16 << 20
 #: Options of a solve that a prepared graph does not support yet.
 _WHOLE: Final = ("sources", "targets")
 
@@ -99,7 +101,8 @@ def plan_prepared(
         seconds=candidate.seconds,
         reason=_reason(facts, kind, inner.graph, compact=compact),
         dtype_reason=why,
-        device_reason=_device_reason(inner, Setting(problem, machine, kind, 0), compact=compact),
+        device_reason=_device_reason(inner, Setting(problem, machine, kind, 0), candidate, compact=compact),
+        tier=candidate.tier,
         phases=candidate.phases,
         candidates=(candidate,),
         cutoff=options.cutoff,
@@ -118,14 +121,15 @@ def _machine(options: Options, out: Path | None) -> Machine:
     return survey_workers(replace(options, device="cpu"), out)
 
 
-def _device_reason(inner: GraphProfile, setting: Setting, *, compact: bool) -> str:
-    if setting.machine.workers is None:
+def _device_reason(inner: GraphProfile, setting: Setting, candidate: Candidate, *, compact: bool) -> str:
+    workers = setting.machine.workers
+    if workers is None and candidate.tier != "store":
         return "a graph is prepared by processors"
-    from engine.distributed.prepared.planning import SpansForm, planned_spans, workers_reason
+    from engine.distributed.prepared.planning import SpansForm, files_reason, planned_spans, workers_reason
 
     form = SpansForm(setting.kind.itemsize, 1 + inner.graph.directed, compact)
     facts = planned_spans(inner.parts(CPU_GRAIN), setting, form)
-    return workers_reason(facts, setting.machine.workers)
+    return files_reason(facts) if workers is None else workers_reason(facts, workers)
 
 
 def _check(options: Options) -> None:
@@ -198,26 +202,29 @@ def prepared_candidate(
     )
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"
     matrix = problem.n**2 * kind.itemsize
-    if machine.workers is not None:
-        from engine.distributed.prepared.planning import SpansForm, by_workers
+    if machine.workers is not None or estimate.memory > machine.memory:
+        from engine.distributed.prepared.planning import SpansForm, by_workers, in_files
 
+        change = in_files if machine.workers is None else by_workers
         form = SpansForm(kind.itemsize, 1 + graph.directed, compact)
-        changed = by_workers(estimate, parts, Setting(problem, machine, kind, 0), form)
+        changed = change(estimate, parts, Setting(problem, machine, kind, 0), form)
         if isinstance(changed, DoesNotFit):
             return changed
         estimate = changed
+        where += ", which pass through files span by span" if machine.workers is None else ""
     short = [(estimate.memory, machine.memory, "memory", "may be used")]
     short += [] if machine.disk is None else [(estimate.disk, machine.disk, "disk", "are free")]
     short += [(tables, max(matrix, SMALL_TABLES), "the matrix itself", "are all of its entries")]
     for needed, available, resource, there in short:
         if needed > available:
+            asked = needed + (SPREAD if resource == "memory" else 0)
             return DoesNotFit(
-                f"the graph cannot be prepared: {needed} bytes ({gib(needed)}) are needed for tables of {where}, "
+                f"the graph cannot be prepared: {asked} bytes ({gib(asked)}) are needed for tables of {where}, "
                 f"and of {resource} {available} ({gib(available)}) {there}{_smaller(facts, kind, tables)}",
                 resource=resource,
-                needed=needed,
+                needed=asked,
                 available=available,
-                candidates=[replace(estimate, feasible=False, rejected=f"needs {gib(needed)} of {resource}")],
+                candidates=[replace(estimate, feasible=False, rejected=f"needs {gib(asked)} of {resource}")],
             )
     return estimate, facts
 

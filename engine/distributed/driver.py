@@ -12,6 +12,7 @@ from typing import Final
 from engine.distributed import sessions
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
 from engine.distributed.messages import TaskFailure, TaskRequest, TaskResult, WorkerInfo, WorkersJob
+from engine.distributed.this_process import ThisProcess
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 from storage.errors import ApspError, SolveFailed, StorageFailed
@@ -38,12 +39,12 @@ class Driver(abc.ABC):
     """One run over the workers of a cluster, which may join and leave.
 
     Args:
-        cluster: the connection to the workers.
+        cluster: the connection to the workers, or this process in their place.
         job: what is to be done.
         monitor: receives progress, and is asked whether to stop.
     """
 
-    def __init__(self, cluster: Cluster, job: WorkersJob, monitor: Monitor) -> None:
+    def __init__(self, cluster: Cluster | ThisProcess, job: WorkersJob, monitor: Monitor) -> None:
         self._cluster, self._monitor, self._run_job = cluster, monitor, job
         self._exchange_dir = Path(job.exchange_dir)
         self._last_present = time.monotonic()

@@ -111,6 +111,8 @@ class PreparedJob(WorkersJob):
         arcs: file in the exchange folder: tails, heads and weights of each span.
         chunks: entries of each array of the result, and of a chunk of it, by name.
         fill: what pads the last chunk of an array.
+        threads: processors of a worker; 0 for those that it was started with.
+        kept: most bytes of what was read or found that a worker keeps for later tasks.
     """
 
     dtype: str
@@ -121,6 +123,8 @@ class PreparedJob(WorkersJob):
     arcs: ArraysFile
     chunks: Mapping[str, tuple[int, int]]
     fill: object
+    threads: int
+    kept: int
 
     @property
     def results(self) -> Path:

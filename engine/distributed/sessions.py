@@ -159,7 +159,7 @@ def make_session(job: WorkersJob, threads: int) -> WorkerSession:
     if isinstance(job, PreparedJob):
         from engine.distributed.prepared.worker import PreparedWorker
 
-        return PreparedWorker(job, threads)
+        return PreparedWorker(job, job.threads or threads)
     if not isinstance(job, DistributedJob):
         raise TypeError(f"{type(job).__name__} is no job of workers")
     if job.plan.streaming is not None:

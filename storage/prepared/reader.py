@@ -92,9 +92,18 @@ class PreparedStore(SealedResult):
             return np.zeros(0, np.int64)
         return self._side(CLOSED).astype(np.int64, copy=False)
 
-    def checked(self, where: str) -> CheckedTable | None:
-        """Return a flat array, such as ``tables/forward``, whose chunks are read and checked when they are needed; None
-        if there is none of that name.
+    def checked(self, where: str, *, passing: bool = False) -> CheckedTable | None:
+        """Return a flat array whose chunks are read and checked when they are needed.
+
+        Args:
+            where: its name, such as ``tables/forward``.
+            passing: whether chunks may be dropped, because the array may be larger than the memory.
+
+        Returns:
+            The array; None if there is none of that name.
+
+        Raises:
+            MemoryError: the system refuses so large an array.
         """
         if where not in self._arrays:
             return None
@@ -104,7 +113,8 @@ class PreparedStore(SealedResult):
         def read(k: int, piece: Array) -> None:
             self._read_chunk(f"{where}/c/{k}", piece)
 
-        return CheckedTable(entries, chunk, self.dtype, read, _THREADS if self.remote_seal is None else THREADS)
+        threads = _THREADS if self.remote_seal is None else THREADS
+        return CheckedTable(entries, chunk, self.dtype, read, threads, passing)
 
     def line_files(self, name: str) -> LineFiles | None:
         """Return the files of a table, ``forward`` or ``backward``, for questions that need few lines of it; None if

@@ -11,6 +11,7 @@ import pytest
 
 from engine.api.from_tables.reweighting import reweight
 from engine.api.prepared import prepare
+from engine.distributed.prepared import planning
 from engine.streaming import part_journal
 from storage.errors import StorageFailed
 from storage.graph.graph import build_graph
@@ -18,13 +19,14 @@ from tests.faults import test_injected
 from tests.faults.test_injected import Disk, hook
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.api.test_prepared_weights import arcs_of, files_of
+from tests.unit.engine.distributed.test_this_process import short_of_memory
 
 #: Every call of this distance fails once; APSP_FAULT_STEP=1 lets every one fail.
 STEP = int(os.environ.get("APSP_FAULT_STEP", "20"))
 
 
 @pytest.mark.parametrize("kind", ["write", "fsync", "rename", "open"])
-@pytest.mark.parametrize("work", ["prepare", "all", "one"])
+@pytest.mark.parametrize("work", ["prepare", "files", "all", "one"])
 def test_whatever_fails_one_version_is_whole_and_the_next_run_goes_on(tmp_path, monkeypatch, kind, work):
     monkeypatch.setattr(part_journal, "EVERY", 0.0)
     monkeypatch.setattr(part_journal, "LARGE", 0)
@@ -33,15 +35,19 @@ def test_whatever_fails_one_version_is_whole_and_the_next_run_goes_on(tmp_path, 
         sys.addaudithook(hook)
     graph = grid_graph(7)
     tails, heads, weights = arcs_of(graph)
-    new = {"prepare": weights * 2, "all": weights * 2, "one": np.concatenate([[0], weights[1:]])}[work]
+    one = np.concatenate([[0], weights[1:]])
+    new = one if work == "one" else weights * 2
     made = build_graph(tails, heads, new, n=graph.n, directed=True)[0]
     prepare(graph, tmp_path / "base")
     prepare(made, tmp_path / "want")
     old, want = files_of(tmp_path / "base"), files_of(tmp_path / "want")
+    if work == "files":
+        monkeypatch.setattr(planning, "LEAST_UPDATES", 1)
+        short_of_memory(monkeypatch)
     place, when, failed = tmp_path / "work" / "p", 1, 0
 
     def run():
-        if work == "prepare":
+        if work in ("prepare", "files"):
             prepare(made, place, overwrite=True)
         else:
             reweight(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms.prepared import compact as tables
-from engine.api.from_tables import compact
+from engine.algorithms.prepared import pieces
 from engine.api.from_tables.compact import CompactMatrix
 from engine.api.from_tables.compacting import prepare_compact
 from engine.api.prepared import prepare
@@ -44,7 +44,7 @@ def compared(graph, where, options):
 def compare_some(kind, seeds, tmp_path, monkeypatch):
     for seed in seeds:
         monkeypatch.setattr(tables, "KEPT", (0, 2000, 1 << 28)[seed % 3])
-        monkeypatch.setattr(compact, "PIECE", (1 << 28, 1, 500)[seed % 3])
+        monkeypatch.setattr(pieces, "PIECE", (1 << 28, 1, 500)[seed % 3])
         cutoff = 60.0 if seed % 4 == 3 else None
         compared(random_graph(kind, seed), tmp_path, Options(threads=1, cutoff=cutoff))
 
@@ -66,6 +66,6 @@ def test_lattices_of_many_parts(tmp_path, monkeypatch, kind, directed):
     graph = grid_graph(16, directed=directed)
     if kind.startswith("float"):
         graph = type(graph)(graph.indptr, graph.heads, graph.weights / 7, graph.labels, directed, graph.weighted)
-    monkeypatch.setattr(compact, "PIECE", 20_000)
+    monkeypatch.setattr(pieces, "PIECE", 20_000)
     monkeypatch.setattr(tables, "KEPT", 30_000)
     assert compared(graph, tmp_path, Options(dtype=kind, threads=2)) > 5

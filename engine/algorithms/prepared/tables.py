@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine.algorithms.eliminated import Eliminated
 from engine.graph.partition import Lengths, Parts
 from engine.model.dtypes import WorkType, settle
 from storage.errors import DoesNotFit
-from storage.prepared.chunks import CheckedTable
+from storage.prepared.chunks import CheckedTable, Need, TableRoom
 from storage.prepared.reader import PreparedStore
 
 Array = npt.NDArray[Any]
@@ -31,7 +32,7 @@ class StoredTables:
         widths: of each part the length of the lines of its vertices, shape (parts,).
         begins: where the table of each part begins, shape (parts,).
         ahead, back: the tables; the same object where the graph is undirected.
-        admit: called with a number of bytes before these are read; an exception that it raises ends the reading.
+        room: the memory that they share.
     """
 
     parts: Parts
@@ -39,45 +40,44 @@ class StoredTables:
     begins: Indices
     ahead: CheckedTable
     back: CheckedTable
-    admit: Callable[[int], None]
+    room: TableRoom
 
     @classmethod
     def of(
-        cls, parts: Parts, forward: CheckedTable, backward: CheckedTable | None, admit: Callable[[int], None]
-    ) -> StoredTables:
-        """Make the object; without ``back``, the tables of the graph also serve the reversed graph."""
-        widths = parts.widths()
-        return cls(parts, widths, _begins(parts, widths), forward, forward if backward is None else backward, admit)
+        cls, parts: Parts, forward: CheckedTable, backward: CheckedTable | None, free: Callable[[], int],
+        refuse: Callable[[int], None],
+    ) -> StoredTables:  # fmt: skip
+        """Make the object.
 
-    @property
-    def forward(self) -> Array:
-        """All entries of the tables."""
-        return self.ahead.whole(self.admit)
-
-    @property
-    def backward(self) -> Array:
-        """All entries of the tables of the reversed graph."""
-        return self.back.whole(self.admit)
+        Args:
+            parts: the parts.
+            forward: the table of the graph.
+            backward: the table of the reversed graph; None if the first one serves that, too.
+            free, refuse: as in ``TableRoom``.
+        """
+        widths, back = parts.widths(), forward if backward is None else backward
+        room = TableRoom([forward] if backward is None else [forward, backward], free, refuse)
+        return cls(parts, widths, _begins(parts, widths), forward, back, room)
 
     def lines(self, places: Indices) -> Ends:
         """Return the part of each of some positions, and where its line ends in the tables."""
         return line_ends(self.parts, self.widths, places)
 
-    def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> None:
-        """Read the chunks with the lines of some vertices.
+    def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> Need:
+        """Return what ``TableRoom.using`` takes for the lines of some vertices.
 
         Args:
             lines: the lines of all vertices.
             vertices: the vertices whose lines are needed.
             ahead: True for the tables of the graph, False for those of the reversed graph.
-
-        Raises:
-            StorageFailed: a chunk is missing or damaged.
         """
-        table = self.ahead if ahead else self.back
-        if not table.complete:
-            ends = lines[1][vertices]
-            table.need(ends - self.widths[lines[0][vertices]], ends, self.admit)
+        ends = lines[1][vertices]
+        return self.ahead if ahead else self.back, (ends - self.widths[lines[0][vertices]], ends)
+
+    def whole(self) -> AbstractContextManager[None]:
+        """Context manager: all entries are in memory.  Raises as ``TableRoom.using``."""
+        found: AbstractContextManager[None] = self.room.using([(self.ahead, None), (self.back, None)])
+        return found
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
         """Return the arguments of a sweep of rows, or of columns.
@@ -89,20 +89,22 @@ class StoredTables:
             nonnegative: promises that no arc is negative.
 
         Returns:
-            The arguments; the lines of the sources in the flat table have to be requested by :meth:`need`.
+            The arguments; a question that reads lines of the sources from the flat table has to hold them.
 
         Raises:
             StorageFailed: a chunk is missing or damaged.
+            DoesNotFit: the tables do not fit in memory, and would have to.
         """
         parts = self.parts
-        own = (self.ahead if forward else self.back).values
+        own, other = (self.ahead, self.back) if forward else (self.back, self.ahead)
         if eliminated is None:
-            return Lengths([], self._gathered(self.backward if forward else self.forward), own)
+            with self.room.using([(other, None)]):
+                return Lengths([], self._gathered(other.values), own.values)
         if not nonnegative:
             settle(eliminated)
         found = Eliminated.of(parts, eliminated, eliminated, eliminated)
         across = [found.down(i) if forward else np.ascontiguousarray(found.up(i).T) for i in range(parts.count)]
-        return Lengths([], across, own)
+        return Lengths([], across, own.values)
 
     def _gathered(self, others: Array) -> list[Array]:
         """Gather the lengths from the border of each part to the part; the tables of the other direction hold them."""

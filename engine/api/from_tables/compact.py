@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ import numpy.typing as npt
 from engine.algorithms.eliminated import Eliminated
 from engine.algorithms.part_lengths import PartWork
 from engine.algorithms.prepared.compact import CompactTables, StoredLengths
+from engine.algorithms.prepared.pieces import CompactPieces
+from engine.api.from_tables.held import NOTHING
 from engine.api.prepared_matrix import NO_ARCS, PreparedMatrix
 from engine.graph.partition import Lengths
 from engine.model.dtypes import settle, work_type
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-
-#: Bytes of tables that one piece of a question may compute; a larger question is cut.
-PIECE: Final = 256 << 20
 
 
 class CompactMatrix(PreparedMatrix):
@@ -63,9 +62,9 @@ class CompactMatrix(PreparedMatrix):
             return self._described
 
     def _stored(self, where: str) -> Array:
-        found = self.checked(where)
+        found = self._whole_array(where)
         assert found is not None  # a prepared graph in this form has all three
-        return found.whole(self._admit)
+        return found
 
     @property
     def loaded(self) -> bool:
@@ -77,52 +76,15 @@ class CompactMatrix(PreparedMatrix):
         """Bytes of tables that are in memory between questions."""
         return self._described.nbytes if self.loaded else 0
 
-    def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
-        rows, columns = self.source_positions(sources), self.target_positions(targets)
-        cut = self._cut(rows, columns) if rows.shape == columns.shape else None
-        if cut is None:
-            return super().entries(rows, columns)
-        out = np.empty(len(rows), self.dtype)
-        for half in cut[1]:
-            out[half] = self.entries(rows[half], columns[half])
-        return out
+    @cached_property
+    def _pieces(self) -> CompactPieces:
+        """What cuts questions whose tables are too many to be computed at a time."""
+        found = self._kernels
+        return CompactPieces(self._tables_here, (found[3], found[4]))
 
-    def _block(self, rows: Indices, columns: Indices) -> Array:
-        cut = self._cut(rows, columns) if len(rows) and len(columns) else None
-        if cut is None or self._whole(len(rows), len(columns)):
-            return super()._block(rows, columns)
-        out = np.empty((len(rows), len(columns)), self.dtype)
-        for half in cut[1]:
-            if cut[0]:
-                out[half] = self._block(rows[half], columns)
-            else:
-                out[:, half] = self._block(rows, columns[half])
-        return out
-
-    def _whole(self, rows: int, columns: int) -> bool:
-        """Return whether a block has whole rows or whole columns; these are swept in pieces anyway."""
-        from engine.algorithms.prepared.panels import cheapest
-
-        return cheapest(rows, columns, self.n, self._mean_width, sweeps=self.exact)[0] in ("rows", "columns")
-
-    def _cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
-        """Cut a question that needs more bytes of tables than a piece may have.
-
-        Returns:
-            Whether the sources are cut, and the places of two halves; None if it is small enough or cannot be cut.
-        """
-        tables, found = self._tables_here, self._kernels
-        sides = [found[3][0][rows], found[4][0][columns]]
-        sizes = [tables.bytes_of(side) for side in sides]
-        if sum(sizes) <= PIECE:
-            return None
-        for k in (0, 1) if sizes[0] >= sizes[1] else (1, 0):
-            side = sides[k]
-            if side.min() < side.max():
-                order = np.argsort(side, kind="stable")
-                return k == 0, [order[: len(order) // 2], order[len(order) // 2 :]]
-        return None
+    def _held(self, rows: Indices, columns: Indices) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Context manager that does nothing: tables are computed for each question, which has them to itself."""
+        return NOTHING
 
     @cached_property
     def _kernels(self) -> tuple[Any, ...]:
@@ -151,13 +113,9 @@ class CompactMatrix(PreparedMatrix):
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
         """Fill rows ``out`` with lengths from the vertices, in pieces of sources whose parts are neighbours."""
-        tables, lines = self._tables_here, self._kernels[3 if forward else 4]
-        part = lines[0][vertices]
-        order = np.argsort(part, kind="stable")
-        first = np.diff(part[order], prepend=-1) != 0  # the table of a part is computed once
-        bounds = np.cumsum(np.where(first, tables.table_bytes[part[order]], 0)) // PIECE
-        for some in np.split(order, np.flatnonzero(np.diff(bounds)) + 1):
-            flat, begins = tables.flat(part[some], ahead=forward)
+        part = self._kernels[3 if forward else 4][0][vertices]
+        for some in self._pieces.groups(vertices, forward=forward) or [np.arange(len(vertices))]:
+            flat, begins = self._tables_here.flat(part[some], ahead=forward)
             rows = out[some]
             with self._sweeping_lock:
                 self._over(self._sweeper(forward=forward), flat, begins).search(NO_ARCS, begin[some], rows)

@@ -9,7 +9,7 @@ import numpy as np
 from engine.algorithms.eliminated import Eliminated
 from engine.algorithms.part_lengths import PartWork
 from engine.algorithms.prepared.compact import closed_parts
-from engine.api.prepared import PART_ARRAYS, spec_of, working
+from engine.api.prepared import PART_ARRAYS, in_spans, spec_of, working
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome
 from engine.graph.partition import CPU_GRAIN
@@ -68,11 +68,11 @@ def prepare_compact(
             keep_dissection(inner, kept)
             arrays, spec = {name: getattr(parts, name) for name in PART_ARRAYS}, spec_of(profile.graph, plan)
             with PreparedWriter(place, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
-                if plan.workers:
-                    from engine.distributed.prepared.run import WorkersRun, prepare_by_workers
+                if in_spans(plan):
+                    from engine.distributed.prepared.run import SpansRun, prepare_in_spans
 
-                    asked = WorkersRun(inner, parts, plan, options, kept, compact=True)
-                    facts = prepare_by_workers(asked, writer, clock)
+                    asked = SpansRun(inner, parts, plan, options, kept, compact=True)
+                    facts = prepare_in_spans(asked, writer, clock)
                 else:
                     with working(inner, closed_parts(parts), plan, clock) as work:
                         facts = _made(work, PartJournal(kept), writer, clock)

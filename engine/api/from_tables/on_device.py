@@ -166,15 +166,16 @@ class DevicePreparedMatrix(PreparedMatrix):
             from engine.devices.cuda.tables.layout import HostTables
             from engine.devices.cuda.tables.resident import DeviceTables
 
-            tables, (limit, _) = self._tables_in_memory, self._limits
-            self._on_device = DeviceTables(
-                HostTables(
-                    tables.parts, self._walk[0], tables.forward, tables.backward, self._row_places,
-                    self._column_places, work_type(self.dtype), limit, bool(self.least_weight >= 0),
-                ),
-                memory=self._memory,
-                threads=self.threads,
-            )  # fmt: skip
+            tables, (limit, _) = self._tables_here, self._limits
+            with tables.whole():
+                self._on_device = DeviceTables(
+                    HostTables(
+                        tables.parts, self._walk[0], tables.ahead.values, tables.back.values, self._row_places,
+                        self._column_places, work_type(self.dtype), limit, bool(self.least_weight >= 0),
+                    ),
+                    memory=self._memory,
+                    threads=self.threads,
+                )  # fmt: skip
         return self._on_device
 
 

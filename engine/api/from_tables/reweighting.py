@@ -17,7 +17,7 @@ import numpy.typing as npt
 from engine.algorithms.both_ways import FoundTables
 from engine.algorithms.eliminated import Eliminated
 from engine.algorithms.reweighting import Touched, change_tables
-from engine.api.prepared import facts_of, found_anew, spec_of, working, write_tables
+from engine.api.prepared import facts_of, found_anew, in_spans, spec_of, working, write_tables
 from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome
@@ -191,7 +191,7 @@ def _sealed(
     """Make the new tables, write and seal them; return facts."""
     (plan, options), (target, replaces, sent), new = asked, place, base.new
     everything = Touched(*(np.ones(base.parts.count, np.bool_) for _ in range(3)))
-    found = None if plan.workers else _made(base, plan, clock, kept)
+    found = None if in_spans(plan) else _made(base, plan, clock, kept)
     spec = spec_of(new.graph, plan)
     with PreparedWriter(target, new.graph, spec, {}, overwrite=replaces, base=base.old, remote=sent) as writer:
         writer.add_closed(new.closed)
@@ -202,10 +202,10 @@ def _sealed(
                 _check_current(base.old)
 
         if found is None:
-            from engine.distributed.prepared.run import WorkersRun, prepare_by_workers
+            from engine.distributed.prepared.run import SpansRun, prepare_in_spans
 
-            run = WorkersRun(base.inner, base.parts, plan, options, kept)
-            facts, touched = prepare_by_workers(run, writer, clock, check), everything
+            run = SpansRun(base.inner, base.parts, plan, options, kept)
+            facts, touched = prepare_in_spans(run, writer, clock, check), everything
         else:
             tables, same, changed, facts = found
             touched = everything if changed is None else changed

@@ -21,6 +21,7 @@ from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket
 from engine.distributed.driver import Driver, result_of
 from engine.distributed.messages import ChunkFile, PreparedJob, SpanRequest, SpanResult, TaskRequest, WorkerInfo
 from engine.distributed.prepared.worker import LOOKED_AT
+from engine.distributed.this_process import ThisProcess
 from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.streaming import part_journal
@@ -145,7 +146,7 @@ class PreparedDriver(Driver):
     """One graph that is prepared by workers, which may join and leave.
 
     Args:
-        cluster: the connection to the workers.
+        cluster: the connection to the workers, or this process in their place.
         workers: the workers that are there.
         job: what is prepared.
         spans: its spans.
@@ -154,8 +155,8 @@ class PreparedDriver(Driver):
     """
 
     def __init__(  # noqa: PLR0917
-        self, cluster: Cluster, workers: Mapping[str, WorkerInfo], job: PreparedJob, spans: Spans, record: SpanRecord,
-        monitor: Monitor,
+        self, cluster: Cluster | ThisProcess, workers: Mapping[str, WorkerInfo], job: PreparedJob, spans: Spans,
+        record: SpanRecord, monitor: Monitor,
     ) -> None:  # fmt: skip
         super().__init__(cluster, job, monitor)
         self._spans, self._record, self._job = spans, record, job

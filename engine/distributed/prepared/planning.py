@@ -1,4 +1,6 @@
-"""How a graph is cut into spans for some workers, and what that takes: memory of a worker, disk, bytes passed on."""
+"""How a graph is cut into spans, for some workers or for this process alone, and what that takes: memory, disk, bytes
+passed on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ import numpy as np
 
 from engine.algorithms.eliminated import Indices
 from engine.algorithms.prepared.spans import SpanLimits, Spans, cut_into_spans
-from engine.distributed.prepared.worker import KEPT
 from engine.graph.partition import Parts
 from engine.model.plan import Candidate
 from engine.model.problem import Workers
@@ -22,10 +23,13 @@ from storage.errors import DoesNotFit
 SPANS: Final = 8
 #: Least updates of a span of several parts, a few tenths of a second of one thread.
 LEAST_UPDATES: Final = 2**29
-#: The share of a worker's memory that the tables of a span of several parts may take.
-SHARE: Final = 0.25
+#: Shares of a worker's memory that the tables of a span of several parts may take; the first with which all fits is
+#: taken.  With the last one, every part is a span alone, and what that takes does not depend on the memory.
+SHARES: Final = (0.25, 0.03, 0.0)
 #: Bytes of a worker before it has read anything of the graph: program, kernels, buffers.
 PROGRAM: Final = 256 << 20
+#: Most bytes of what was read or found that a worker keeps for later tasks, if it has that much memory left.
+KEPT: Final = 256 << 20
 #: Seconds that a task takes in addition to its updates: messages, files and their durability.
 TASK_SECONDS: Final = 0.02
 
@@ -66,18 +70,63 @@ class SpansFacts:
     disk: int
 
 
-def spans_for(parts: Parts, workers: Workers, form: SpansForm) -> Spans:
+def spans_for(parts: Parts, workers: Workers, arcs: int, form: SpansForm) -> tuple[Spans, SpansFacts]:
     """Cut parts into spans that suit some workers.
 
     Args:
         parts: the parts.
         workers: the workers.
+        arcs: the number of arcs of the graph.
         form: what is computed of each part.
+
+    Returns:
+        The spans, and what they take, which is too much if no spans fit the workers.
     """
-    updates = updates_of(parts, form)
+    updates, entries = updates_of(parts, form), _entries(parts, form)
     most = max(LEAST_UPDATES, int(updates.sum()) // (SPANS * workers.count))
-    memory = int(SHARE * max(0, workers.memory - KEPT - PROGRAM))
-    return cut_into_spans(parts, updates, _entries(parts, form), SpanLimits(most, max(1, memory // form.size)))
+    for share in SHARES:
+        memory = int(share * max(0, workers.memory - PROGRAM))
+        spans = cut_into_spans(parts, updates, entries, SpanLimits(most, memory // form.size))
+        facts = facts_of_spans(spans, arcs, form)
+        if facts.memory <= workers.memory:
+            break
+    return spans, facts
+
+
+def kept_bytes(facts: SpansFacts, workers: Workers) -> int:
+    """Return the bytes that a worker may keep for later tasks."""
+    return max(0, min(KEPT, workers.memory - facts.memory))
+
+
+def on_this_machine(setting: Setting, *, planned: bool = False) -> Workers:
+    """Return this process as the only worker, which shares its memory with the driver.
+
+    Args:
+        setting: the problem, the machine and the type.
+        planned: whether planning has already made some of what the driver holds, which must not count twice.
+    """
+    machine = setting.machine
+    if planned:
+        machine = replace(machine, resident=max(0, machine.resident - _held_bytes(setting)))
+        setting = replace(setting, machine=machine)
+    return Workers(
+        count=1,
+        device="cpu",
+        name="this machine",
+        threads=machine.threads,
+        memory=machine.memory - _driver_bytes(setting) + PROGRAM,
+        relax_rate=machine.relax_rate,
+    )
+
+
+def _driver_bytes(setting: Setting) -> int:
+    """Return the bytes of the process that drives workers, the graph and its parts included."""
+    return setting.machine.resident + PROCESS_BYTES + _held_bytes(setting)
+
+
+def _held_bytes(setting: Setting) -> int:
+    """Return the bytes of the parts of a graph, and of its arcs ordered by span."""
+    return 76 * setting.problem.arcs + 64 * setting.problem.n
 
 
 def updates_of(parts: Parts, form: SpansForm) -> Indices:
@@ -115,25 +164,31 @@ def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
         count=spans.count,
         top=int(top.sum()),
         top_share=float(spans.sums(updates)[top].sum() / max(1, int(updates.sum()))),
-        memory=PROGRAM + KEPT + graph + form.size * largest,
+        memory=PROGRAM + graph + form.size * largest,
         passed=2 * graph + form.size * (eliminated + top_tables + read),
         disk=graph + form.size * (eliminated + top_tables),
     )
 
 
-def workers_refusal(facts: SpansFacts, workers: Workers) -> DoesNotFit | None:
+def workers_refusal(facts: SpansFacts, workers: Workers, *, alone: bool = False) -> DoesNotFit | None:
     """Return why spans do not fit the memory of the workers, with the numbers; None where they do.
 
     Args:
         facts: what the spans take.
         workers: the workers.
+        alone: whether this process is the only one.
     """
     if facts.memory <= workers.memory:
         return None
+    there = (
+        f"of memory, and {workers.memory} ({gib(workers.memory)}) may be used now; give it more (--memory)"
+        if alone
+        else f"of a worker's memory, and the one with least offers {workers.memory} ({gib(workers.memory)}); "
+        "give workers more (apsp worker --memory), or start fewer on a node"
+    )
+    by = "in spans of parts" if alone else "by these workers"
     return DoesNotFit(
-        f"the graph cannot be prepared by these workers: its largest part needs {facts.memory} bytes "
-        f"({gib(facts.memory)}) of a worker's memory, and the one with least offers {workers.memory} "
-        f"({gib(workers.memory)}); give workers more (apsp worker --memory), or start fewer on a node",
+        f"the graph cannot be prepared {by}: its largest part needs {facts.memory} bytes ({gib(facts.memory)}) {there}",
         resource="memory",
         needed=facts.memory,
         available=workers.memory,
@@ -142,17 +197,15 @@ def workers_refusal(facts: SpansFacts, workers: Workers) -> DoesNotFit | None:
 
 
 def planned_spans(parts: Parts, setting: Setting, form: SpansForm) -> SpansFacts:
-    """Return what the spans take that the workers of a plan would get.
+    """Return what the spans take that the workers of a plan would get, or this process without workers.
 
     Args:
         parts: the parts of the graph.
-        setting: the problem, the machine with its workers, and the type.
+        setting: the problem, the machine, and the type.
         form: what is computed of each part.
     """
-    workers = setting.machine.workers
-    if workers is None:
-        raise ValueError("the machine has no workers")
-    return facts_of_spans(spans_for(parts, workers, form), setting.problem.arcs, form)
+    workers = setting.machine.workers or on_this_machine(setting)
+    return spans_for(parts, workers, setting.problem.arcs, form)[1]
 
 
 def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate | DoesNotFit:
@@ -175,11 +228,47 @@ def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansF
     )
     return replace(
         estimate,
-        memory=setting.machine.resident + PROCESS_BYTES + 76 * setting.problem.arcs + 64 * setting.problem.n,
+        memory=_driver_bytes(setting),
         disk=estimate.disk + facts.disk,
         seconds=sum(phase.seconds for phase in phases),
         phases=phases,
         workers=workers.count,
+    )
+
+
+def in_files(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate:
+    """Return the estimate of one process changed to that of one whose tables pass through files, span by span.
+
+    Args:
+        estimate: of one process that holds all tables.
+        parts, setting, form: as in :func:`planned_spans`.
+    """
+    workers = on_this_machine(setting)
+    _, facts = spans_for(parts, workers, setting.problem.arcs, form)
+    passing = facts.count * 2 * TASK_SECONDS + facts.passed / setting.machine.write_rate
+    phases = tuple(
+        replace(phase, seconds=phase.seconds + passing) if phase.name == "prepare" else phase
+        for phase in estimate.phases
+    )
+    return replace(
+        estimate,
+        memory=_driver_bytes(setting) - PROGRAM + facts.memory + kept_bytes(facts, workers),
+        disk=estimate.disk + facts.disk,
+        seconds=sum(phase.seconds for phase in phases),
+        phases=phases,
+        tier="store",
+    )
+
+
+def files_reason(facts: SpansFacts) -> str:
+    """Return why tables pass through files, and what that takes, in a sentence.
+
+    Args:
+        facts: what the spans take.
+    """
+    return (
+        f"a graph is prepared by processors; all tables at once exceed the memory, so they pass through files in "
+        f"{facts.count} spans of parts, and {gib(facts.passed)} are written and read besides the result"
     )
 
 
@@ -194,6 +283,6 @@ def workers_reason(facts: SpansFacts, workers: Workers) -> str:
     return (
         f"{workers.count} worker{many} of a Dask scheduler on {workers.name}, {workers.threads} thread{threads} each, "
         f"all that there are: {facts.count} spans of parts, {facts.top} of them in the top of the tree with "
-        f"{facts.top_share:.1%} of the work; at most {gib(facts.memory)} of a worker's memory; "
+        f"{facts.top_share:.1%} of the work; at least {gib(facts.memory)} of a worker's memory; "
         f"{gib(facts.passed)} pass through the folder besides the result"
     )

@@ -1,10 +1,15 @@
-"""Prepares a graph over the workers of a Dask scheduler, and writes what they have found as one result."""
+"""Prepares a graph in spans of parts, and writes what was found for them as one result.
+
+The workers of a Dask scheduler compute the spans side by side; or this process does, one after the other, where all
+tables at once exceed its memory.
+"""
 
 from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,17 +18,29 @@ import numpy as np
 
 from engine.algorithms.prepared.spans import Spans, arcs_by_span
 from engine.distributed.dask_cluster import Cluster
-from engine.distributed.messages import PreparedJob, code_digest
+from engine.distributed.messages import PreparedJob, WorkerInfo, code_digest
 from engine.distributed.planning import address_of, gather, summed_up
 from engine.distributed.prepared.driver import ARRAYS, PreparedDriver, SpanRecord
-from engine.distributed.prepared.planning import SpansForm, facts_of_spans, spans_for, workers_refusal
+from engine.distributed.prepared.planning import (
+    SpansFacts,
+    SpansForm,
+    facts_of_spans,
+    kept_bytes,
+    on_this_machine,
+    spans_for,
+    workers_refusal,
+)
 from engine.distributed.prepared.worker import LOOKED_AT
+from engine.distributed.this_process import ThisProcess, described
+from engine.execution.survey import survey
+from engine.graph.analysis import describe
 from engine.graph.partition import Parts
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options, Workers
 from engine.model.progress import PhaseClock
+from engine.planning.cost import Setting
 from engine.streaming.part_journal import digest_of
 from storage.matrix.format import Array
 from storage.prepared.arrays_file import new_name, write_arrays
@@ -34,14 +51,14 @@ _CUTS: Final = "cuts"
 
 
 @dataclass(frozen=True)
-class WorkersRun:
-    """What is prepared by workers.
+class SpansRun:
+    """What is prepared in spans.
 
     Attributes:
         inner: the graph, opened.
         parts: its parts.
-        plan: says the type.
-        options: name the scheduler.
+        plan: says the type, the threads, and whether workers compute.
+        options: name the scheduler, and limit the memory.
         kept: the journal.
         compact: whether only closed parts are wanted, and no tables.
     """
@@ -70,10 +87,10 @@ class WorkersRun:
         return {"tables/forward": table, **({"tables/backward": table} if self.form.ways == 2 else {}), **arrays}
 
 
-def prepare_by_workers(
-    asked: WorkersRun, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None] = lambda: None
+def prepare_in_spans(
+    asked: SpansRun, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None] = lambda: None
 ) -> dict[str, object]:
-    """Let workers compute all tables, then write and seal.
+    """Let workers, or this process alone, compute all tables; then write and seal.
 
     Args:
         asked: what is prepared.
@@ -82,7 +99,7 @@ def prepare_by_workers(
         check: called before the seal; may raise.
 
     Returns:
-        Facts: parts, entries and bytes of the tables, ``resumed``, and the number of workers and spans.
+        Facts: parts, entries and bytes of the tables, ``resumed``, and the number of spans and of workers.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -93,25 +110,38 @@ def prepare_by_workers(
     """
     exchange = asked.kept.make_exchange(secrets.token_hex(6))
     try:
-        with Cluster(address_of(asked.options)) as cluster:
-            found = gather(cluster, "cpu", asked.plan.workers)
+        with _workers(asked) as (cluster, found):
             workers = summed_up(found)
-            spans, new = _spans(asked, workers)
+            spans, taken, new = _spans(asked, workers)
             record = SpanRecord(asked.kept, spans, digest_of(asked.parts, asked.plan.dtype), new)
-            job = _job(asked, spans, exchange, writer)
+            job = _job(asked, spans, exchange, writer, kept_bytes(taken, workers))
             driver = PreparedDriver(cluster, found, job, spans, record, clock)
             try:
                 driver.run()
             finally:
                 if asked.kept.record:
                     record.commit()
-        return {**_written(asked, record, writer, clock, check), "workers": workers.count, "spans": spans.count}
+        several = {"workers": workers.count} if asked.plan.workers else {}
+        return {**_written(asked, record, writer, clock, check), **several, "spans": spans.count}
     finally:
         shutil.rmtree(exchange.parent, ignore_errors=True)
 
 
+@contextmanager
+def _workers(asked: SpansRun) -> Iterator[tuple[Cluster | ThisProcess, dict[str, WorkerInfo]]]:
+    """Context manager: a cluster and its workers, or this process in their place."""
+    if asked.plan.workers:
+        with Cluster(address_of(asked.options)) as cluster:
+            yield cluster, gather(cluster, "cpu", asked.plan.workers)
+        return
+    machine = survey(memory=asked.options.memory, threads=asked.plan.threads)
+    setting = Setting(describe(asked.inner, cutoff=asked.plan.cutoff), machine, WORK_TYPES[asked.plan.dtype], 0)
+    with ThisProcess() as here:
+        yield here, described(on_this_machine(setting, planned=True))
+
+
 def _written(
-    asked: WorkersRun, record: SpanRecord, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None]
+    asked: SpansRun, record: SpanRecord, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None]
 ) -> dict[str, object]:
     """Write all arrays of the result and seal it; return facts."""
     size, arrays = asked.form.size, asked.entries()
@@ -128,8 +158,9 @@ def _written(
     return {"parts": asked.parts.count, "entries": entries, "bytes": entries * size, "resumed": resumed}
 
 
-def _spans(asked: WorkersRun, workers: Workers) -> tuple[Spans, list[dict[str, Any]]]:
-    """Return the spans that an earlier run has begun with if they fit, else new ones with their entry for the record.
+def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[dict[str, Any]]]:
+    """Return the spans that an earlier run has begun with if they fit, else new ones with their entry for the record;
+    and what they take.
 
     Raises:
         DoesNotFit: a part does not fit the memory of a worker.
@@ -139,17 +170,18 @@ def _spans(asked: WorkersRun, workers: Workers) -> tuple[Spans, list[dict[str, A
     for entry in reversed(asked.kept.record):
         if entry["step"] == _CUTS and entry["of"] == of and entry["compact"] == asked.compact:
             spans = Spans(asked.parts, np.asarray(asked.kept.read(entry)[0], np.int64))
-            if facts_of_spans(spans, arcs, form).memory <= workers.memory:
-                return spans, []
-    spans = spans_for(asked.parts, workers, form)
-    refusal = workers_refusal(facts_of_spans(spans, arcs, form), workers)
+            facts = facts_of_spans(spans, arcs, form)
+            if facts.memory <= workers.memory:
+                return spans, facts, []
+    spans, facts = spans_for(asked.parts, workers, arcs, form)
+    refusal = workers_refusal(facts, workers, alone=not asked.plan.workers)
     if refusal is not None:
         raise refusal
     file = write_arrays(asked.kept.folder, new_name(_CUTS), [spans.cuts])
-    return spans, [{"step": _CUTS, **file.entry(), "of": of, "compact": asked.compact}]
+    return spans, facts, [{"step": _CUTS, **file.entry(), "of": of, "compact": asked.compact}]
 
 
-def _job(asked: WorkersRun, spans: Spans, exchange: Path, writer: PreparedWriter) -> PreparedJob:
+def _job(asked: SpansRun, spans: Spans, exchange: Path, writer: PreparedWriter, kept: int) -> PreparedJob:
     """Write what all workers read into the exchange folder, and return the job.  Raises StorageFailed."""
     parts = asked.parts
     tree: list[Array] = [parts.starts, parts.parents, parts.ends, parts.borders, spans.cuts]
@@ -168,4 +200,6 @@ def _job(asked: WorkersRun, spans: Spans, exchange: Path, writer: PreparedWriter
         arcs=write_arrays(exchange, "arcs.bin", columns),
         chunks={name: (entries, chunk_entries(entries)) for name, entries in asked.entries().items()},
         fill=writer.fill,
+        threads=0 if asked.plan.workers else asked.plan.threads,
+        kept=kept,
     )

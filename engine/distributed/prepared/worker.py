@@ -48,8 +48,6 @@ from storage.prepared.writer import write_chunk
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
-#: Bytes of what was read or found that a worker keeps for later tasks.
-KEPT: Final = 256 << 20
 #: The file by which a worker is asked whether it sees the exchange folder.
 LOOKED_AT: Final = "look.bin"
 
@@ -207,17 +205,20 @@ class PreparedWorker:
     def _top_tables(self, file: ArraysFile) -> list[Array]:
         """Return the tables, both ways, of a part in the top of the tree."""
         known = self._kept.get(file.name)
-        if known is None:
-            count = len(file.arrays)
-            known = read_arrays(self.job.results, file, range(count - 1 - self.job.directed, count))
-            self._keep(file.name, known)
-        self._kept.move_to_end(file.name)
+        if known is not None:
+            self._kept.move_to_end(file.name)
+            return known
+        count = len(file.arrays)
+        known = read_arrays(self.job.results, file, range(count - 1 - self.job.directed, count))
+        self._keep(file.name, known)
         return known
 
     def _keep(self, name: str, arrays: list[Array]) -> None:
         self._kept[name] = arrays
-        while len(self._kept) > 1 and sum(array.nbytes for each in self._kept.values() for array in each) > KEPT:
-            self._kept.popitem(last=False)
+        held = sum(array.nbytes for each in self._kept.values() for array in each)
+        while held > self.job.kept:
+            _, gone = self._kept.popitem(last=False)
+            held -= sum(array.nbytes for array in gone)
 
 
 class _GivenParts(PartRecorder):

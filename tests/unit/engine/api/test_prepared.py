@@ -268,7 +268,7 @@ def test_wrong_tables_are_found_by_searching_again(tmp_path, monkeypatch):
 
 
 def test_tables_that_do_not_fit_in_memory_are_refused_with_numbers(place, monkeypatch):
-    monkeypatch.setattr("engine.api.prepared_matrix.available_memory", lambda: 1000)
+    monkeypatch.setattr("engine.api.from_tables.held.available_memory", lambda: 1000)
     with open_result(place) as matrix, pytest.raises(DoesNotFit, match=r"do not fit in memory: \d+ bytes"):
         matrix.entries([0], [1])
 

@@ -37,7 +37,8 @@ def test_every_entry_is_that_of_its_pair(matrix, monkeypatch, rows, columns, ban
     rng = np.random.default_rng(rows)
     u, v = rng.integers(0, matrix.n, rows), rng.integers(0, matrix.n, columns)  # some twice, in no order
     out = np.zeros((rows, columns), matrix.dtype)
-    _ = matrix._tables_in_memory
+    with matrix._tables_here.whole():
+        pass
     product = PanelProduct(matrix._kernels, matrix._walk, u, v, nonnegative=True, out=out)
     for made in reversed(product.bands):
         product.make(made)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms.prepared import compact as tables
-from engine.api.from_tables import compact
+from engine.algorithms.prepared import pieces
 from engine.api.from_tables.compacting import prepare_compact
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
@@ -45,7 +45,7 @@ def test_damage_is_named_and_never_answered(place):
 
 def test_many_threads_ask_at_once(place, monkeypatch):
     monkeypatch.setattr(tables, "KEPT", 20_000)
-    monkeypatch.setattr(compact, "PIECE", 20_000)
+    monkeypatch.setattr(pieces, "PIECE", 20_000)
     with open_result(place.parent / "full") as full:
         want = full.rows(range(196))
 
@@ -70,7 +70,7 @@ def test_what_is_stored_is_small_and_must_fit(place, monkeypatch):
         matrix.entries([0], [1])
         assert matrix.loaded
         assert matrix.held_bytes > matrix.table_bytes
-    monkeypatch.setattr("engine.api.prepared_matrix.available_memory", lambda: 1000)
+    monkeypatch.setattr("engine.api.from_tables.held.available_memory", lambda: 1000)
     with open_result(place) as matrix, pytest.raises(DoesNotFit, match="do not fit in memory"):
         matrix.entries([0], [1])
 

@@ -1,0 +1,98 @@
+"""This process as the only worker of a run: one thread computes the tasks, one after the other.
+
+A graph whose tables exceed memory is so prepared by the driver and by the tasks of many workers, but without any.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Self
+
+from engine.distributed.dask_cluster import Event, TaskEnded, Ticket
+from engine.distributed.messages import WorkerInfo, code_digest
+from engine.model.problem import Workers
+from storage.threads import ThreadPool
+
+#: The name of the only worker.
+SELF: Final = "this process"
+
+
+class ThisProcess:
+    """What a driver asks of a cluster (``engine.distributed.dask_cluster.Cluster``), of one worker.
+
+    A context manager: it ends after the running task, and drops the others.
+    """
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+        self._pool, self._events = ThreadPool(1, "apsp-spans"), queue.SimpleQueue[Event]()
+        self._last: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close(drop=True)
+        while self._last:
+            self._last.pop()()
+
+    def submit(
+        self,
+        purpose: Any,
+        worker: str,
+        call: Callable[..., Any],
+        *given: Any,
+        device: str | None,  # noqa: ARG002
+        share: float = 1.0,  # noqa: ARG002
+        urgent: bool = False,  # noqa: ARG002
+    ) -> Ticket:
+        """Let the thread call ``call(*given)`` after all earlier calls.
+
+        Args:
+            purpose: the driver's own note about the task, kept in the ticket.
+            worker: the name of the worker.
+            call: the function.
+            given: its arguments.
+            device, share, urgent: ignored, because nothing runs beside it.
+
+        Returns:
+            The ticket that the event of the task's end will carry.
+        """
+        ticket = Ticket(worker, purpose)
+        self._pool.submit(self._do, ticket, call, given)
+        return ticket
+
+    def events(self, wait: float) -> Iterator[Event]:
+        """Yield the tasks that have ended; wait at most ``wait`` seconds for the first."""
+        with suppress(queue.Empty):
+            event = self._events.get(timeout=wait)
+            while True:
+                yield event
+                event = self._events.get_nowait()
+
+    def everywhere(self, call: Callable[..., Any], *given: Any) -> None:
+        """Call ``call(*given)`` once the thread has ended."""
+        self._last.append(partial(call, *given))
+
+    def _do(self, ticket: Ticket, call: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        try:
+            ended = TaskEnded(ticket, call(*given), None)
+        except BaseException as error:  # the driver raises it
+            ended = TaskEnded(ticket, None, error)
+        self._events.put(ended)
+
+
+def described(workers: Workers) -> dict[str, WorkerInfo]:
+    """Return this process's description of itself as a worker.
+
+    Args:
+        workers: this process as the planner sees it.
+    """
+    host, rates = socket.gethostname(), workers.relax_rate
+    info = WorkerInfo(code_digest(), "cpu", workers.name, host, os.getpid(), workers.threads, workers.memory, rates)
+    return {SELF: info}

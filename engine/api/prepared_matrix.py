@@ -272,7 +272,7 @@ class PreparedMatrix(HeldTables):
         tables, lines = self._tables_here, self._kernels[3 if forward else 4]
         with self._sweeping_lock:
             sweeper = self._sweeper(forward=forward)
-            with tables.room.using([tables.need(lines, vertices, ahead=forward)]):
+            with tables.memory.using([tables.need(lines, vertices, ahead=forward)]):
                 sweeper.search(NO_ARCS, begin, out)
 
     def _block(self, rows: Indices, columns: Indices) -> Array:

@@ -40,7 +40,7 @@ class CheckedTable:
         passing: whether chunks may be dropped; the table may then be larger than the memory.
 
     Attributes:
-        values: the entries, shape (entries,); use only those that were asked for by ``TableRoom.using``.
+        values: the entries, shape (entries,); use only those that were asked for by ``TableMemory.using``.
         read_bytes: bytes of entries that are in memory.
         chunk: as above.
     """
@@ -172,7 +172,7 @@ class CheckedTable:
         self._there[k] = True  # from now on, threads use the entries without the lock
 
 
-class TableRoom:
+class TableMemory:
     """The memory that the tables of a prepared graph share.  Safe to use from many threads.
 
     A question says which entries it needs, and they stay in memory until it ends.  If there is no room for them, it
@@ -218,7 +218,7 @@ class TableRoom:
         question = object()
         try:
             with self._lock:
-                self._coming[question] = self._make_room(masks)
+                self._coming[question] = self._clear_for(masks)
                 self._asking.add(question)
             for table, mask in masks:
                 table.bring(mask)
@@ -231,7 +231,7 @@ class TableRoom:
                 self._asking.discard(question)
                 self._change.notify_all()
 
-    def _make_room(self, masks: Sequence[tuple[CheckedTable, Mask]]) -> int:
+    def _clear_for(self, masks: Sequence[tuple[CheckedTable, Mask]]) -> int:
         """Wait until a question may begin, and drop chunks for it; the caller holds the lock.
 
         Returns:

@@ -13,6 +13,8 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from benchmarks.graphs import road
+from engine.api.prepared_matrix import open_result
 from storage.matrix.reader import open_matrix
 
 #: A matrix several times as large as its budget moves many times over the disk: minutes, so only when asked for.
@@ -28,9 +30,9 @@ sys.exit(code)
 """
 
 
-def solve_within(memory: int, graph: Path, out: Path, *options: str) -> tuple[int, dict]:
+def made_within(memory: int, graph: Path, out: Path, *options: str, command: str = "solve") -> tuple[int, dict]:
     """Peak of the process, and what the command printed."""
-    command = [sys.executable, "-c", RUN, "solve", str(graph), "--out", str(out), "--memory", str(memory), "--json"]
+    command = [sys.executable, "-c", RUN, command, str(graph), "--out", str(out), "--memory", str(memory), "--json"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     printed, _, peak = done.stdout.rpartition("peak ")
@@ -56,7 +58,7 @@ def write_graph(path: Path, n: int) -> csr_array:
 def test_the_peak_stays_within_the_budget_in_the_store_tier(tmp_path, n, mebibytes, times):
     arcs, out = write_graph(tmp_path / "graph.txt", n), tmp_path / "d.zarr"
     options = ("--undirected", "--algorithm", "blocked-floyd-warshall", "--dtype", "int32")
-    peak, facts = solve_within(mebibytes * 2**20, tmp_path / "graph.txt", out, *options)
+    peak, facts = made_within(mebibytes * 2**20, tmp_path / "graph.txt", out, *options)
     print(n, peak / 2**20, facts["plan"]["memory"] / 2**20, facts["plan"]["seconds"], facts["seconds"])
     assert 4 * n * n > times * mebibytes * 2**20
     assert facts["plan"]["tier"] == "store"
@@ -68,3 +70,25 @@ def test_the_peak_stays_within_the_budget_in_the_store_tier(tmp_path, n, mebibyt
         order = np.argsort(matrix.labels.astype(np.int64))
     expected = dijkstra(arcs, directed=False, indices=matrix.labels.astype(np.int64)[some])
     np.testing.assert_array_equal(rows[:, order], expected)
+
+
+@pytest.mark.alone
+def test_the_peak_stays_within_the_budget_where_tables_pass_through_files(tmp_path):
+    """A prepared graph whose tables are larger than what is left beside the program."""
+    graph = road(250_000)
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    once = tails < graph.heads
+    np.savetxt(tmp_path / "graph.txt", np.column_stack([tails, graph.heads, graph.weights])[once], fmt="%d")
+    memory = 640 * 2**20
+    peak, facts = made_within(memory, tmp_path / "graph.txt", tmp_path / "p", "--undirected", command="prepare")
+    print(peak / 2**20, facts["plan"]["memory"] / 2**20, facts["summary"], facts["plan"]["seconds"], facts["seconds"])
+    assert facts["plan"]["tier"] == "store"
+    assert facts["summary"]["bytes"] > memory
+    assert peak <= facts["plan"]["memory"] <= memory
+    some = np.random.default_rng(1).integers(0, graph.n, 3)
+    with open_result(tmp_path / "p") as matrix:
+        rows = matrix.rows(some)
+        labels, unreachable = matrix.labels.astype(np.int64), matrix.unreachable
+    arcs = csr_array((graph.weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
+    expected = dijkstra(arcs, indices=labels[some])[:, labels]
+    np.testing.assert_array_equal(rows, np.where(np.isinf(expected), unreachable, expected))

@@ -21,7 +21,7 @@ Lines = tuple[Array, Array]
 PIECE: Final = 256 << 20
 
 
-class Pieces(ABC):
+class TablePieces(ABC):
     """Cuts questions.
 
     Args:
@@ -92,7 +92,7 @@ class Pieces(ABC):
         return np.split(order, cuts)
 
 
-class StoredPieces(Pieces):
+class StoredPieces(TablePieces):
     """Cuts questions to tables that are read in chunks.
 
     Args:
@@ -108,8 +108,8 @@ class StoredPieces(Pieces):
     def most(self) -> int | None:
         """Return the most bytes of tables that a piece may need; None where all of them fit."""
         tables = self._tables
-        # less than half, which a room gives to a question, because free memory changes meanwhile
-        return self._memory() // 3 if tables.ahead.passing and not tables.room.complete else None
+        # less than the half that tables may take, because free memory changes meanwhile
+        return self._memory() // 3 if tables.ahead.passing and not tables.memory.complete else None
 
     def _ends(self, vertices: Indices, *, forward: bool) -> tuple[Array, Array]:
         part, ends = self._lines[0 if forward else 1]
@@ -129,7 +129,7 @@ class StoredPieces(Pieces):
         return np.asarray(chunks * table.chunk * table.values.itemsize)
 
 
-class CompactPieces(Pieces):
+class CompactPieces(TablePieces):
     """Cuts questions to tables that are computed.
 
     Args:

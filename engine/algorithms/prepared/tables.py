@@ -14,7 +14,7 @@ from engine.algorithms.eliminated import Eliminated
 from engine.graph.partition import Lengths, Parts
 from engine.model.dtypes import WorkType, settle
 from storage.errors import DoesNotFit
-from storage.prepared.chunks import CheckedTable, Need, TableRoom
+from storage.prepared.chunks import CheckedTable, Need, TableMemory
 from storage.prepared.reader import PreparedStore
 
 Array = npt.NDArray[Any]
@@ -32,7 +32,7 @@ class StoredTables:
         widths: of each part the length of the lines of its vertices, shape (parts,).
         begins: where the table of each part begins, shape (parts,).
         ahead, back: the tables; the same object where the graph is undirected.
-        room: the memory that they share.
+        memory: what they share.
     """
 
     parts: Parts
@@ -40,7 +40,7 @@ class StoredTables:
     begins: Indices
     ahead: CheckedTable
     back: CheckedTable
-    room: TableRoom
+    memory: TableMemory
 
     @classmethod
     def of(
@@ -53,18 +53,18 @@ class StoredTables:
             parts: the parts.
             forward: the table of the graph.
             backward: the table of the reversed graph; None if the first one serves that, too.
-            free, refuse: as in ``TableRoom``.
+            free, refuse: as in ``TableMemory``.
         """
         widths, back = parts.widths(), forward if backward is None else backward
-        room = TableRoom([forward] if backward is None else [forward, backward], free, refuse)
-        return cls(parts, widths, _begins(parts, widths), forward, back, room)
+        memory = TableMemory([forward] if backward is None else [forward, backward], free, refuse)
+        return cls(parts, widths, _begins(parts, widths), forward, back, memory)
 
     def lines(self, places: Indices) -> Ends:
         """Return the part of each of some positions, and where its line ends in the tables."""
         return line_ends(self.parts, self.widths, places)
 
     def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> Need:
-        """Return what ``TableRoom.using`` takes for the lines of some vertices.
+        """Return what ``TableMemory.using`` takes for the lines of some vertices.
 
         Args:
             lines: the lines of all vertices.
@@ -75,8 +75,8 @@ class StoredTables:
         return self.ahead if ahead else self.back, (ends - self.widths[lines[0][vertices]], ends)
 
     def whole(self) -> AbstractContextManager[None]:
-        """Context manager: all entries are in memory.  Raises as ``TableRoom.using``."""
-        found: AbstractContextManager[None] = self.room.using([(self.ahead, None), (self.back, None)])
+        """Context manager: all entries are in memory.  Raises as ``TableMemory.using``."""
+        found: AbstractContextManager[None] = self.memory.using([(self.ahead, None), (self.back, None)])
         return found
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
@@ -98,7 +98,7 @@ class StoredTables:
         parts = self.parts
         own, other = (self.ahead, self.back) if forward else (self.back, self.ahead)
         if eliminated is None:
-            with self.room.using([(other, None)]):
+            with self.memory.using([(other, None)]):
                 return Lengths([], self._gathered(other.values), own.values)
         if not nonnegative:
             settle(eliminated)

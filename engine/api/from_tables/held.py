@@ -19,7 +19,7 @@ from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
 
 if TYPE_CHECKING:
-    from engine.algorithms.prepared.pieces import Pieces
+    from engine.algorithms.prepared.pieces import TablePieces
     from engine.algorithms.prepared.tables import StoredTables
     from engine.graph.partition import Parts
 
@@ -98,11 +98,11 @@ class HeldTables(PreparedStore):
     def _held(self, rows: Indices, columns: Indices) -> AbstractContextManager[None]:
         """Context manager: the lines of rows and columns are in memory."""
         tables = self._tables_here
-        if tables.room.complete:
+        if tables.memory.complete:
             return NOTHING
         found = self._kernels
         needs = [tables.need(found[3], rows, ahead=True), tables.need(found[4], columns, ahead=False)]
-        held: AbstractContextManager[None] = tables.room.using(needs)
+        held: AbstractContextManager[None] = tables.memory.using(needs)
         return held
 
     def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
@@ -112,7 +112,7 @@ class HeldTables(PreparedStore):
         return self._kernels, rows, columns
 
     @cached_property
-    def _pieces(self) -> Pieces:
+    def _pieces(self) -> TablePieces:
         """What cuts questions that need more of the tables than memory holds."""
         from engine.algorithms.prepared.pieces import StoredPieces
 

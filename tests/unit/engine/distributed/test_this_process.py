@@ -62,7 +62,7 @@ def in_files(
 
 @pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 60), marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 60), marks=pytest.mark.long)])
 def test_the_files_are_those_of_tables_in_memory(kind: str, seeds: range, compact: bool, tmp_path: Path) -> None:
     for seed in seeds:
         graph, path = random_graph(kind, seed), tmp_path / "files"
@@ -77,7 +77,7 @@ def test_the_files_are_those_of_tables_in_memory(kind: str, seeds: range, compac
 
 
 @pytest.mark.parametrize("form", [{"dtype": "float32"}, {"dtype": "float64"}, {"cutoff": 30.0}, {"threads": 1}])
-@pytest.mark.parametrize("kept", [0, 2**28])
+@pytest.mark.parametrize("kept", [0, 3000])
 def test_with_every_form_and_whatever_is_kept(
     form: dict[str, Any], kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +90,7 @@ def test_with_every_form_and_whatever_is_kept(
         assert whole(tmp_path / f"{directed}") == want
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.6])
 @pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("first", ["memory", "files", "workers"])
 @pytest.mark.parametrize("then", ["memory", "files", "workers"])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from engine.api import prepared_matrix
+from engine.api.from_tables import held
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from service.http import etags
@@ -219,7 +219,7 @@ def test_tables_larger_than_memory_are_refused_with_the_numbers(
     client: TestClient, bench: Bench, inline: InlinePool, monkeypatch: pytest.MonkeyPatch
 ):
     job, _ = bench.prepared(small_graph(), "int32")
-    monkeypatch.setattr(prepared_matrix, "available_memory", lambda: 5)
+    monkeypatch.setattr(held, "available_memory", lambda: 5)
     assert client.get(f"/v1/jobs/{job}/distance?{U}").json()["distance"] == 3, "a pair is read, and fits always"
     for path in ("rows?sources=10", "zarr/distances/c/0/0"):
         details = problem(client.get(f"/v1/jobs/{job}/{path}"), 507, "does-not-fit")["details"]

@@ -1,4 +1,4 @@
-"""Tables that are read in chunks: only those that are needed, each once while there is room, by many threads."""
+"""Tables that are read in chunks: only those that are needed, each once while there is memory, by many threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from storage.errors import DoesNotFit, StorageFailed
-from storage.prepared.chunks import CheckedTable, TableRoom
+from storage.prepared.chunks import CheckedTable, TableMemory
 
 ENTRIES = np.arange(1050, dtype=np.int32)
 #: Entries in a chunk: 400 bytes.
@@ -32,17 +32,17 @@ def refuse(needed):
     raise DoesNotFit(str(needed), resource="memory", needed=needed, available=0, candidates=[])
 
 
-def room_of(*tables, most=2**40):
+def memory_of(*tables, most=2**40):
     """The memory of some tables, ``most`` bytes in all."""
-    return TableRoom(tables, lambda: most - sum(table.read_bytes for table in tables), refuse)
+    return TableMemory(tables, lambda: most - sum(table.read_bytes for table in tables), refuse)
 
 
 def spans(*pairs):
     return tuple(np.array(ends, np.int64) for ends in zip(*pairs, strict=True))
 
 
-def need(room, table, *pairs):
-    with room.using([(table, spans(*pairs) if pairs else (np.zeros(0, np.int64),) * 2)]):
+def need(memory, table, *pairs):
+    with memory.using([(table, spans(*pairs) if pairs else (np.zeros(0, np.int64),) * 2)]):
         pass
 
 
@@ -50,30 +50,30 @@ def need(room, table, *pairs):
 def test_only_the_chunks_of_the_spans_are_read_and_each_once(passing):
     reads = []
     table = table_of(reads, passing=passing)
-    room = room_of(table)
-    need(room, table, (100, 200))
+    memory = memory_of(table)
+    need(memory, table, (100, 200))
     assert reads == [1]
-    need(room, table, (150, 160), (399, 601), (1049, 1050))
+    need(memory, table, (150, 160), (399, 601), (1049, 1050))
     assert sorted(reads) == [1, 3, 4, 5, 6, 10]
     assert table.read_bytes == 4 * 550
-    assert not room.complete
+    assert not memory.complete
     np.testing.assert_array_equal(table.values[300:700], ENTRIES[300:700])
-    with room.using([(table, None)]):
+    with memory.using([(table, None)]):
         np.testing.assert_array_equal(table.values, ENTRIES)
     assert sorted(reads) == list(range(11))
-    assert room.complete
-    need(room, table, (0, 1050))
-    need(room, table)
+    assert memory.complete
+    need(memory, table, (0, 1050))
+    need(memory, table)
     assert len(reads) == 11
 
 
 def test_a_damaged_chunk_is_refused_whenever_it_is_needed_and_others_are_not():
     table = table_of([], damaged={2})
-    room = room_of(table)
+    memory = memory_of(table)
     for _ in range(3):
         with pytest.raises(StorageFailed, match="chunk 2"):
-            need(room, table, (0, 50), (299, 301))
-    need(room, table, (0, 50), (300, 301))
+            need(memory, table, (0, 50), (299, 301))
+    need(memory, table, (0, 50), (300, 301))
     np.testing.assert_array_equal(table.values[:100], ENTRIES[:100])
     np.testing.assert_array_equal(table.values[300:400], ENTRIES[300:400])
     with pytest.raises(StorageFailed, match="chunk 2"):
@@ -86,24 +86,24 @@ def test_what_there_is_no_room_for_is_not_read(passing):
     reads = []
     table = table_of(reads, passing=passing)
     with pytest.raises(DoesNotFit, match=r"^600$"):
-        need(room_of(table, most=599), table, (0, 1), (1000, 1001))
+        need(memory_of(table, most=599), table, (0, 1), (1000, 1001))
     assert reads == []
     table.whole()
-    need(room_of(table, most=0), table, (0, 1050))  # it is there
+    need(memory_of(table, most=0), table, (0, 1050))  # it is there
 
 
-def test_the_chunks_that_were_not_used_for_longest_make_room():
+def test_the_chunks_that_were_not_used_for_longest_clear_for():
     reads = []
     table, other = table_of(reads, passing=True), table_of([], passing=True)
-    room = room_of(table, other, most=1200)
+    memory = memory_of(table, other, most=1200)
     for k in (0, 1, 2, 0):
-        need(room, table, (k * CHUNK, k * CHUNK + 1))
+        need(memory, table, (k * CHUNK, k * CHUNK + 1))
     assert reads == [0, 1, 2]
-    with room.using([(other, spans((5, 6)))]):  # of another table, for which chunk 1 goes
+    with memory.using([(other, spans((5, 6)))]):  # of another table, for which chunk 1 goes
         assert other.values[5] == 5
-    need(room, table, (0, 1), (200, 201))
+    need(memory, table, (0, 1), (200, 201))
     assert reads == [0, 1, 2]
-    need(room, table, (100, 101))
+    need(memory, table, (100, 101))
     assert reads == [0, 1, 2, 1]
     assert table.read_bytes + other.read_bytes <= 1200
     np.testing.assert_array_equal(table.values[100:200], ENTRIES[100:200])
@@ -114,26 +114,26 @@ def test_the_memory_of_dropped_chunks_is_given_back():
     chunk, count = 1 << 16, 8
     dtype = np.dtype(np.int32)
     table = CheckedTable(count * chunk, chunk, dtype, lambda k, piece: piece.fill(k + 1), 1, True)
-    room = room_of(table, most=2 * chunk * dtype.itemsize)
+    memory = memory_of(table, most=2 * chunk * dtype.itemsize)
     for k in range(count):
-        with room.using([(table, spans((k * chunk, (k + 1) * chunk)))]):
+        with memory.using([(table, spans((k * chunk, (k + 1) * chunk)))]):
             assert (table.values[k * chunk : (k + 1) * chunk] == k + 1).all()
     assert [bool(table.values[k * chunk : (k + 1) * chunk].any()) for k in range(count)] == [False] * 6 + [True] * 2
 
 
 def test_a_table_larger_than_the_memory_of_the_machine_can_be_opened():
     table = CheckedTable(1 << 42, 1 << 21, np.dtype(np.int32), lambda k, piece: piece.fill(k), 1, True)
-    room = room_of(table)
-    with room.using([(table, spans((0, 1), ((1 << 42) - 1, 1 << 42)))]):
+    memory = memory_of(table)
+    with memory.using([(table, spans((0, 1), ((1 << 42) - 1, 1 << 42)))]):
         assert table.values[[0, -1]].tolist() == [0, (1 << 21) - 1]
 
 
 @pytest.mark.parametrize("most", [2**40, 2000, 1200])
 def test_many_threads_need_chunks_at_once(most):
-    """What a thread needs stays until it has used it, although others need more than there is room for."""
+    """What a thread needs stays until it has used it, although others need more than there is memory for."""
     reads, passing = [], most < 2**40
     table, start = table_of(reads, passing=passing, wait=0.0), threading.Barrier(8)
-    room = room_of(table, most=most)
+    memory = memory_of(table, most=most)
 
     def ask(seed):
         rng = np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def test_many_threads_need_chunks_at_once(most):
         for _ in range(60):
             first = int(rng.integers(0, 1049))
             last = min(1050, first + int(rng.integers(1, 120)))
-            with room.using([(table, spans((first, last)))]):
+            with memory.using([(table, spans((first, last)))]):
                 time.sleep(0)
                 if not (table.values[first:last] == ENTRIES[first:last]).all():
                     return False
@@ -152,17 +152,17 @@ def test_many_threads_need_chunks_at_once(most):
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(8)))
     assert passing or len(reads) == len(set(reads))
-    assert not room._asking
+    assert not memory._asking
 
 
 def test_a_question_that_fails_keeps_no_room():
     table = table_of([], damaged={2}, passing=True)
-    room = room_of(table, most=800)
+    memory = memory_of(table, most=800)
     for _ in range(3):
         with pytest.raises(StorageFailed, match="chunk 2"):
-            need(room, table, (200, 300))
-        need(room, table, (0, 200))
-        need(room, table, (300, 500))
+            need(memory, table, (200, 300))
+        need(memory, table, (0, 200))
+        need(memory, table, (300, 500))
 
 
 def test_an_empty_table_is_complete():

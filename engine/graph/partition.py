@@ -137,6 +137,14 @@ class Parts:
                 wide[i] += wide[self.parents[i]]
         return wide
 
+    def lows(self) -> npt.NDArray[np.int64]:
+        """Return the first part of the span that each part and all parts below it make, shape (parts,)."""
+        lows = np.arange(self.count)
+        for i, above in enumerate(self.parents.tolist()):
+            if above >= 0:
+                lows[above] = min(lows[above], lows[i])
+        return lows
+
     def updates(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return, for each part, the updates to eliminate it, and those to find its lengths to all parts above."""
         size, depth = self.sizes, self.depths

@@ -113,19 +113,6 @@ def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
             row[columns[j]] = sentinel if line[j] > limit else line[j]
 
 
-def first_below(parents: npt.NDArray[np.int32]) -> Indices:
-    """Return for each part the first part of the span that it and all parts below it make.
-
-    Args:
-        parents: of each part, -1 for none; a parent comes after all that is below it.
-    """
-    lows = np.arange(len(parents))
-    for j, above in enumerate(parents.tolist()):
-        if above >= 0:
-            lows[above] = min(lows[above], lows[j])
-    return lows
-
-
 def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> tuple[str, float]:
     """Return the way to make a block of the matrix that takes least time, and the nanoseconds of one thread.
 

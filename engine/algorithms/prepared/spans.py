@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.eliminated import Mask
-from engine.algorithms.prepared.panels import first_below
 from engine.graph.partition import Parts
 from storage.graph.graph import Graph
 
@@ -186,7 +185,7 @@ def cut_into_spans(parts: Parts, updates: Indices, entries: Indices, limits: Spa
             for sums in whole:
                 sums[above] += sums[i]
     top = (whole[0] > limits.updates) | (whole[1] > limits.entries)
-    lows = first_below(parts.parents)
+    lows = parts.lows()
     cuts, size = [0], np.zeros(2, np.int64)
     most = (limits.updates, limits.entries)
     for i, above in enumerate(parts.parents.tolist()):

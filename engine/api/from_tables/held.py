@@ -155,10 +155,8 @@ class HeldTables(PreparedStore):
         """Facts of the parts that products of panels need: the first part below each part, sizes, and widths of
         tables.
         """
-        from engine.algorithms.prepared.panels import first_below
-
         tables = self._tables_here
-        return first_below(tables.parts.parents), tables.parts.sizes, tables.widths
+        return tables.parts.lows(), tables.parts.sizes, tables.widths
 
     @cached_property
     def _mean_width(self) -> float:

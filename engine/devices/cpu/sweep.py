@@ -26,6 +26,13 @@ from engine.model.dtypes import WorkType, work_type
 
 #: Most rows that a thread sweeps before it gathers their facts.
 PIECE_ROWS: Final = 128
+#: Least length of a row alone that several threads share; shorter ones take no longer than starting a thread.
+SHARED_ROW: Final = 2**15
+#: Branches of the tree of parts for each thread that shares a row: more leave less idle, and leave more above all of
+#: them, which each thread does.
+BRANCHES: Final = 4
+#: What a thread does of a row: see :func:`_shares`.
+Share = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]
 #: Most entries that a thread sweeps, after the first sweep, before a sink takes them from the work space.
 KEPT_ENTRIES: Final = 2**20
 
@@ -118,29 +125,64 @@ def _relax_strip(some, value, across):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sweep_one(walk, x, columns, ends, source, row):  # type: ignore[no-untyped-def]
-    """Fill ``row`` with the distances from ``source``: :func:`_sweep_rows` of one row, in vectors along it.
+def _relax_part(walk, j, x):  # type: ignore[no-untyped-def]
+    """Relax the entries of part ``j`` in the row ``x`` by those of its border, in vectors along the row."""
+    starts, lasts, borders, across, packed = walk[0], walk[2], walk[3], walk[8], walk[9]
+    depth, size = lasts[j + 1] - lasts[j], starts[j + 1] - starts[j]
+    width = TILE_VECTORS * VECTOR_BYTES // across.itemsize
+    padded = (size + width - 1) // width * width
+    for k in range(0, depth, DEPTH):
+        deep = min(DEPTH, depth - k)
+        border = borders[lasts[j] + k : lasts[j] + k + deep]
+        for first in range(0, size, width):
+            some = x[starts[j] + first : starts[j] + min(first + width, size)]
+            at = packed[j] + k * padded + first * deep
+            for i in range(deep):
+                _relax_strip(some, x[border[i]], across[at + i * width : at + (i + 1) * width])
+
+
+@njit(nogil=True, cache=True)
+def _emit_span(x, first, last, vertices, shift, source, ends, row):  # type: ignore[no-untyped-def]
+    """Copy the entries at some positions into ``row``, as :func:`_emit` does."""
+    limit, far, sentinel = ends
+    if len(shift) == 0:
+        for p in range(first, last):
+            value = x[p]
+            row[vertices[p]] = sentinel if value > limit else value
+    else:
+        for p in range(first, last):
+            v, value = vertices[p], x[p]
+            row[v] = sentinel if value == far else value + (shift[v] - shift[source])
+
+
+@njit(nogil=True, cache=True)
+def _sweep_one(walk, x, columns, ends, source, row, share):  # type: ignore[no-untyped-def]
+    """Fill some entries of ``row`` with the distances from ``source``: :func:`_sweep_rows` of one row, in vectors along
+    it.
 
     Register tiles are many rows high, so a row alone would do the work of all of them.  Sums and minima are the same.
+
+    ``columns``: the position of each vertex, the vertex of each position, and potentials or nothing.  ``share``: see
+    :func:`_shares`.
     """
-    starts, parents, lasts, borders, part, tables, table, wide, across, packed = walk
-    places, shift = columns
-    limit, far, sentinel = ends
-    width = TILE_VECTORS * VECTOR_BYTES // tables.itemsize
-    x[:] = far
+    starts, parents, part, tables, table, wide = walk[0], walk[1], walk[4], walk[5], walk[6], walk[7]
+    places, vertices, shift = columns
+    above, branches, whole = share
+    for j in above:
+        x[starts[j] : starts[j + 1]] = ends[1]
+    for b in range(len(branches)):
+        x[starts[branches[b, 0]] : starts[branches[b, 1]]] = ends[1]
     _seed(x, 0, places[source], starts, parents, part, tables, table, wide)
-    for j in range(len(parents) - 1, -1, -1):
-        depth, size = lasts[j + 1] - lasts[j], starts[j + 1] - starts[j]
-        padded = (size + width - 1) // width * width
-        for k in range(0, depth, DEPTH):
-            deep = min(DEPTH, depth - k)
-            border = borders[lasts[j] + k : lasts[j] + k + deep]
-            for first in range(0, size, width):
-                some = x[starts[j] + first : starts[j] + min(first + width, size)]
-                at = packed[j] + k * padded + first * deep
-                for i in range(deep):
-                    _relax_strip(some, x[border[i]], across[at + i * width : at + (i + 1) * width])
-    _emit(x, places, shift, source, limit, far, sentinel, row)
+    for j in above:
+        _relax_part(walk, j, x)
+    for b in range(len(branches)):
+        for j in range(branches[b, 1] - 1, branches[b, 0] - 1, -1):
+            _relax_part(walk, j, x)
+        first, last = starts[branches[b, 0]], starts[branches[b, 1]]
+        _emit_span(x, first, last, vertices, shift, source, ends, row)
+    if whole:
+        for j in above:
+            _emit_span(x, starts[j], starts[j + 1], vertices, shift, source, ends, row)
 
 
 @njit(nogil=True, cache=True)
@@ -193,9 +235,10 @@ class Sweeper(CpuBackend):
 
     def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, owner: CpuBackend) -> None:
         super().__init__(owner=owner)
-        self._position = parts.position
+        self._position, self._vertices = parts.position, np.argsort(parts.position)
         self._nonnegative = nonnegative
         self._parts = _flatten(parts, lengths)
+        self._one_row = _shares(parts, self.threads if len(parts.position) >= SHARED_ROW else 1)
 
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
@@ -220,13 +263,15 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
         if len(sources) == 1:
+            both, left = (self._position, self._vertices, shift), list(range(len(self._one_row)))
 
-            def sweep_one(worker: int) -> Done:
+            def sweep_one(share: Share, worker: int) -> Done:
                 x = self._spaces.of(worker, ("sweep one", kind.name), lambda: np.empty(len(self._position), kind.dtype))
-                _sweep_one(self._parts, x, columns, ends, sources[0], out[0])
-                return Done(np.arange(1))
+                _sweep_one(self._parts, x, both, ends, sources[0], out[0], share)
+                last = left.pop() == 0  # in one step, so that one share alone is the last
+                return Done(np.arange(1 if last else 0))
 
-            return Searches(iter((sweep_one,)))
+            return Searches(partial(sweep_one, share) for share in self._one_row)
 
         # a piece consists of several sweeps, with one call for all of them, because calls from the
         # interpreter wait for each other if there are many threads; but there are at least four pieces per thread
@@ -281,3 +326,32 @@ def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
             _pack_across(np.ascontiguousarray(across).reshape(-1), depth, columns, packed, at[i])
     walk = (parts.starts, parts.parents, parts.ends, parts.borders, parts.owner())
     return (*walk, lengths.flat, table, wide, packed, at)
+
+
+def _shares(parts: Parts, threads: int) -> list[Share]:
+    """Cut the sweep of one row into shares that need nothing of each other.
+
+    Args:
+        parts: the parts.
+        threads: the most shares.
+
+    Returns:
+        For each share the parts above all branches, from the last to the first, which every share relaxes for itself;
+        the first part of each of its branches, and the one after its last, shape (branches, 2); and whether the entries
+        of the parts above are its own.
+    """
+    work = parts.sizes * (parts.depths + 2)
+    sums, lows = work.copy(), parts.lows()
+    for i, above in enumerate(parts.parents.tolist()):
+        if above >= 0:
+            sums[above] += sums[i]
+    top = sums > (int(work.sum()) // (BRANCHES * threads) if threads > 1 else -1)
+    roots = np.flatnonzero(~top & ((parts.parents < 0) | top[parts.parents]))
+    mine, done = [list[int]() for _ in range(threads)], [0] * threads
+    for i in roots[np.argsort(-sums[roots], kind="stable")].tolist():
+        least = done.index(min(done))
+        mine[least].append(i)
+        done[least] += int(sums[i])
+    above = np.flatnonzero(top)[::-1].astype(np.int64)
+    ranges = [np.array([(lows[i], i + 1) for i in some], np.int64).reshape(len(some), 2) for some in mine]
+    return [(above, some, k == 0) for k, some in enumerate(ranges) if len(some) or k == 0]

@@ -84,6 +84,12 @@ def test_parts_are_a_tree_and_borders_lie_above(name: str, grain: Grain) -> None
         assert set(owner[border]) <= above
 
 
+def test_first_parts_below_each_part() -> None:
+    none = np.zeros(0, np.int64)
+    for parents, lows in (([2, 2, 4, 4, -1, -1], [0, 1, 0, 3, 0, 5]), ([], [])):
+        assert Parts(none, none, np.array(parents, np.int32), none, none.astype(np.int32)).lows().tolist() == lows
+
+
 @pytest.mark.parametrize("grain", [FINE, CPU_GRAIN])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_an_arc_out_of_a_part_and_all_below_it_ends_in_its_border(name: str, grain: Grain) -> None:

@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 from engine.algorithms.prepared import panels
-from engine.algorithms.prepared.panels import PanelProduct, cheapest, first_below
+from engine.algorithms.prepared.panels import PanelProduct, cheapest
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.model.problem import Options
 from tests.unit.engine.api.test_prepared import grid_graph
-
-
-def test_first_parts_below_each_part():
-    assert first_below(np.array([2, 2, 4, 4, -1, -1], np.int32)).tolist() == [0, 1, 0, 3, 0, 5]
-    assert first_below(np.zeros(0, np.int32)).tolist() == []
 
 
 @pytest.fixture(scope="module", params=["uint16", "int32", "float32", "float64"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from benchmarks import graphs
 from engine.algorithms.partitioned import sweeper_of
+from engine.devices.cpu import sweep
 from engine.devices.cpu.backend import CpuBackend
-from engine.graph.partition import CPU_GRAIN
+from engine.graph.partition import CPU_GRAIN, Grain
 from engine.graph.profile import GraphProfile
 from engine.model.backend import RowsWanted
 from engine.model.device_layout import SWEEP_ROWS
@@ -19,6 +21,9 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
 from tests.oracle import decode
 from tests.unit.engine.algorithms.harness import oracle
+
+#: Parts that are as small as they can be.
+FINE = Grain(width=1, entry=0.0, part=0.0, inside=0.0)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -61,3 +66,41 @@ def test_rows_that_a_sink_takes_are_those_that_are_written(rows: int, threads: i
     assert not told
     assert np.array_equal(taken, out)
     assert (out == work.sentinel()).any()
+
+
+@pytest.mark.parametrize("kind", ["uint16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_threads_that_share_a_row_make_the_row_of_one(
+    kind: str, shifted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every share needs nothing of the others, and only the last one says that the row is done."""
+    graph = graphs.grid(400)
+    keep = graph.heads < 390  # some vertices cannot be reached
+    indptr = np.concatenate([[0], np.cumsum(keep)])[graph.indptr]
+    weights = graph.weights[keep] / (7 if kind.startswith("float") else 1)
+    graph = replace(graph, indptr=indptr, heads=graph.heads[keep], weights=weights, directed=True)
+    profile, work, found = GraphProfile(graph), WORK_TYPES[kind], dict[tuple[int, int], Any]()
+    potentials = np.random.default_rng(3).random(400) if shifted and kind == "float64" else None
+    arcs = replace(profile.arcs, potentials=potentials)
+    monkeypatch.setattr(sweep, "SHARED_ROW", 0)
+    for threads in (1, 2, 3, 8):
+        sweeper = sweeper_of(CpuBackend(threads), profile, profile.parts(FINE), work, Monitor())
+        assert (len(sweeper._one_row) > 1) == (threads > 1)
+        for source in (0, 7, 211, 399):
+            out = np.zeros((1, 400), work.dtype)
+            searches, told, rows = sweeper.begin_search(arcs, np.array([source]), out), list[Any](), 0
+            order = np.random.default_rng(source).permutation(len(sweeper._one_row))
+            searches._pieces = deque([list(searches._pieces)[k] for k in order])
+            ended = False
+            while searches.waiting:
+                assert not told
+                done, ended = searches.take(0, lambda *given, told=told: told.append(given))
+                rows += done
+            assert (rows, ended, len(told)) == (1, True, 1)
+            found[threads, source] = out
+            assert np.array_equal(out, found[1, source])
+            sweeper.search(arcs, np.array([source]), again := np.zeros_like(out))
+            assert np.array_equal(again, out)
+        sweeper.shutdown()
+    if not shifted and not kind.startswith("float"):
+        assert np.array_equal(decode(found[8, 7]), oracle(graph, np.array([7])))

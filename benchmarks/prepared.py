@@ -116,6 +116,26 @@ def compare(matrix: PreparedMatrix, graph: Graph, rows: int) -> None:
     print(f"  {wrong} of {count:,} entries of {rows} rows differ from searches", flush=True)
 
 
+def in_xarray(matrix: PreparedMatrix) -> None:
+    """Open the matrix in xarray, and compare the entries of a slice and of its corners."""
+    import xarray
+
+    n, middle = matrix.n, matrix.n // 2
+    data = xarray.open_zarr(matrix.zarr_store, chunks=None)["distances"]
+    began = time.perf_counter()
+    slices = [(slice(middle, middle + 5), slice(middle, middle + 500)), (slice(n - 2, n), slice(0, 2))]
+    wrong = sum(
+        int((data[rows, columns].values != matrix.block(range(n)[rows], range(n)[columns])).sum())
+        for rows, columns in slices
+    )
+    took = time.perf_counter() - began
+    print(
+        f"  opened in xarray: {data.shape[0]:,} x {data.shape[1]:,} {data.dtype}, {data.nbytes / 1e12:.2g} TB; "
+        f"slices of 5 x 500 and 2 x 2 in {took:.2f} s, {wrong} entries differ",
+        flush=True,
+    )
+
+
 def beside(matrix: PreparedMatrix, graph: Graph) -> None:
     """Print what other libraries take for the same pairs."""
     u, v = np.random.default_rng(1).integers(0, graph.n, (2, PAIRS))
@@ -190,6 +210,7 @@ def main() -> None:
             print(f"{name}: {graph.n:,} vertices, {graph.arcs:,} arcs, {kind}; {args.threads} threads, load {load}")
             matrix = make(graph, Path(folder) / "p", args.threads)
             ask(matrix, args.threads)
+            in_xarray(matrix)
             if graph.integral:
                 compare(matrix, graph, args.rows)
                 if args.peers:

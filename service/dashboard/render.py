@@ -53,6 +53,8 @@ _SPOKEN: Final = {
 _OPTION: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(_SPOKEN, reverse=True))})(?![\w-])")
 #: what to install or to type, which is nothing that a reader of the page can do
 _INSTALLING: Final = re.compile(r": install apsp\[cuda\].*?--device cpu")
+#: an option of the command line, in parentheses, that has no field
+_ASIDE: Final = re.compile(r" \(--[\w-]+\)")
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
@@ -93,7 +95,7 @@ def environment() -> Environment:
         "number": _number, "about": _about, "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment,
         "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
-        "quoted": _quoted, "spoken": _spoken,
+        "quoted": _quoted, "spoken": _spoken, "field": _field,
     }  # fmt: skip
     # Imported with the first page, because it imports NumPy.
     from storage.readers import FORMATS
@@ -105,7 +107,13 @@ def environment() -> Environment:
 def _spoken(text: str) -> str:
     """Return a text that names options of the command line as the page's fields are called, and algorithms by title."""
     said = _OPTION.sub(lambda found: f"“{_SPOKEN[found[0]]}”", _INSTALLING.sub("", text))
+    said = _ASIDE.sub("", said)
     return _algorithms().sub(lambda found: ALGORITHMS[found[0]].title, said)
+
+
+def _field(option: str) -> str:
+    """Return what the field of an option is called."""
+    return _SPOKEN.get(f"--{option.replace('_', '-')}", option.replace("_", " ").capitalize())
 
 
 @functools.cache

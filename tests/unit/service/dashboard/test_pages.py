@@ -539,9 +539,15 @@ def test_a_refusal_offers_a_prepared_graph_with_its_figures(client: TestClient, 
 
 
 def test_the_page_names_its_fields_and_not_options_of_the_command_line():
-    spoken = environment().filters["spoken"]
+    spoken, field = environment().filters["spoken"], environment().filters["field"]
+    assert (field("dtype"), field("max_hops"), field("as_yet_unknown")) == (
+        "Numbers are kept as", "Most arcs of a path", "As yet unknown",
+    )  # fmt: skip
     assert spoken("say --weight 4, or --undirected") == "say “Column of the weights” 4, or “Arcs: both ways”"
     assert spoken("a--weight --weights --unweighted2") == "a--weight --weights --unweighted2"
+    assert (
+        spoken("the compact form (--compact) is slower (--memory)") == "the compact form is slower (“Memory at most”)"
+    )
     assert spoken("dijkstra fits with --memory 341MiB") == "Dijkstra fits with “Memory at most” 341MiB"
     assert spoken("not partitioned: next is bellman-ford") == "not partitioned: next is Bellman–Ford, in batches"
     absent = (

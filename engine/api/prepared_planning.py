@@ -26,6 +26,7 @@ from engine.model.problem import (
 )
 from engine.model.progress import working_time
 from engine.planning.binding import bind_plan
+from engine.planning.constants import RESIDENT_SPREAD
 from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
 from engine.planning.planner import choose_type
@@ -42,8 +43,6 @@ FAVOURABLE: Final = 0.05
 #: Entries of borders, and vertices and arcs, up to which that is found out: about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
-#: Bytes by which the memory that a process holds differs from one run to the next; a refusal names that much more.
-SPREAD: Final = 16 << 20
 #: Options of a solve that a prepared graph does not support yet.
 _WHOLE: Final = ("sources", "targets")
 
@@ -217,7 +216,7 @@ def prepared_candidate(
     short += [(tables, max(matrix, SMALL_TABLES), "the matrix itself", "are all of its entries")]
     for needed, available, resource, there in short:
         if needed > available:
-            asked = needed + (SPREAD if resource == "memory" else 0)
+            asked = needed + (RESIDENT_SPREAD if resource == "memory" else 0)
             return DoesNotFit(
                 f"the graph cannot be prepared: {asked} bytes ({gib(asked)}) are needed for tables of {where}, "
                 f"and of {resource} {available} ({gib(available)}) {there}{_smaller(facts, kind, tables)}",

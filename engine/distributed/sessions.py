@@ -62,6 +62,8 @@ class _OpenSession:
 
 _lock = threading.Lock()
 _sessions: dict[str, _OpenSession] = {}
+#: What closes idle sessions; none is there without sessions.
+_timers: list[threading.Timer] = []
 
 
 def worker_info() -> WorkerInfo:
@@ -108,6 +110,9 @@ def end_run(run: str) -> None:
     """Close the session of a job that is over."""
     with _lock:
         found = _sessions.pop(run, None)
+        if not _sessions:
+            while _timers:
+                _timers.pop().cancel()
     if found is not None:
         found.session.close()
 
@@ -120,9 +125,8 @@ def _session_of(job: WorkersJob) -> Iterator[WorkerSession]:
             _close_idle(time.monotonic())
             threads = int(os.environ.get(THREADS, "0")) or usable_processors()
             _sessions[job.run] = _OpenSession(job.exchange_dir, make_session(job, threads))
-            timer = threading.Timer(IDLE, _close_idle_later)
-            timer.daemon = True
-            timer.start()
+            if not _timers:
+                _look_later(IDLE)
         opened = _sessions[job.run]
         opened.busy += 1
     try:
@@ -147,11 +151,18 @@ def _close_idle(now: float) -> None:
 def _close_idle_later() -> None:
     """Timer: close idle sessions; set the timer again while any session remains."""
     with _lock:
+        _timers.clear()
         _close_idle(time.monotonic())
         if _sessions:
-            timer = threading.Timer(IDLE / 4, _close_idle_later)
-            timer.daemon = True
-            timer.start()
+            _look_later(IDLE / 4)
+
+
+def _look_later(seconds: float) -> None:
+    """Set the timer; the caller holds the lock."""
+    timer = threading.Timer(seconds, _close_idle_later)
+    timer.daemon = True
+    timer.start()
+    _timers.append(timer)
 
 
 def make_session(job: WorkersJob, threads: int) -> WorkerSession:

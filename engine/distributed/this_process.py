@@ -25,7 +25,8 @@ SELF: Final = "this process"
 class ThisProcess:
     """What a driver asks of a cluster (``engine.distributed.dask_cluster.Cluster``), of one worker.
 
-    A context manager: it ends after the running task, and drops the others.
+    A context manager, to be entered twice as pools of threads are: it ends after the running task, and drops the
+    others.
     """
 
     def __init__(self) -> None:
@@ -37,9 +38,11 @@ class ThisProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.close(drop=True)
-        while self._last:
-            self._last.pop()()
+        try:
+            self._pool.close(drop=True)
+        finally:
+            while self._last:
+                self._last.pop()()
 
     def submit(
         self,

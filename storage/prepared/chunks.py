@@ -9,9 +9,10 @@ import mmap
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ from storage.threads import in_threads
 #: A table, and where the spans of its entries begin and end that a question needs; None for all entries.
 Need = tuple["CheckedTable", tuple[IntArray, IntArray] | None]
 Mask = npt.NDArray[np.bool_]
+#: For each table, the chunks that a question needs.
+Masks = Sequence[tuple["CheckedTable", Mask]]
 
 #: The system counts no memory for pages that were never written; Python 3.11 has no name for this flag of Linux.
 _UNCOUNTED: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0)
@@ -63,6 +66,11 @@ class CheckedTable:
         self._there, self._lock = np.zeros(count, np.bool_), threading.Lock()
         self._used, self._questions = np.zeros(count, np.int64), 0
         self.complete = not entries
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks."""
+        return len(self._there)
 
     @property
     def passing(self) -> bool:
@@ -122,12 +130,15 @@ class CheckedTable:
             return 0
         idle, done = np.flatnonzero(self._there & ~wanted), 0
         with self._lock:
-            for k in idle[np.argsort(self._used[idle], kind="stable")].tolist():
-                if done >= count:
-                    break
-                self._there[k] = False
-                done += self._release(k)
-            self._count()
+            try:
+                for k in idle[np.argsort(self._used[idle], kind="stable")].tolist():
+                    if done >= count:
+                        break
+                    self.complete = False  # first, because an interrupt may come after any step
+                    self._there[k] = False
+                    done += self._release(k)
+            finally:
+                self._count()
         return done
 
     def whole(self) -> Array:
@@ -189,14 +200,17 @@ class TableMemory:
         # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
-        self._asking, self._coming, self._clearing = set[object](), dict[object, int](), False
+        # weak: a question that an interrupt has ended between two steps counts no longer than its frame lives
+        self._asking, self._coming = WeakSet[_Question](), WeakKeyDictionary[_Question, int]()
+        self._clearing = False
 
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        return all(table.complete for table in self._tables)
+        with self._lock:  # chunks are dropped with it, so what is true here stays true
+            return all(table.complete for table in self._tables)
 
-    def using(self, needs: Sequence[Need]) -> Any:
+    def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:
         """Context manager: the entries that a question needs are in memory.
 
         Args:
@@ -206,16 +220,16 @@ class TableMemory:
             DoesNotFit: there is no room for them.
             StorageFailed: a chunk is missing or damaged; the message names it.
         """
-        return _NOTHING if self.complete else self._using(needs)
-
-    @contextmanager
-    def _using(self, needs: Sequence[Need]) -> Iterator[None]:
-        wanted = {id(table): np.zeros(len(table._there), np.bool_) for table in self._tables}
+        if self.complete:
+            return _NOTHING
+        wanted = {id(table): np.zeros(table.chunks, np.bool_) for table in self._tables}
         for table, spans in needs:
             if spans is None or len(spans[0]):
                 wanted[id(table)] |= table.wanted(spans)
-        masks = [(table, wanted[id(table)]) for table in self._tables]
-        question = object()
+        return _Question(self, [(table, wanted[id(table)]) for table in self._tables])
+
+    def begin(self, question: _Question, masks: Masks) -> None:
+        """Let a question begin once the chunks that it needs are in memory.  Raises as :meth:`using`."""
         try:
             with self._lock:
                 self._coming[question] = self._clear_for(masks)
@@ -224,38 +238,68 @@ class TableMemory:
                 table.bring(mask)
             with self._lock:
                 self._coming.pop(question, None)
-            yield
-        finally:
-            with self._lock:
-                self._coming.pop(question, None)
-                self._asking.discard(question)
                 self._change.notify_all()
+        except BaseException:
+            self.end(question)
+            raise
 
-    def _clear_for(self, masks: Sequence[tuple[CheckedTable, Mask]]) -> int:
+    def end(self, question: _Question) -> None:
+        """Let the chunks of a question go."""
+        self._asking.discard(question)
+        self._coming.pop(question, None)
+        with self._lock:
+            self._change.notify_all()
+
+    def _clear_for(self, masks: Masks) -> int:
         """Wait until a question may begin, and drop chunks for it; the caller holds the lock.
 
         Returns:
             The bytes that the question will read.
         """
-        self._change.wait_for(lambda: not self._clearing)
-        lacking = sum(table.lacking(mask) for table, mask in masks)
+        self._wait(lambda: not self._clearing)
+        lacking = _lacking(masks)
         if not lacking or lacking <= self._left():
             return lacking
-        if any(table.passing for table in self._tables):
-            self._clearing = True  # no other question begins
-            try:
-                self._change.wait_for(lambda: not self._asking)
-                lacking = sum(table.lacking(mask) for table, mask in masks)
-                for table, mask in masks:
-                    while (short := lacking - self._left()) > 0 and table.drop(mask, short):
-                        pass
-            finally:
-                self._clearing = False
-                self._change.notify_all()
+        passing = any(table.passing for table in self._tables)
+        self._clearing = True  # no other question begins
+        try:
+            self._wait(lambda: not (self._asking if passing else self._coming))
+            lacking = _lacking(masks)
+            if not lacking:  # others have brought it; nothing may be dropped from tables that are complete now
+                return 0
+            for table, mask in masks:
+                while (short := lacking - self._left()) > 0 and table.drop(mask, short):
+                    pass
+        finally:
+            self._clearing = False
+            self._change.notify_all()
         if lacking > self._left():
             self._refuse(lacking)
         return lacking
 
+    def _wait(self, happened: Callable[[], bool]) -> None:
+        """Wait for something that other questions do; the caller holds the lock, which is free meanwhile."""
+        while not happened():
+            self._change.wait(1.0)  # not for ever: a question that an interrupt has ended does not tell
+
     def _left(self) -> int:
         """Return the bytes that may be read, without those that other questions are about to read."""
         return self._free() - sum(self._coming.values())
+
+
+class _Question:
+    """A question under way, as a context manager."""
+
+    def __init__(self, memory: TableMemory, masks: Masks) -> None:
+        self._memory, self._masks = memory, masks
+
+    def __enter__(self) -> None:
+        self._memory.begin(self, self._masks)
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.end(self)
+
+
+def _lacking(masks: Masks) -> int:
+    """Return the bytes of some chunks that are not in memory."""
+    return sum(table.lacking(mask) for table, mask in masks)

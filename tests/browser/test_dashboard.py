@@ -232,7 +232,8 @@ def test_what_is_wrong_with_a_file_is_said_where_it_was_dropped(visit: Visit, tm
         expect(page.get_by_role("heading", name="Not found")).to_be_visible()
 
 
-def test_a_button_that_is_pressed_while_its_part_is_exchanged_is_clicked(site: Site, visit: Visit):
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_a_button_that_is_pressed_while_its_part_is_exchanged_is_clicked(site: Site, visit: Visit, by: str):
     """The estimate came between press and release and took the place of the button, so nothing happened."""
     graph = site.upload(b"pressed released 1\nreleased clicked 2\n", directed=True, name="pressed")["id"]
     page, held = visit(), list[Route]()
@@ -240,13 +241,15 @@ def test_a_button_that_is_pressed_while_its_part_is_exchanged_is_clicked(site: S
     page.goto(f"{site.url}/graphs/{graph}")
     part = page.locator("#estimate")
     expect(part).to_have_attribute("aria-busy", "true")
-    part.get_by_role("button", name="Solve all pairs").hover()
-    page.mouse.down()
+    button = part.get_by_role("button", name="Solve all pairs")
+    button.hover()
+    button.focus()
+    page.mouse.down() if by == "mouse" else page.keyboard.down("Space")
     with page.expect_response("**/graphs/*?**"):
         held[0].continue_()
     page.wait_for_timeout(300)
     expect(part).to_contain_text("Not estimated yet")  # as it was when the button was pressed
-    page.mouse.up()
+    page.mouse.up() if by == "mouse" else page.keyboard.up("Space")
     page.wait_for_url("**/jobs/*")
 
 

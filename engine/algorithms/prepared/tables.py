@@ -76,8 +76,7 @@ class StoredTables:
 
     def whole(self) -> AbstractContextManager[None]:
         """Context manager: all entries are in memory.  Raises as ``TableMemory.using``."""
-        found: AbstractContextManager[None] = self.memory.using([(self.ahead, None), (self.back, None)])
-        return found
+        return self.memory.using([(self.ahead, None), (self.back, None)])
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
         """Return the arguments of a sweep of rows, or of columns.

@@ -40,6 +40,11 @@ class CompactMatrix(PreparedMatrix):
         See ``PreparedMatrix``.
     """
 
+    @property
+    def most_held(self) -> int:
+        """Bytes of what is stored, all of which is kept in memory."""
+        return self.table_bytes
+
     @cached_property
     def _described(self) -> CompactTables:  # type: ignore[override]
         """The tables. The stored part of them is read as a whole, and every chunk is compared with the seal."""

@@ -61,13 +61,24 @@ class HeldTables(PreparedStore):
         return parts_of(self)
 
     @cached_property
+    def _passing(self) -> bool:
+        """Whether chunks of the tables are dropped where memory is short, because not all may fit."""
+        return self.table_bytes > available_memory() // 2
+
+    @property
+    def most_held(self) -> int:
+        """The most bytes of tables that questions keep in memory."""
+        return min(self.table_bytes, (available_memory() + self.held_bytes) // 2) if self._passing else self.table_bytes
+
+    @cached_property
     def _described(self) -> StoredTables:
         """The tables; nothing of them has been read yet."""
         from engine.algorithms.prepared.tables import StoredTables
 
-        passing = self.table_bytes > available_memory() // 2
         try:
-            forward, backward = (self.checked(f"tables/{name}", passing=passing) for name in ("forward", "backward"))
+            forward, backward = (
+                self.checked(f"tables/{name}", passing=self._passing) for name in ("forward", "backward")
+            )
         except MemoryError:
             self._refuse(self.table_bytes)
             raise
@@ -79,7 +90,7 @@ class HeldTables(PreparedStore):
         answers.
         """
         free = available_memory()
-        if not self._described.ahead.passing:
+        if not self._passing:
             return free
         held = self.held_bytes
         return (free + held) // 2 - held
@@ -102,8 +113,7 @@ class HeldTables(PreparedStore):
             return NOTHING
         found = self._kernels
         needs = [tables.need(found[3], rows, ahead=True), tables.need(found[4], columns, ahead=False)]
-        held: AbstractContextManager[None] = tables.memory.using(needs)
-        return held
+        return tables.memory.using(needs)
 
     def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
         """Return the arguments that the kernels share, and the numbers of the lines of rows and columns in them; the

@@ -75,7 +75,8 @@ class PreparedMeasurement:
     def _planned(self) -> Plan:
         matrix, columns = self._matrix, len(self._rectangle.columns)
         on_device = isinstance(matrix, DevicePreparedMatrix) and matrix.exact
-        needed = matrix.table_bytes + 2 * BAND_BYTES + self.bytes
+        tables = matrix.table_bytes if on_device else matrix.most_held
+        needed = tables + 2 * BAND_BYTES + self.bytes
         machine = survey(memory=self._memory, threads=matrix.threads)
         if needed > machine.memory:
             raise DoesNotFit(

@@ -144,7 +144,7 @@ class PreparedNear:
     @property
     def _needed(self) -> int:
         """Bytes that rows from the tables need, however many pairs there are."""
-        return self._matrix.table_bytes + 2 * BAND_BYTES
+        return self._matrix.most_held + 2 * BAND_BYTES
 
     def _search_seconds(self) -> float:
         """Predict the seconds that searches from all sources take, from the processor time of some.

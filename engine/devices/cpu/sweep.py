@@ -8,8 +8,9 @@ product is packed once for all rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -142,9 +143,9 @@ def _relax_part(walk, j, x):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _emit_span(x, first, last, vertices, shift, source, ends, row):  # type: ignore[no-untyped-def]
-    """Copy the entries at some positions into ``row``, as :func:`_emit` does."""
-    limit, far, sentinel = ends
+def _emit_span(x, span, columns, source, ends, row):  # type: ignore[no-untyped-def]
+    """Copy the entries at the positions of a span into ``row``, as :func:`_emit` does."""
+    (first, last), (_, vertices, shift), (limit, far, sentinel) = span, columns, ends
     if len(shift) == 0:
         for p in range(first, last):
             value = x[p]
@@ -166,23 +167,21 @@ def _sweep_one(walk, x, columns, ends, source, row, share):  # type: ignore[no-u
     :func:`_shares`.
     """
     starts, parents, part, tables, table, wide = walk[0], walk[1], walk[4], walk[5], walk[6], walk[7]
-    places, vertices, shift = columns
     above, branches, whole = share
     for j in above:
         x[starts[j] : starts[j + 1]] = ends[1]
     for b in range(len(branches)):
         x[starts[branches[b, 0]] : starts[branches[b, 1]]] = ends[1]
-    _seed(x, 0, places[source], starts, parents, part, tables, table, wide)
+    _seed(x, 0, columns[0][source], starts, parents, part, tables, table, wide)
     for j in above:
         _relax_part(walk, j, x)
     for b in range(len(branches)):
         for j in range(branches[b, 1] - 1, branches[b, 0] - 1, -1):
             _relax_part(walk, j, x)
-        first, last = starts[branches[b, 0]], starts[branches[b, 1]]
-        _emit_span(x, first, last, vertices, shift, source, ends, row)
+        _emit_span(x, (starts[branches[b, 0]], starts[branches[b, 1]]), columns, source, ends, row)
     if whole:
         for j in above:
-            _emit_span(x, starts[j], starts[j + 1], vertices, shift, source, ends, row)
+            _emit_span(x, (starts[j], starts[j + 1]), columns, source, ends, row)
 
 
 @njit(nogil=True, cache=True)
@@ -263,15 +262,7 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
         if len(sources) == 1:
-            both, left = (self._position, self._vertices, shift), list(range(len(self._one_row)))
-
-            def sweep_one(share: Share, worker: int) -> Done:
-                x = self._spaces.of(worker, ("sweep one", kind.name), lambda: np.empty(len(self._position), kind.dtype))
-                _sweep_one(self._parts, x, both, ends, sources[0], out[0], share)
-                last = left.pop() == 0  # in one step, so that one share alone is the last
-                return Done(np.arange(1 if last else 0))
-
-            return Searches(partial(sweep_one, share) for share in self._one_row)
+            return self._begin_one((self._position, self._vertices, shift), ends, int(sources[0]), out[0])
 
         # a piece consists of several sweeps, with one call for all of them, because calls from the
         # interpreter wait for each other if there are many threads; but there are at least four pieces per thread
@@ -296,6 +287,19 @@ class Sweeper(CpuBackend):
             return Done(np.arange(first, last))
 
         return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
+
+    def _begin_one(self, columns: Sequence[Array], ends: tuple[Any, ...], source: int, row: Array) -> Searches:
+        """Split the computation of one row into its shares; the arguments are those of :func:`_sweep_one`."""
+        kind, count = self._parts[5].dtype, len(self._position)
+        left = list(range(len(self._one_row)))
+
+        def sweep_one(share: Share, worker: int) -> Done:
+            x = self._spaces.of(worker, ("sweep one", kind.name), lambda: np.empty(count, kind))
+            _sweep_one(self._parts, x, tuple(columns), ends, source, row, share)
+            last = left.pop() == 0  # in one step, so that one share alone is the last
+            return Done(np.arange(1 if last else 0))
+
+        return Searches(partial(sweep_one, share) for share in self._one_row)
 
     def _space_of(self, worker: int, high: int, held: int, kind: WorkType) -> tuple[Array, Array, Array, Array]:
         """Return the work space of a thread that sweeps ``high`` rows: the rows, the left operand of a product, its

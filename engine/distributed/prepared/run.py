@@ -40,6 +40,8 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options, Workers
 from engine.model.progress import PhaseClock
+from engine.model.system import usable_processors
+from engine.planning.constants import RESIDENT_SPREAD
 from engine.planning.cost import Setting
 from engine.streaming.part_journal import digest_of
 from storage.matrix.format import Array
@@ -114,7 +116,7 @@ def prepare_in_spans(
             workers = summed_up(found)
             spans, taken, new = _spans(asked, workers)
             record = SpanRecord(asked.kept, spans, digest_of(asked.parts, asked.plan.dtype), new)
-            job = _job(asked, spans, exchange, writer, kept_bytes(taken, workers))
+            job = _job(asked, spans, exchange, writer, (kept_bytes(taken, workers), workers.threads))
             driver = PreparedDriver(cluster, found, job, spans, record, clock)
             try:
                 driver.run()
@@ -134,9 +136,11 @@ def _workers(asked: SpansRun) -> Iterator[tuple[Cluster | ThisProcess, dict[str,
         with Cluster(address_of(asked.options)) as cluster:
             yield cluster, gather(cluster, "cpu", asked.plan.workers)
         return
-    machine = survey(memory=asked.options.memory, threads=asked.plan.threads)
-    setting = Setting(describe(asked.inner, cutoff=asked.plan.cutoff), machine, WORK_TYPES[asked.plan.dtype], 0)
-    with ThisProcess() as here:
+    plan = asked.plan
+    most = min(asked.options.memory or plan.memory, plan.memory) + RESIDENT_SPREAD
+    machine = survey(memory=most, threads=min(plan.threads, usable_processors()))
+    setting = Setting(describe(asked.inner, cutoff=plan.cutoff), machine, WORK_TYPES[plan.dtype], 0)
+    with ThisProcess() as here, here:
         yield here, described(on_this_machine(setting, planned=True))
 
 
@@ -181,9 +185,10 @@ def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[d
     return spans, facts, [{"step": _CUTS, **file.entry(), "of": of, "compact": asked.compact}]
 
 
-def _job(asked: SpansRun, spans: Spans, exchange: Path, writer: PreparedWriter, kept: int) -> PreparedJob:
-    """Write what all workers read into the exchange folder, and return the job.  Raises StorageFailed."""
-    parts = asked.parts
+def _job(asked: SpansRun, spans: Spans, exchange: Path, writer: PreparedWriter, bounds: tuple[int, int]) -> PreparedJob:
+    """Write what all workers read into the exchange folder, and return the job, with the bounds of a worker: the bytes
+    that it keeps, and its threads.  Raises StorageFailed."""
+    parts, (kept, threads) = asked.parts, bounds
     tree: list[Array] = [parts.starts, parts.parents, parts.ends, parts.borders, spans.cuts]
     columns = [column for each in arcs_by_span(asked.inner.graph, spans) for column in each]
     write_arrays(exchange, LOOKED_AT, [np.frombuffer(secrets.token_bytes(8), np.int64)])
@@ -200,6 +205,6 @@ def _job(asked: SpansRun, spans: Spans, exchange: Path, writer: PreparedWriter, 
         arcs=write_arrays(exchange, "arcs.bin", columns),
         chunks={name: (entries, chunk_entries(entries)) for name, entries in asked.entries().items()},
         fill=writer.fill,
-        threads=0 if asked.plan.workers else asked.plan.threads,
+        threads=0 if asked.plan.workers else threads,
         kept=kept,
     )

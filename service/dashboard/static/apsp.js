@@ -22,17 +22,27 @@ export async function fetchPage(url, signal) {
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
+/** The newest page of each part that waits until nobody presses on it, by the id of the part. */
+const waiting = new Map();
+const LET_GO = 50;  // milliseconds after which the click that follows has happened
+
+for (const end of ["pointerup", "pointercancel", "dragend", "keyup"]) {
+  addEventListener(end, () => setTimeout(() => [...waiting].forEach(([id, page]) => exchange(page, [id])), LET_GO));
+}
+
 /** Put the parts of these ids in the place of the present ones; what has the focus keeps it.  A part that somebody
     presses on is exchanged when they let go: a button that is replaced in between would not be clicked. */
 export function exchange(page, ids) {
   for (const id of ids) {
     const now = document.getElementById(id);
     const then = page.getElementById(id);
+    waiting.delete(id);
     if (!now || !then || now.isEqualNode(then)) continue;
-    if (now.matches(":active")) {
-      addEventListener("pointerup", () => setTimeout(() => exchange(page, [id])), { once: true });
+    if (now.matches(":active") || now.querySelector(":active")) {
+      waiting.set(id, page);
       continue;
     }
+    [...waiting.keys()].filter((inner) => now.querySelector(`#${inner}`)).forEach((inner) => waiting.delete(inner));
     const held = now.contains(document.activeElement) ? document.activeElement.id : "";
     const open = [...now.querySelectorAll("details")].map((item) => item.open);
     const fresh = document.importNode(then, true);

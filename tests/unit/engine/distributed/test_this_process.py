@@ -19,11 +19,12 @@ from engine.api.prepared import prepare
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome
 from engine.distributed import sessions
-from engine.distributed.prepared import driver, planning
+from engine.distributed.prepared import driver, planning, run
 from engine.distributed.prepared.worker import PreparedWorker
 from engine.distributed.this_process import SELF, ThisProcess
 from engine.graph.profile import GraphProfile
 from engine.model.problem import Options
+from engine.planning.constants import RESIDENT_SPREAD
 from engine.streaming import part_journal
 from storage.errors import Cancelled, DoesNotFit, SolveFailed, StorageFailed
 from storage.graph.graph import Graph
@@ -159,6 +160,21 @@ def test_the_memory_that_a_refusal_names_suffices(monkeypatch: pytest.MonkeyPatc
         plan_prepared(graph, Options(memory=refused.value.needed - (64 << 20)))
 
 
+def test_a_run_keeps_to_the_memory_and_threads_of_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options need not say again what the plan was made with; processors may be fewer by now."""
+    graph, seen, inner = GraphProfile(grid_graph(20)), list[planning.Workers](), run.described
+    short_of_memory(monkeypatch)
+    plan = plan_prepared(graph, Options(memory=900 << 20))
+    monkeypatch.setattr(run, "described", lambda workers: (seen.append(workers), inner(workers))[1])
+    monkeypatch.setattr(run, "usable_processors", lambda: 1)
+    prepare(graph, tmp_path / "p", plan=plan)
+    assert plan.tier == "store"
+    assert seen[0].threads == 1
+    assert seen[0].memory < (900 << 20) + RESIDENT_SPREAD
+    assert (sessions._sessions, sessions._timers) == ({}, [])
+    assert whole(tmp_path / "p") == local(graph.graph, tmp_path / "local")
+
+
 def test_memory_that_is_gone_when_the_run_begins_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = grid_graph(9)
     plan = replace(plan_prepared(graph), tier="store")
@@ -199,7 +215,7 @@ def test_an_accident_in_a_task_is_told_and_leaves_no_thread(tmp_path: Path, monk
     with pytest.raises(SolveFailed, match="a task on worker this process failed: RuntimeError"):
         in_files(grid_graph(9), tmp_path / "p")
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("apsp-spans")]
-    assert not sessions._sessions
+    assert (sessions._sessions, sessions._timers) == ({}, [])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -165,6 +165,95 @@ def test_a_question_that_fails_keeps_no_room():
         need(memory, table, (300, 500))
 
 
+def test_a_question_that_waited_drops_nothing_from_tables_that_became_complete():
+    """What is complete is used without being held, so nothing of it may go, whatever memory is left then."""
+    reading, may_read, free = threading.Event(), threading.Event(), [10**6]
+
+    def read(k, piece):
+        reading.set()
+        assert may_read.wait(10)
+        piece.fill(k + 1)
+
+    table = CheckedTable(200, CHUNK, np.dtype(np.int32), read, 1, True)
+    memory = TableMemory([table], lambda: free[0], refuse)
+    let_go = threading.Event()
+
+    def first():
+        with memory.using([(table, None)]):
+            assert let_go.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first)
+        assert reading.wait(10)
+        free[0] = 0
+        other = pool.submit(need, memory, table, (0, 1))  # waits for the first question
+        while not memory._clearing:
+            time.sleep(0.001)
+        free[0] = -(10**6)
+        may_read.set()
+        while not memory.complete:
+            time.sleep(0.001)
+        with memory.using([(table, spans((100, 200)))]):
+            let_go.set()
+            one.result(10)
+            other.result(10)
+            assert (table.values[100:] == 2).all()
+    assert memory.complete
+
+
+@pytest.mark.parametrize("step", ["_release", "_count"])
+def test_an_interrupt_while_chunks_are_dropped_leaves_none_that_counts_as_read(monkeypatch, step):
+    table, other = table_of([], passing=True), table_of([], passing=True)
+    memory = memory_of(table, other, most=2 * 4200)
+    need(memory, table, (0, 1050))
+    need(memory, other, (0, 1000))
+    memory._free = lambda: 0
+    inner, calls = getattr(CheckedTable, step), []
+
+    def interrupted(self, *given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return inner(self, *given)
+
+    monkeypatch.setattr(CheckedTable, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        need(memory, other, (1000, 1050))
+    memory._free = lambda: 10**6
+    table.values[...] = -1  # whatever the system leaves in pages that were given back
+    table._there[table._there] = False
+    with memory.using([(table, None), (other, None)]):
+        np.testing.assert_array_equal(table.values, ENTRIES)
+        np.testing.assert_array_equal(other.values, ENTRIES)
+    assert not memory._clearing
+    assert not memory._asking
+
+
+def test_a_question_that_was_lost_holds_nobody_up():
+    """An interrupt may end a question before its end is told; others wait no longer than it is remembered."""
+    table = table_of([], passing=True)
+    memory = memory_of(table, most=800)
+    lost = memory.using([(table, spans((0, 200)))])
+    lost.__enter__()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(need, memory, table, (300, 500))
+        time.sleep(0.05)
+        assert not waiting.done()
+        del lost
+        waiting.result(10)
+
+
+def test_tables_that_stay_are_read_one_question_after_the_other_where_memory_is_short():
+    reads = []
+    table = table_of(reads, wait=0.05)
+    memory = memory_of(table, most=1000)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(need, memory, table, (first, first + 200)) for first in (0, 300)]
+        failed = [one.exception(10) for one in asked]
+    assert sorted(type(error).__name__ for error in failed) == ["DoesNotFit", "NoneType"]
+    assert table.read_bytes == 800
+
+
 def test_an_empty_table_is_complete():
     for passing in (False, True):
         table = CheckedTable(0, 1, np.dtype(np.uint16), lambda *_: None, 1, passing)

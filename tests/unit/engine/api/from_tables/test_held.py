@@ -9,6 +9,7 @@ import pytest
 
 from engine.api.from_tables import held
 from engine.api.from_tables.held import HeldTables
+from engine.api.from_tables.measuring import PreparedMeasurement
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.api.routes import Router
@@ -131,3 +132,21 @@ def test_an_array_that_stays_whole_needs_its_memory(place, monkeypatch):
     monkeypatch.setattr(held, "available_memory", lambda: 2000)
     with open_result(place) as matrix, pytest.raises(DoesNotFit, match="do not fit in memory"):
         matrix.rows(range(5))
+
+
+def test_measures_and_near_pairs_come_from_tables_larger_than_memory(place, monkeypatch):
+    """They count what tables may hold, and not all that there is."""
+    memory = Memory(2**40, monkeypatch)
+
+    def asked():
+        with memory.open(place) as matrix:
+            measuring = PreparedMeasurement(matrix, within=[500.0, 2000.0], nearest=3)
+            return measuring.make_plan().memory, measuring.run().columns
+
+    needed, want = asked()
+    memory.most = 200_000
+    less, found = asked()
+    assert less < needed
+    assert found.keys() == want.keys()
+    for name, column in want.items():
+        np.testing.assert_array_equal(found[name], column)

@@ -106,7 +106,7 @@ def _decided(name: str, value: _T, unit: str, since: str) -> _T:
 #: allocator.
 PROCESS_BYTES: Final = _measured("PROCESS_BYTES", 192 * 2**20, "bytes", "9ca5347")
 #: Bytes by which the memory that a process holds differs from one moment, or one run, to the next.
-RESIDENT_SPREAD: Final = _decided("RESIDENT_SPREAD", 16 * 2**20, "bytes", "07da1013")
+RESIDENT_SPREAD: Final = _decided("RESIDENT_SPREAD", 16 * 2**20, "bytes", "07da101")
 #: Rows of a tile of the store.  ``storage.matrix.grid`` decides; planning needs only the magnitude of write buffers.
 BAND_ROWS: Final = _counted("BAND_ROWS", 64, "rows", "9ca5347")
 #: Size that a batch of rows should have when it is handed to the sink.

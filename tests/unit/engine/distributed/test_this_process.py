@@ -24,6 +24,7 @@ from engine.distributed.prepared.worker import PreparedWorker
 from engine.distributed.this_process import SELF, ThisProcess
 from engine.graph.profile import GraphProfile
 from engine.model.problem import Options
+from engine.model.system import resident_bytes
 from engine.planning.constants import RESIDENT_SPREAD
 from engine.streaming import part_journal
 from storage.errors import Cancelled, DoesNotFit, SolveFailed, StorageFailed
@@ -164,13 +165,14 @@ def test_a_run_keeps_to_the_memory_and_threads_of_its_plan(tmp_path: Path, monke
     """The options need not say again what the plan was made with; processors may be fewer by now."""
     graph, seen, inner = GraphProfile(grid_graph(20)), list[planning.Workers](), run.described
     short_of_memory(monkeypatch)
-    plan = plan_prepared(graph, Options(memory=900 << 20))
+    most = resident_bytes() + (900 << 20)
+    plan = plan_prepared(graph, Options(memory=most))
     monkeypatch.setattr(run, "described", lambda workers: (seen.append(workers), inner(workers))[1])
     monkeypatch.setattr(run, "usable_processors", lambda: 1)
     prepare(graph, tmp_path / "p", plan=plan)
     assert plan.tier == "store"
     assert seen[0].threads == 1
-    assert seen[0].memory < (900 << 20) + RESIDENT_SPREAD
+    assert seen[0].memory < most + RESIDENT_SPREAD
     assert (sessions._sessions, sessions._timers) == ({}, [])
     assert whole(tmp_path / "p") == local(graph.graph, tmp_path / "local")
 

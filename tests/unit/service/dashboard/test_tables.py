@@ -82,7 +82,7 @@ def test_the_page_of_measures(client: TestClient, service: Service, bench: Bench
             assert name.startswith(job)
     assert [name.rpartition(".")[2] for name in links.values()] == ["parquet", "csv", "arrows", "txt"]
     assert ("div", f"/jobs/{job}/table") in [(tag, found.get("data-load")) for tag, found in page.tags]
-    assert "Within3" in text
+    assert "Count within3" in text
     part = words(client, f"/jobs/{job}/table")
     assert "Rows 1 to 4 of 4" in part
     table = client.get(f"/v1/jobs/{job}/table").json()

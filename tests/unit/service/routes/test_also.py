@@ -202,7 +202,7 @@ def test_the_pages_show_quantities_and_sums(service: TestClient, settings: Setti
     answer = service.get(f"/jobs/{job}", params={"source": "a", "target": "e"}).text
     assert "<dt>metres</dt><dd>6,501</dd>" in answer
     assert "<dt>toll 2.5%</dt><dd>0.125</dd>" in answer
-    assert "<dt>Also</dt><dd>metres, toll 2.5%</dd>" in answer
+    assert "<dt>Further columns to sum along paths</dt><dd>metres, toll 2.5%</dd>" in answer
     assert "no path" in service.get(f"/jobs/{job}", params={"source": "e", "target": "a"}).text
     plain = solved(service, settings, graph)
     assert "Sums along" not in service.get(f"/jobs/{plain}", params={"source": "a", "target": "e"}).text

@@ -76,7 +76,7 @@ def test_random_graphs(tmp_path, monkeypatch, kind):
 @pytest.mark.parametrize("kind", ["uint16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("directed", [True, False])
 def test_lattices_of_many_parts(tmp_path, monkeypatch, kind, directed):
-    graph = grid_graph(8 if kind.startswith("float") else 18, directed=directed)
+    graph = grid_graph(10 if kind.startswith("float") else 20, directed=directed)
     if kind.startswith("float"):
         graph = type(graph)(graph.indptr, graph.heads, graph.weights / 7, graph.labels, directed, graph.weighted)
     memory = Memory(0, monkeypatch)

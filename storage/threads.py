@@ -161,9 +161,8 @@ class ThreadPool:
         call = _Call(partial(function, *args))
         self._begun = True
         self._start()
-        self._calls.put(
-            call
-        )  # before its thread is ordered: if that cannot be started, the call must be there to be dropped
+        # before its thread is ordered: if that cannot be started, the call must be there to be dropped
+        self._calls.put(call)
         if self._ordered < self._most:
             self._orders.put(True)
             self._ordered += 1

@@ -28,7 +28,8 @@ Masks = Sequence[tuple["CheckedTable", Mask]]
 
 #: The system counts no memory for pages that were never written; Python 3.11 has no name for this flag of Linux.
 _UNCOUNTED: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0)
-_NOTHING: Final = nullcontext()
+#: A context manager that does nothing.
+NOTHING: Final = nullcontext()
 
 
 class CheckedTable:
@@ -221,7 +222,7 @@ class TableMemory:
             StorageFailed: a chunk is missing or damaged; the message names it.
         """
         if self.complete:
-            return _NOTHING
+            return NOTHING
         wanted = {id(table): np.zeros(table.chunks, np.bool_) for table in self._tables}
         for table, spans in needs:
             if spans is None or len(spans[0]):
@@ -245,9 +246,9 @@ class TableMemory:
 
     def end(self, question: _Question) -> None:
         """Let the chunks of a question go."""
-        self._asking.discard(question)
-        self._coming.pop(question, None)
+        self._asking.discard(question)  # first, because an interrupt may come while the lock is waited for
         with self._lock:
+            self._coming.pop(question, None)
             self._change.notify_all()
 
     def _clear_for(self, masks: Masks) -> int:

@@ -14,13 +14,13 @@ from engine.algorithms.eliminated import Eliminated
 from engine.algorithms.part_lengths import PartWork
 from engine.algorithms.prepared.compact import CompactTables, StoredLengths
 from engine.algorithms.prepared.pieces import CompactPieces
-from engine.api.from_tables.held import NOTHING
 from engine.api.prepared_matrix import NO_ARCS, PreparedMatrix
 from engine.graph.partition import Lengths
 from engine.model.dtypes import settle, work_type
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest
 from storage.matrix.tiles import StoreFolder
+from storage.prepared.chunks import NOTHING
 from storage.remote.reader import RemoteFolder
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from engine.graph.terminals import arrivals
 from engine.model.dtypes import work_type
 from engine.model.system import available_memory
 from storage.matrix.tiles import StoreFolder
+from storage.prepared.chunks import NOTHING
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-
-#: A context manager that does nothing.
-NOTHING: Final = nullcontext()
 
 
 class HeldTables(PreparedStore):

@@ -82,7 +82,8 @@ def test_threads_that_share_a_row_make_the_row_of_one(
     profile, work, found = GraphProfile(graph), WORK_TYPES[kind], dict[tuple[int, int], Any]()
     potentials = np.random.default_rng(3).random(400) if shifted and kind == "float64" else None
     arcs = replace(profile.arcs, potentials=potentials)
-    monkeypatch.setattr(sweep, "SHARED_ROW", 0)
+    monkeypatch.setattr(sweep, "SHARED_ROW", 20)
+    monkeypatch.setattr(sweep, "MOST_SHARES", 7)
     for threads in (1, 2, 3, 8):
         sweeper = sweeper_of(CpuBackend(threads), profile, profile.parts(FINE), work, Monitor())
         assert (len(sweeper._one_row) > 1) == (threads > 1)

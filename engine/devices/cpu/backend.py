@@ -117,7 +117,7 @@ class CpuBackend:
                 searches.take(worker)
 
         while searches.waiting:  # a piece that gives up leaves new ones, perhaps after other threads have ended
-            self._team.run(work)
+            self._team.run(work, most=searches.count)
 
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL

@@ -112,6 +112,11 @@ class Searches:
         """Whether there is a piece that no thread has taken."""
         return bool(self._pieces)
 
+    @property
+    def count(self) -> int:
+        """Pieces that no thread has taken."""
+        return len(self._pieces)
+
     def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do one piece, if one is waiting.
 

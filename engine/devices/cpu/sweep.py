@@ -27,11 +27,14 @@ from engine.model.dtypes import WorkType, work_type
 
 #: Most rows that a thread sweeps before it gathers their facts.
 PIECE_ROWS: Final = 128
-#: Least entries of a row alone for each thread that shares it: for the 3,353 of Rome's roads, two threads take 0.11 ms
-#: and one takes 0.08; for 20,000 of a lattice 0.34 and 0.41, for 40,000 0.59 and 1.09.
+#: Least entries of a row alone for each of the first four threads that share it: for the 3,353 of Rome's roads, two
+#: threads take 0.11 ms and one takes 0.08; for 20,000 of a lattice 0.34 and 0.41, for 40,000 0.59 and 1.09.
 SHARED_ROW: Final = 2**14
-#: Most threads that share a row; more than two were not measured on as many idle processors.
-MOST_SHARES: Final = 4
+#: The same for each further thread: for the 231,161 of Delhi eight threads are no faster than four, for 1,000,000 of a
+#: lattice they take 0.6 of the time, and sixteen 0.5.
+LONG_ROW: Final = 2**16
+#: Most threads that share a row; more were not measured.
+MOST_SHARES: Final = 16
 #: Branches of the tree of parts for each thread that shares a row: more leave less idle, and leave more above all of
 #: them, which each thread does.
 BRANCHES: Final = 4
@@ -240,7 +243,7 @@ class Sweeper(CpuBackend):
         self._position, self._vertices = parts.position, np.argsort(parts.position)
         self._nonnegative = nonnegative
         self._parts = _flatten(parts, lengths)
-        self._one_row = _shares(parts, max(1, min(self.threads, MOST_SHARES, len(parts.position) // SHARED_ROW)))
+        self._one_row = _shares(parts, min(self.threads, most_shares(len(parts.position))))
 
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
@@ -316,6 +319,11 @@ class Sweeper(CpuBackend):
         left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
         block = np.empty((held, stride), kind.dtype)
         return np.empty(0 if held else high * stride, kind.dtype), left, edges[worker], block
+
+
+def most_shares(entries: int) -> int:
+    """Return how many threads share a row alone of so many entries, at least 1."""
+    return max(1, min(MOST_SHARES, entries // SHARED_ROW, max(4, entries // LONG_ROW)))
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:

@@ -83,6 +83,7 @@ def test_threads_that_share_a_row_make_the_row_of_one(
     potentials = np.random.default_rng(3).random(400) if shifted and kind == "float64" else None
     arcs = replace(profile.arcs, potentials=potentials)
     monkeypatch.setattr(sweep, "SHARED_ROW", 20)
+    monkeypatch.setattr(sweep, "LONG_ROW", 20)
     monkeypatch.setattr(sweep, "MOST_SHARES", 7)
     for threads in (1, 2, 3, 8):
         sweeper = sweeper_of(CpuBackend(threads), profile, profile.parts(FINE), work, Monitor())
@@ -105,3 +106,25 @@ def test_threads_that_share_a_row_make_the_row_of_one(
         sweeper.shutdown()
     if not shifted and not kind.startswith("float"):
         assert np.array_equal(decode(found[8, 7]), oracle(graph, np.array([7])))
+
+
+@pytest.mark.parametrize(
+    ("entries", "threads"),
+    [(1, 1), (3_353, 1), (2**15 - 1, 1), (2**15, 2), (231_161, 4), (2**19, 8), (1_000_000, 15), (4_000_000, 16)],
+)
+def test_long_rows_are_shared_by_more_threads(entries: int, threads: int) -> None:
+    assert sweep.most_shares(entries) == threads
+
+
+def test_a_row_that_one_thread_sweeps_wakes_no_other() -> None:
+    """Waking sixteen threads takes several times what the sweep of Rome's roads takes."""
+    graph = graphs.grid(400)
+    profile, work, owner = GraphProfile(graph), WORK_TYPES["int32"], CpuBackend(8)
+    sweeper = sweeper_of(owner, profile, profile.parts(FINE), work, Monitor())
+    out = np.zeros((1, 400), work.dtype)
+    for source in range(5):
+        sweeper.search(profile.arcs, np.array([source]), out)
+    assert not sweeper._team._others
+    sweeper.search(profile.arcs, np.arange(8), np.zeros((8, 400), work.dtype))
+    assert sweeper._team._others
+    owner.shutdown()

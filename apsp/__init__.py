@@ -152,9 +152,9 @@ def __getattr__(name: str) -> object:
     elif name in ("csgraph", "errors"):
         found = import_module(f"apsp.{name}")
     elif name == "__version__":
-        from service.version import software_version
+        from storage.version import VERSION
 
-        found = software_version()
+        found = VERSION
     else:
         raise AttributeError(f"module 'apsp' has no attribute {name!r}")
     globals()[name] = found

@@ -28,10 +28,10 @@ from service.pool.process_pool import ProcessPool
 from service.routes import graphs, health, jobs, network, results, rows, samples, store, tables
 from service.settings import Settings
 from service.state import Results, Service
-from service.version import software_version
 from storage.graph.uploads import Uploads
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import JobStore
+from storage.version import VERSION
 
 _REQUEST_HEADERS: Final = [
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID",
@@ -83,7 +83,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     app = FastAPI(
         title="apsp",
         summary="All-pairs shortest paths of graphs larger than memory",
-        version=software_version(),
+        version=VERSION,
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
         docs_url=None,

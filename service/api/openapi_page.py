@@ -12,7 +12,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from service.dashboard.render import environment
-from service.version import software_version
+from storage.version import VERSION
 
 _TITLES: Final = {
     "graphs": "Graphs", "jobs": "Jobs", "results": "Results", "store": "Files of a result", "service": "The service",
@@ -30,7 +30,7 @@ def render(document: dict[str, Any]) -> str:
     # most members of an OpenAPI document may be left out
     template = environment().overlay(undefined=Undefined).get_template("api.html")
     return template.render(
-        document=document, groups=_groups(document), inline=_inline, path="/docs", version=software_version(),
+        document=document, groups=_groups(document), inline=_inline, path="/docs", version=VERSION,
         visitor=None,
     )  # fmt: skip
 

@@ -316,11 +316,10 @@ nodes.add_to(app)
 @command(app)
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as installed
-
     from service.cli.commands.output import emit
+    from storage.version import VERSION
 
-    emit(f"apsp {installed('apsp')}")
+    emit(f"apsp {VERSION}")
 
 
 def run(arguments: list[str] | None = None) -> int:

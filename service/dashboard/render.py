@@ -16,9 +16,9 @@ from fastapi.responses import HTMLResponse
 from engine.model.algorithms import ALGORITHMS
 from service.options import JobOptions
 from service.units import format_bytes, format_count, format_seconds
-from service.version import software_version
 from storage.counted import counted
 from storage.options import declared
+from storage.version import VERSION
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -70,7 +70,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
     text = (
         environment()
         .get_template(template)
-        .render(path=request.url.path, status=status, version=software_version(), **{"visitor": None, **context})
+        .render(path=request.url.path, status=status, version=VERSION, **{"visitor": None, **context})
     )
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 

@@ -15,19 +15,19 @@ from starlette.types import Scope
 
 from service.http.ranges import matches
 from service.state import OpenedAny
-from service.version import software_version
+from storage.version import VERSION
 
 if TYPE_CHECKING:
     from service.jobs.results import ResultReader
 
 
 #: The version that answers, as tags have it.
-VERSION: Final = software_version().encode()
+SOFTWARE: Final = VERSION.encode()
 
 
 def made_tag(*parts: bytes) -> str:
     """Return the entity tag of an answer that this version of the program makes from ``parts``."""
-    digest = blake2b(b"\0".join((VERSION, *parts)), digest_size=12).hexdigest()
+    digest = blake2b(b"\0".join((SOFTWARE, *parts)), digest_size=12).hexdigest()
     return f'"{digest}"'
 
 

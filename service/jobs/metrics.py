@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 from service.jobs.checkpoints import checkpoint_time
 from service.settings import Settings
 from service.state import silent
-from service.version import software_version
 from storage.errors import StorageFailed
 from storage.jobs.store import JobRecord, JobStore, RunnerRecord
+from storage.version import VERSION
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -105,7 +105,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are read on each scrape."""
-        yield _gauge("apsp_build_info", "The version of the software.", {(software_version(),): 1}, ("version",))
+        yield _gauge("apsp_build_info", "The version of the software.", {(VERSION,): 1}, ("version",))
         free = shutil.disk_usage(self._settings.data_dir).free
         yield _gauge("apsp_store_free_bytes", "Bytes that are free where results are kept.", {(): free})
         reachable = 0

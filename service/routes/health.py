@@ -20,9 +20,9 @@ from service.jobs.retention import KEY_SECONDS
 from service.runner.gpus import SHORT
 from service.settings import Settings, variable
 from service.state import Service, Shared, silent
-from service.version import software_version
 from storage.errors import StorageFailed
 from storage.jobs.store import JobStore
+from storage.version import VERSION
 
 router = APIRouter(tags=["service"])
 
@@ -53,7 +53,7 @@ _FIXED: Final[dict[str, tuple[float, str]]] = {
 @router.get("/v1/version", response_model=Version)
 def get_version() -> Version:
     """Versions."""
-    return Version(apsp=software_version())
+    return Version(apsp=VERSION)
 
 
 @router.get("/v1/limits", response_model=Limits)

@@ -21,7 +21,7 @@ from service.routing.osrm import SERVICES as OSRM_SERVICES
 from service.routing.osrm import Osrm
 from service.routing.valhalla import NO_PATH, Valhalla, refused
 from service.routing.valhalla import SERVICES as VALHALLA_SERVICES
-from service.version import software_version
+from storage.version import VERSION
 
 #: Bytes of the longest address, which holds the places of OSRM's requests, and of the largest body.
 _ADDRESS_BYTES: Final = 1 << 20
@@ -41,7 +41,7 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
         local: whether to answer only requests whose ``Host`` is a name of this machine, so that no web page can ask
             through a name of its own.
     """
-    app = FastAPI(title="apsp serve-routes", version=software_version(), docs_url=None, redoc_url=None)
+    app = FastAPI(title="apsp serve-routes", version=VERSION, docs_url=None, redoc_url=None)
     osrm, valhalla = Osrm(network), Valhalla(network)
     if local:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=_NAMES)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +23,7 @@ from storage.errors import InvalidRequest, StorageFailed
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 from storage.semirings import MIN_PLUS, SEMIRINGS, semiring_of
+from storage.version import VERSION
 
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
 #: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
@@ -201,10 +201,7 @@ def quantity_document(grid: TileGrid, name: str, attributes: Mapping[str, Any]) 
 
 def software() -> str:
     """Return name and version of this program, for the attributes of a store."""
-    try:
-        return f"apsp {version('apsp')}"
-    except PackageNotFoundError:
-        return "apsp (not installed)"
+    return f"apsp {VERSION}"
 
 
 def plain(value: object) -> Any:

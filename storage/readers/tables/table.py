@@ -219,6 +219,7 @@ class ArcTable:
         heads: list[int] = []
         weights: list[int | float] = []
         names: list[str] = []
+        known: dict[str, int] = {}  # most vertices are in several rows
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
             row = self.row(raw, number)
             if row is None:
@@ -227,8 +228,10 @@ class ArcTable:
             if layout.text:
                 names += [source, target]
             else:
-                tails.append(self._vertex(source, number, layout.names[0]))
-                heads.append(self._vertex(target, number, layout.names[1]))
+                for token, column, ends in ((source, 0, tails), (target, 1, heads)):
+                    if token not in known:
+                        known[token] = self._vertex(token, number, layout.names[column])
+                    ends.append(known[token])
             if weight is not None:
                 weights.append(weight)
         lengths = np.array(weights, np.float64 if any(isinstance(w, float) for w in weights) else np.int64)

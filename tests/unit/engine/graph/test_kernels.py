@@ -439,3 +439,39 @@ def test_a_signal_during_a_compilation_is_heard_after_it(monkeypatch: pytest.Mon
     finally:
         signal.signal(signal.SIGUSR1, before)
         kernels.KERNELS.pop(kernel.name, None)
+
+
+LINKED = """
+from engine.graph.kernels import library
+from llvmlite import binding
+read, parse = [], binding.parse_bitcode
+binding.parse_bitcode = lambda code: read.append(len(code)) or parse(code)
+import own_kernels
+import numpy as np
+from engine.graph.kernels import njit
+from engine.model import progress
+
+assert own_kernels.twice(np.arange(4)) == 26
+print(len(read), end="; ")
+
+@njit(nogil=True)
+def thrice(values):
+    return own_kernels_twice(values) + own_kernels.total(values, np.int64(7))
+
+own_kernels_twice = own_kernels.twice
+print(thrice(np.arange(4)), len(read) > 0)
+"""
+
+
+def test_code_of_a_loaded_kernel_is_read_when_a_caller_of_it_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    (tmp_path / "linked.py").write_text(LINKED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+
+    def printed(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, *words], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    assert not printed("-c", "import own_kernels, numpy; own_kernels.twice(numpy.arange(4))")
+    assert printed(str(tmp_path / "linked.py")) == "0; 39 True\n"

@@ -40,6 +40,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
+from engine.graph.kernels.library import defined, is_known, know_runtime, rebuilt
 from engine.model.progress import WAITING, NotCompiledError, compilation, only_ready
 from engine.model.system import signals_postponed
 
@@ -48,51 +49,12 @@ BESIDE: Final = "__pycache__"
 #: Up to this number of vertices and arcs, plain Python walks over a graph in less time than compiling a kernel takes
 #: (decision 120).
 PLAIN: Final = 50_000
-#: The last version of numba whose undocumented parts were compared with this module.
-TESTED: Final = (0, 68)
-#: The undocumented parts of numba that this module uses, and the parameters of those that are functions.
-PARTS: Final = {
-    "core.caching.CompileResultCacheImpl": ("py_func",),
-    "core.caching._CacheLocator.get_cache_path": ("self",),
-    "core.compiler.CompileResult._reduce": ("self",),
-    "core.compiler.CompileResult._rebuild": (
-        *("target_context", "libdata", "fndesc", "env", "signature", "objectmode", "lifted", "typeann", "reload_init"),
-        "referenced_envs",
-    ),
-    "core.serialize.dumps": ("obj",),
-    "core.environment.Environment._memo": None,
-    "core.environment.lookup_environment": ("env_name",),
-    "core.environment._rebuild_env": ("modname", "consts", "env_name"),
-    "core.runtime.rtsys.initialize": ("ctx",),
-    "core.dispatcher.Dispatcher.compile": ("self", "sig"),
-    "core.dispatcher.Dispatcher._compilation_chain_init_hook": ("self",),
-    "core.codegen.CPUCodegen.magic_tuple": ("self",),
-}
-
+#: The form of the files of kernels; a program that writes another form neither reads nor replaces them.
+FORM: Final = 2
 #: When this module was imported, before any module that defines kernels: seconds since 1970.
 _BEGUN: Final = time.time()
 #: The kernels that have been defined, by module and name.
 KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
-
-
-def is_known(version: str = numba.__version__) -> bool:
-    """Return whether numba still has the parts that this module replaces, with the parameters in ``PARTS``.
-
-    Args:
-        version: the version of numba.
-    """
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None or (int(found[1]), int(found[2])) > TESTED:
-        return False
-    from numba.core import caching, codegen, compiler, dispatcher, environment, runtime, serialize  # noqa: F401
-
-    for path, parameters in PARTS.items():
-        part: Any = numba
-        for name in path.split("."):
-            part = getattr(part, name, None)
-        if part is None or (parameters is not None and tuple(inspect.signature(part).parameters) != parameters):
-            return False
-    return True
 
 
 def _own_cache() -> bool:
@@ -220,19 +182,16 @@ class CompiledKernel:
             signature: numba's types of the arguments.
             target: numba's description of the machine.
         """
-        from numba.core import compiler
-        from numba.core.runtime import rtsys
-
-        rtsys.initialize(target)
+        know_runtime()
         name, key = self._file(signature, target)
         for folder in self._places():
             with contextlib.suppress(Exception):  # a damaged file may raise anything: the kernel is then compiled again
                 checked = (folder / name).read_bytes()
                 if hashlib.sha256(checked[32:]).digest() != checked[:32]:
                     continue
-                found, form = _Unpickler(io.BytesIO(checked[32:])).load()
+                found, form, names = _Unpickler(io.BytesIO(checked[32:])).load()
                 if found == key:
-                    return compiler.CompileResult._rebuild(target, *form)
+                    return rebuilt(target, form, names)
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -253,7 +212,7 @@ class CompiledKernel:
             return
         name, key = self._file(signature, self.dispatcher.targetctx)
         with contextlib.suppress(OSError):  # for example, the disk is full
-            form = serialize.dumps((key, compiled._reduce()))
+            form = serialize.dumps((key, compiled._reduce(), defined(compiled.library._get_module_for_linking())))
             _replace(places[0] / name, hashlib.sha256(form).digest() + form)
 
     def _places(self) -> tuple[Path, ...]:
@@ -272,7 +231,7 @@ class CompiledKernel:
     def _file(self, signature: Any, target: Any) -> tuple[str, tuple[Any, ...]]:
         """Return the file name of a form, and the key that this name is a hash of."""
         python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
-        stamp = (numba.__version__, python, self._options, _stamp(self.function))
+        stamp = (FORM, numba.__version__, python, self._options, _stamp(self.function))
         key = (*self.name, signature, target.codegen().magic_tuple(), stamp)
         text = repr(key)
         name = "{}.{}".format(self.name[0].rpartition(".")[2], re.sub(r"\W+", "_", self.name[1]))

@@ -64,6 +64,7 @@ ROWS: Final = (
     Row("searches", "n = 65,536 by searches", 65536, (*CUDA, "--dtype", "float32", "--algorithm", "bellman-ford"), 2),
     Row("streamed", "n = 65,536 in 4 GiB", 65536, (*DENSE, "--device-memory", "4GiB"), 1),
     Row("several", "n = 150,000, more than an H100 holds, by all GPUs", 150_000, DENSE, 0),
+    Row("four", "n = 200,000, more than an H200 holds, by all GPUs", 200_000, DENSE, 0),
 )
 
 
@@ -125,7 +126,9 @@ def measure(programs: dict[str, Path], rows: list[Row], fast: Path, rome: Path) 
                 found.append({
                     "row": row.key, "program": name, "turn": turn, "wall": round(told["wall"], 3),
                     "seconds": {k: round(v, 3) for k, v in told.get("seconds", {}).items()},
-                    "algorithm": plan.get("algorithm"), "tier": plan.get("tier"), "summary": sums[name],
+                    "algorithm": plan.get("algorithm"), "tier": plan.get("tier"), "streaming": plan.get("streaming"),
+                    "predicted": {phase["name"]: round(phase["seconds"], 3) for phase in plan.get("phases", ())},
+                    "summary": sums[name],
                 })  # fmt: skip
                 print(json.dumps(found[-1]), flush=True)
         assert len({json.dumps(one) for one in sums.values()}) <= 1, f"{row.key}: the programs disagree: {sums}"

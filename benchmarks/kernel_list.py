@@ -208,7 +208,9 @@ def _doors() -> None:
         matrix = csr_array((graph.weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
         door.shortest_path(matrix, return_predecessors=True)
         door.shortest_path(matrix, unweighted=True, return_predecessors=True)
+        door.shortest_path(matrix, method="FW", return_predecessors=True)
         if not kind.startswith("below"):
+            door.shortest_path(matrix, method="D", return_predecessors=True)
             door.dijkstra(matrix, indices=[1, 2], limit=100, return_predecessors=True)
             door.dijkstra(matrix, indices=[1, 2], min_only=True, return_predecessors=True)
 

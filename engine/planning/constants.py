@@ -152,6 +152,9 @@ DEVICE_EFFICIENCY: Final = _measured("DEVICE_EFFICIENCY", 0.95, "share", "48bfa8
 
 # ---- Floyd-Warshall and squaring in memory --------------------------------------------------------------------------
 
+#: Time in which the threads of a solve that consists of products start, for each of them but the first: 63 took 6 ms.
+THREAD_SECONDS: Final = _measured("THREAD_SECONDS", 1e-4, "seconds", "1072a06")
+
 #: Share of the rate of large products that a whole solve on processors reaches (benchmarks/kernels/
 #: cpu_floyd_warshall.py); the blocked order, whose products are thinner, reaches BLOCKED_SHARE of that.
 CLOSURE_EFFICIENCY: Final = _measured("CLOSURE_EFFICIENCY", 0.9, "share", "19050b3", EPYC)

@@ -30,6 +30,7 @@ from engine.planning.constants import (
     PREPARING_SCANS,
     PREPARING_UNORDERED,
     PROCESS_BYTES,
+    THREAD_SECONDS,
 )
 
 
@@ -158,7 +159,8 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
     """
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
     ingest = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
-    work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
+    starting = (setting.machine.threads - 1) * THREAD_SECONDS
+    work = Phase("relax", starting + updates / (setting.rate * efficiency), updates=updates)
     write = setting.written
     return candidate(setting, name, (ingest, work, write), memory=setting.matrix + workspace + band)
 

@@ -19,6 +19,7 @@ import pytest
 from engine.api.prepared import prepare
 from engine.api.solve import solve_to_store
 from engine.api.verify import verify_store
+from engine.devices.cpu.team import end_parked
 from engine.execution import streamed
 from engine.model.problem import Options
 from storage.matrix.reader import verify_matrix
@@ -49,6 +50,7 @@ def at_work(known: set[threading.Thread]) -> list[str]:
     """
     until = time.monotonic() + 10
     while True:
+        end_parked()  # those that wait for another solve
         found = [one.name for one in threading.enumerate() if one.name.startswith("apsp") and one not in known]
         if not found or time.monotonic() > until:
             return found

@@ -156,5 +156,5 @@ class CpuBackend:
         self._team.run(kernel, counter, items, *arguments, packs, most=threads)
 
     def shutdown(self) -> None:
-        """End the threads; the backend is not used afterwards."""
+        """Park the threads; the backend is not used afterwards."""
         self._team.close()

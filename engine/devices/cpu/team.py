@@ -8,17 +8,25 @@ Ctrl-C raises an exception in the caller's thread between any two steps.  So thr
 ``put`` is never half done, and each task records whether it is over. A run first waits for the tasks of an interrupted
 run. So no thread waits for a task that was never begun, and no two runs mix (decision 166).  Threads are kept before
 they start, and start in another thread, so none is lost (decision 195).
+
+Starting a thread takes longer than many a product, so the threads of a team that is closed are parked for the next one;
+those that nobody needs for some seconds end.  A thread ends, too, when nobody refers to it any more, whatever an
+interrupt has left undone (decision 242).
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
 import time
+import weakref
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
-from queue import SimpleQueue
+from functools import partial
+from itertools import repeat
+from queue import Empty, SimpleQueue
 from typing import Final, cast
 
 from llvmlite import ir
@@ -51,6 +59,8 @@ def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
 JUDGED: Final = 0.05
 #: Seconds for which the caller works alone after sharing was not faster.
 PAUSE: Final = 0.5
+#: Seconds after which a parked thread ends.
+IDLE: Final = 5.0
 #: Several threads are faster than one if together they get at least this many processor seconds per wall second.
 WORTH: Final = 1.1
 
@@ -126,12 +136,15 @@ class Team:
     def _begin(self, wanted: int) -> None:
         """Let others begin the kernel, until ``wanted`` of them run it."""
         assert self._task is not None
+        lacking = wanted - len(self._others)
+        if lacking > 0:
+            with contextlib.suppress(IndexError):  # in one step, between whose parts no interrupt is raised
+                self._others.extend(map(_PARKED.pop, repeat(-1, lacking)))
+            self._others.extend(_Other() for _ in range(wanted - len(self._others)))
         while len(self._running) < wanted:
-            if len(self._others) == len(self._running):
-                self._others.append(_Other(len(self._others) + 1))
             other = self._others[len(self._running)]
             self._running.append(other)
-            other.begin(*self._task)
+            other.begin(len(self._running), *self._task)
 
     def worth_sharing(self) -> bool:
         """Return whether work that one thread or all threads could do should now be shared.
@@ -151,28 +164,42 @@ class Team:
         return worth
 
     def close(self) -> None:
-        """End the threads, once they have done their tasks."""
-        if self._process == os.getpid():
-            for other in self._others:
-                other.end()
-        self._others, self._running = [], []
+        """Park the threads, once they have done their tasks."""
+        self._settle()
+        others, self._others = self._others, []
+        _PARKED.extend(other for other in others if other.rest())
 
 
 class _Task:
     """A kernel for one thread to run once.
 
     Attributes:
-        work: the kernel, and its arguments after the number of the worker; None once it was taken.
+        work: the kernel, and its arguments; None once it was taken.
         over: whether the kernel has returned; then ``lock`` may be free or not.
         lock: held until the kernel has returned.
+        used: the processor seconds that it took.
+        error: what it raised; None if it returned.
     """
 
-    __slots__ = ("lock", "over", "work")
+    __slots__ = ("error", "lock", "over", "used", "work")
 
     def __init__(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
         self.work: tuple[Callable[..., object], tuple[object, ...]] | None = (kernel, args)
         self.over, self.lock = False, threading.Lock()
+        self.used, self.error = 0.0, cast("BaseException | None", None)
         self.lock.acquire()
+
+    def run(self) -> None:
+        """Run the kernel, in the thread that has taken the task."""
+        assert self.work is not None
+        (kernel, (worker, *args)), self.work = self.work, None
+        try:
+            self.used = _timed(kernel, cast("int", worker), tuple(args))
+        except BaseException as error:
+            self.error = error
+        del kernel, args  # so that a waiting thread keeps no array alive
+        self.over = True
+        self.lock.release()
 
     def wait(self) -> None:
         """Wait until the kernel has returned; an interrupt ends the waiting, which may then be repeated."""
@@ -213,61 +240,97 @@ class _Start:
 
 
 class _Other:
-    """One thread of a team, which waits for kernels to run.
+    """One thread of a team, which waits for kernels to run; it ends when this object is gone."""
 
-    Attributes:
-        used: processor seconds of the last kernel.
-        error: what the last kernel raised; None if it returned.
-    """
-
-    def __init__(self, worker: int) -> None:
-        self.used, self.error = 0.0, cast("BaseException | None", None)
-        self._worker = worker
+    def __init__(self) -> None:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._last, self._sure = cast("_Task | None", None), True
-        self._start = _Start(self._run, f"apsp-team-{worker}")
+        self._start = self._start_anew()
+        # no __del__, in which Python would swallow an interrupt; this calls no Python when the object goes
+        self._gone = weakref.ref(self, partial(self._tasks.put, None))
 
-    def begin(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
+    def _start_anew(self) -> _Start:
+        tasks = self._tasks  # the thread must not refer to this object
+        return _Start(lambda: _serve(tasks), "apsp-team")
+
+    @property
+    def used(self) -> float:
+        """Processor seconds of the last kernel."""
+        return 0.0 if self._last is None else self._last.used
+
+    def begin(self, worker: int, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
         """Let the thread, which is started if need be, run ``kernel(worker, *args)``."""
         try:
             self._start.thread()
         except (RuntimeError, MemoryError) as error:  # the next run tries again
-            self._start = _Start(self._run, f"apsp-team-{self._worker}")
-            raise SolveFailed(f"{THREADS_REFUSED} (the thread {self._worker} of a team): {error}") from error
-        self._sure, self._last = False, _Task(kernel, args)
+            self._start = self._start_anew()
+            raise SolveFailed(f"{THREADS_REFUSED} (the thread {worker} of a team): {error}") from error
+        self._sure, self._last = False, _Task(kernel, (worker, *args))
         self._tasks.put(self._last)
         self._sure = True
 
     def wait(self) -> None:
         """Wait until the thread has done all its tasks."""
         if not self._sure:  # an interrupt came: the last task may be in the queue or not, but none is behind this one
-            self.begin(_nothing, ())
+            self.begin(0, _nothing, ())
         if self._last is not None:
             self._last.wait()
 
     def take_error(self) -> BaseException | None:
         """Return the exception of the last kernel, and forget it; None if the kernel returned."""
-        error, self.error = self.error, None
+        if self._last is None:
+            return None
+        error, self._last.error = self._last.error, None
         return error
 
-    def end(self) -> None:
-        """End the thread, after all its tasks; one that was never started begins and ends."""
-        self._tasks.put(None)
-        with contextlib.suppress(RuntimeError, MemoryError):  # no thread could be started, and none is to be ended
-            self._start.thread().join()
+    def rest(self) -> bool:
+        """Forget the last kernel; return whether there was one, so that there is a thread."""
+        before, self._last = self._last, None
+        return before is not None
 
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            assert task.work is not None
-            (kernel, args), task.work = task.work, None
-            self.error = None
-            try:
-                self.used = _timed(kernel, self._worker, args)
-            except BaseException as error:
-                self.error = error
-            del kernel, args  # so that a waiting thread keeps no array alive
-            task.over = True
-            task.lock.release()
+    def serves(self, tasks: SimpleQueue[_Task | None]) -> bool:
+        """Return whether this is the thread that takes its tasks from a queue."""
+        return self._tasks is tasks
+
+    def end(self) -> None:
+        """End the thread, after all its tasks."""
+        self._tasks.put(None)
+        self._start.thread().join()
+
+
+#: Threads that belong to no team.
+_PARKED: Final[list[_Other]] = []
+
+
+def _serve(tasks: SimpleQueue[_Task | None]) -> None:
+    """Run tasks until there is None; end if the thread is parked and not needed for some seconds."""
+    while True:
+        try:
+            task = tasks.get(timeout=IDLE)
+        except Empty:
+            _forget(tasks)
+            continue
+        if task is None:
+            return
+        task.run()
+        del task
+
+
+def _forget(tasks: SimpleQueue[_Task | None]) -> None:
+    """Let the thread that takes its tasks from a queue end, if it is parked."""
+    for other in [one for one in _PARKED if one.serves(tasks)]:
+        with contextlib.suppress(ValueError):  # a team has taken it meanwhile
+            _PARKED.remove(other)
+
+
+@atexit.register
+def end_parked() -> None:
+    """End the threads that belong to no team."""
+    while _PARKED:
+        _PARKED.pop().end()
+
+
+os.register_at_fork(after_in_child=_PARKED.clear)  # a child has none of the threads
 
 
 def _nothing(worker: int) -> None:

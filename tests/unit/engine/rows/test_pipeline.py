@@ -11,6 +11,7 @@ import pytest
 
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.searches import BlockPiece, Done, Searches
+from engine.devices.cpu.team import end_parked
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from engine.rows import pipeline
@@ -211,6 +212,7 @@ def test_an_error_ends_all_threads_and_comes_out(threads: int, where: str) -> No
     with pytest.raises(StorageFailed, match="no space"):
         RowPipeline(fails, ranges, Full(160, 8), Monitor(), memory, in_place=False).run(backend)
     backend.shutdown()
+    end_parked()
     assert threading.active_count() <= before
 
 

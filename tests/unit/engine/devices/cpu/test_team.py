@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -213,6 +217,16 @@ def test_an_interrupt_at_any_step_of_closing_leaves_a_team_that_can_be_closed() 
     assert by_itself(work) > 20
 
 
+def ended(known: set[threading.Thread]) -> bool:
+    """Whether all threads of teams have ended, apart from those that were known; one that is lost needs a moment."""
+    until = time.monotonic() + 20
+    while any(one.name.startswith("apsp") and one not in known for one in threading.enumerate()):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.002)
+    return True
+
+
 def test_an_interrupt_at_any_step_of_a_first_run_leaves_no_thread_behind() -> None:
     """Steps of ``threading`` count, too: a thread that has begun before the team knew of it would sleep for ever."""
 
@@ -223,8 +237,8 @@ def test_an_interrupt_at_any_step_of_a_first_run_leaves_no_thread_behind() -> No
                 lambda team=team: team.run(lambda worker: None)
             )
             team.close()
-            left = [one.name for one in threading.enumerate() if one.name.startswith("apsp") and one not in known]
-            assert left == [], f"after step {at}"
+            team_module.end_parked()
+            assert ended(known), f"after step {at}"
             if not hit:
                 return at
         return 0
@@ -274,3 +288,116 @@ def test_a_run_waits_for_threads_that_an_interrupted_one_has_left_at_work() -> N
     team.run(lambda _worker: left.append(0))
     assert left == [1, 0, 0]
     team.close()
+
+
+def test_a_team_takes_the_threads_of_one_that_was_closed() -> None:
+    team_module.end_parked()
+    workers: list[dict[int, threading.Thread]] = []
+    for threads in (4, 2, 5):
+        seen: dict[int, threading.Thread] = {}
+        together = threading.Barrier(threads)
+
+        def work(worker: int, seen: dict[int, threading.Thread] = seen, together: threading.Barrier = together) -> None:
+            seen[worker] = threading.current_thread()
+            together.wait(60)
+
+        team = Team(threads)
+        team.run(work)
+        team.run(work)
+        team.close()
+        workers.append(seen)
+    first, second, third = ({each for worker, each in seen.items() if worker} for seen in workers)
+    assert second < first < third
+    assert len(third) == 4
+    team_module.end_parked()
+    assert not any(each.is_alive() for each in third)
+
+
+def test_teams_at_the_same_time_share_no_thread() -> None:
+    """Eight callers open and close teams; every run has its workers, once each, and no thread is in two runs."""
+    busy: set[int] = set()
+    wrong: list[object] = []
+    stop = time.monotonic() + 3
+
+    def work(worker: int, seen: list[int]) -> None:
+        me = threading.get_ident()
+        if me in busy:
+            wrong.append("in two runs")
+        busy.add(me)
+        time.sleep(0.0002)
+        seen.append(worker)
+        busy.discard(me)
+
+    def caller(number: int) -> None:
+        rng = random.Random(number)
+        while time.monotonic() < stop:
+            team = Team(rng.randrange(2, 6))
+            for _ in range(rng.randrange(1, 3)):
+                seen: list[int] = []
+                team.run(work, seen)
+                if sorted(seen) != list(range(team.threads)):
+                    wrong.append(seen)
+            team.close()
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in range(8)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not wrong
+
+
+def test_a_parked_thread_ends_when_nobody_needs_it_and_not_while_somebody_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    team_module.end_parked()
+    known = set(threading.enumerate())
+    monkeypatch.setattr(team_module, "IDLE", 0.02)
+    team = Team(3)
+    for _ in range(30):  # they often wait as long as a parked thread would before it ends
+        goes_on(team)
+        time.sleep(0.02)
+    team.close()
+    assert ended(known)
+    assert not team_module._PARKED
+    for _ in range(200):  # a team takes threads at the moment at which they end
+        team = Team(3)
+        goes_on(team)
+        team.close()
+        time.sleep(0.019)
+    assert ended(known)
+
+
+def test_a_thread_that_nobody_knows_any_more_ends() -> None:
+    team_module.end_parked()
+    known = set(threading.enumerate())
+    team = Team(4)
+    team.run(lambda worker: None)
+    del team
+    assert ended(known)
+
+
+def test_a_forked_child_starts_threads_of_its_own() -> None:
+    team = Team(3)
+    goes_on(team)
+    team.close()
+    assert len(team_module._PARKED) >= 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
+        child = os.fork()
+    if child == 0:
+        try:
+            empty = not team_module._PARKED
+            team = Team(3)
+            goes_on(team)
+            team.close()
+            os._exit(0 if empty else 2)
+        except BaseException:
+            os._exit(3)
+    until = time.monotonic() + 60
+    while (found := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
+        time.sleep(0.01)
+    if found == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert found == (child, 0)

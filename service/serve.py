@@ -162,6 +162,7 @@ def _get_ready() -> None:
         # These objects live until the end, so garbage collections during requests can skip them.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(700, 10, 10)  # what Python begins with; see service.cli.start
     except Exception as error:
         log.warning("imports failed, so the first query of a result will take longer: %s", error)
 

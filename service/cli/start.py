@@ -17,8 +17,8 @@ from types import TracebackType
 def main() -> None:
     """Entry point of the ``apsp`` command."""
     # hundreds of modules are imported: Python would look for garbage among them every 700 objects, 6 % of the processor
-    # time of a small solve
-    gc.set_threshold(50_000, 20, 100)
+    # time of a small solve; a service sets it back
+    gc.set_threshold(50_000, 10, 10)
     sys.excepthook = _without_a_word
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a signal that the parent ignored stays ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)

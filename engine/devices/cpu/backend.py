@@ -29,7 +29,7 @@ class CpuBackend:
 
     Args:
         threads: threads that share the work; None for one per usable processor.
-        owner: a backend whose threads and work space are used in place of new ones; shutting either down ends them.
+        owner: a backend whose threads and work space are used in place of new ones; shutting either down parks them.
     """
 
     name = "cpu"

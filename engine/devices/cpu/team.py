@@ -11,7 +11,7 @@ they start, and start in another thread, so none is lost (decision 195).
 
 Starting a thread takes longer than many a product, so the threads of a team that is closed are parked for the next one;
 those that nobody needs for some seconds end.  A thread ends, too, when nobody refers to it any more, whatever an
-interrupt has left undone (decision 242).
+interrupt has left undone.  A team takes only threads that may use the processors that its own would (decision 242).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
 JUDGED: Final = 0.05
 #: Seconds for which the caller works alone after sharing was not faster.
 PAUSE: Final = 0.5
-#: Seconds after which a parked thread ends.
+#: A parked thread ends after at most so many seconds.
 IDLE: Final = 5.0
 #: Several threads are faster than one if together they get at least this many processor seconds per wall second.
 WORTH: Final = 1.1
@@ -78,6 +78,7 @@ class Team:
     def __init__(self, threads: int | None = None) -> None:
         self.threads, self._process = threads or usable_processors(), os.getpid()
         self._others: list[_Other] = []
+        self._parked = _PARKED.setdefault(_mask(), [])
         self._running: list[_Other] = []
         self._task: tuple[Callable[..., object], tuple[object, ...]] | None = None
         self._wall = self._used = self._alone_until = 0.0
@@ -124,6 +125,7 @@ class Team:
         """
         if self._process != os.getpid():
             self._others, self._running, self._process = [], [], os.getpid()
+            self._parked = _PARKED.setdefault(_mask(), [])
         for other in self._running:
             other.wait()
         self._running = []
@@ -139,7 +141,7 @@ class Team:
         lacking = wanted - len(self._others)
         if lacking > 0:
             with contextlib.suppress(IndexError):  # in one step, between whose parts no interrupt is raised
-                self._others.extend(map(_PARKED.pop, repeat(-1, lacking)))
+                self._others.extend(map(self._parked.pop, repeat(-1, lacking)))
             self._others.extend(_Other() for _ in range(wanted - len(self._others)))
         while len(self._running) < wanted:
             other = self._others[len(self._running)]
@@ -167,7 +169,7 @@ class Team:
         """Park the threads, once they have done their tasks."""
         self._settle()
         others, self._others = self._others, []
-        _PARKED.extend(other for other in others if other.rest())
+        self._parked.extend(other for other in others if other.rest())
 
 
 class _Task:
@@ -243,15 +245,19 @@ class _Other:
     """One thread of a team, which waits for kernels to run; it ends when this object is gone."""
 
     def __init__(self) -> None:
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._last, self._sure = cast("_Task | None", None), True
-        self._start = self._start_anew()
-        # no __del__, in which Python would swallow an interrupt; this calls no Python when the object goes
-        self._gone = weakref.ref(self, partial(self._tasks.put, None))
+        self._tasks, self._start = self._thread()
 
-    def _start_anew(self) -> _Start:
-        tasks = self._tasks  # the thread must not refer to this object
-        return _Start(lambda: _serve(tasks), "apsp-team")
+    def _thread(self) -> tuple[SimpleQueue[_Task | None], _Start]:
+        """Return a thread that is not started yet, and the queue from which it alone takes tasks.
+
+        The thread does not keep this object alive, but holds a reference that ends it when the object is gone; the
+        object itself cannot hold it, because both may be in a cycle.  No Python runs then, which would swallow an
+        interrupt.
+        """
+        tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        gone = weakref.ref(self, partial(tasks.put, None))
+        return tasks, _Start(partial(_serve, tasks, gone), "apsp-team")
 
     @property
     def used(self) -> float:
@@ -263,8 +269,10 @@ class _Other:
         try:
             self._start.thread()
         except (RuntimeError, MemoryError) as error:  # the next run tries again
-            self._start = self._start_anew()
+            self._tasks.put(None)  # the old one may begin yet
+            self._tasks, self._start = self._thread()
             raise SolveFailed(f"{THREADS_REFUSED} (the thread {worker} of a team): {error}") from error
+        self.take_error()
         self._sure, self._last = False, _Task(kernel, (worker, *args))
         self._tasks.put(self._last)
         self._sure = True
@@ -285,6 +293,7 @@ class _Other:
 
     def rest(self) -> bool:
         """Forget the last kernel; return whether there was one, so that there is a thread."""
+        self.take_error()
         before, self._last = self._last, None
         return before is not None
 
@@ -298,12 +307,17 @@ class _Other:
         self._start.thread().join()
 
 
-#: Threads that belong to no team.
-_PARKED: Final[list[_Other]] = []
+#: Threads that belong to no team, by the processors that they may use.
+_PARKED: Final[dict[frozenset[int], list[_Other]]] = {}
 
 
-def _serve(tasks: SimpleQueue[_Task | None]) -> None:
-    """Run tasks until there is None; end if the thread is parked and not needed for some seconds."""
+def _serve(tasks: SimpleQueue[_Task | None], gone: object) -> None:
+    """Run tasks until there is None; end if the thread is parked and not needed for some seconds.
+
+    Args:
+        tasks: the queue of this thread.
+        gone: what puts None there when nobody refers to the thread any more; only held.
+    """
     while True:
         try:
             task = tasks.get(timeout=IDLE)
@@ -318,19 +332,27 @@ def _serve(tasks: SimpleQueue[_Task | None]) -> None:
 
 def _forget(tasks: SimpleQueue[_Task | None]) -> None:
     """Let the thread that takes its tasks from a queue end, if it is parked."""
-    for other in [one for one in _PARKED if one.serves(tasks)]:
-        with contextlib.suppress(ValueError):  # a team has taken it meanwhile
-            _PARKED.remove(other)
+    for parked in list(_PARKED.values()):
+        for other in [one for one in parked if one.serves(tasks)]:
+            with contextlib.suppress(ValueError):  # a team has taken it meanwhile
+                parked.remove(other)
 
 
 @atexit.register
 def end_parked() -> None:
     """End the threads that belong to no team."""
-    while _PARKED:
-        _PARKED.pop().end()
+    for parked in list(_PARKED.values()):
+        with contextlib.suppress(IndexError):  # others may take some
+            while True:
+                parked.pop().end()
 
 
 os.register_at_fork(after_in_child=_PARKED.clear)  # a child has none of the threads
+
+
+def _mask() -> frozenset[int]:
+    """Return the processors that the calling thread may use, which threads that it starts inherit."""
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
 def _nothing(worker: int) -> None:

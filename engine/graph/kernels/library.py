@@ -1,7 +1,7 @@
 """The undocumented parts of numba that keep and load compiled kernels, and what is done otherwise than numba does it.
 
 numba reads all LLVM code of a kernel that it loads, though only the compiler of another kernel that calls it needs more
-than the machine code.  Here that code is read when it is needed, which saves half of the time of loading a kernel.
+than the machine code.  Here that code is read when it is needed (decision 241).
 """
 
 # numba's own classes have no types
@@ -18,7 +18,7 @@ import numba
 
 #: The last version of numba whose undocumented parts were compared with this module.
 TESTED: Final = (0, 68)
-#: The undocumented parts of numba that this module uses, and the parameters of those that are functions.
+#: The undocumented parts of numba that are used, with the parameters of those that are functions, and names of fields.
 PARTS: Final = {
     "core.caching.CompileResultCacheImpl": ("py_func",),
     "core.caching._CacheLocator.get_cache_path": ("self",),
@@ -27,7 +27,11 @@ PARTS: Final = {
         *("target_context", "libdata", "fndesc", "env", "signature", "objectmode", "lifted", "typeann", "reload_init"),
         "referenced_envs",
     ),
-    "core.compiler.CompileResult._fields": None,
+    "core.compiler.CompileResult._fields": (
+        *("typing_context", "target_context", "entry_point", "typing_error", "type_annotation", "signature"),
+        *("objectmode", "lifted", "fndesc", "library", "call_helper", "environment", "metadata", "reload_init"),
+        "referenced_envs",
+    ),
     "core.codegen.CPUCodegen.create_library": ("self", "name", "kwargs"),
     "core.codegen.CPUCodeLibrary._unserialize": ("codegen", "state"),
     "core.codegen.CPUCodeLibrary._get_module_for_linking": ("self",),
@@ -66,7 +70,9 @@ def is_known(version: str = numba.__version__) -> bool:
         part: Any = numba
         for name in path.split("."):
             part = getattr(part, name, None)
-        if part is None or (parameters is not None and tuple(inspect.signature(part).parameters) != parameters):
+        if callable(part) and parameters is not None:
+            part = tuple(inspect.signature(part).parameters)
+        if part is None or (parameters is not None and part != parameters):
             return False
     return True
 

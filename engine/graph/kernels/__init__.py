@@ -40,7 +40,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from engine.graph.kernels.library import defined, is_known, know_runtime, rebuilt
+from engine.graph.kernels.loading import defined, is_known, know_runtime, rebuilt
 from engine.model.progress import WAITING, NotCompiledError, compilation, only_ready
 from engine.model.system import signals_postponed
 

@@ -442,7 +442,7 @@ def test_a_signal_during_a_compilation_is_heard_after_it(monkeypatch: pytest.Mon
 
 
 LINKED = """
-from engine.graph.kernels import library
+from engine.graph.kernels import loading
 from llvmlite import binding
 read, parse = [], binding.parse_bitcode
 binding.parse_bitcode = lambda code: read.append(len(code)) or parse(code)

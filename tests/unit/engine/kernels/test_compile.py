@@ -50,12 +50,12 @@ class WithNvrtc:
     """The library of a wheel."""
 
     def __init__(self, library: Nvrtc) -> None:
-        self.library, self.knows = library, library.capabilities
+        self.compiler, self.knows = library, library.capabilities
 
     def report(self, text: str, flags: list[str], folder: Path) -> str:
         """Compile and return the report of registers and spills."""
         *others, architecture = flags
-        return self.library.compile(text, [*others, "--ptxas-options=-v"], architecture.removeprefix("-arch="))[1]
+        return self.compiler.compile(text, [*others, "--ptxas-options=-v"], architecture.removeprefix("-arch="))[1]
 
 
 @functools.cache

@@ -8,12 +8,13 @@ Neither this program nor any Zarr client opens a store without that document: it
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import google_crc32c
 import numpy as np
@@ -52,6 +53,8 @@ COMPRESSIONS: Final = ("none", "zstd")
 #: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
 ZSTD_LEVEL: Final = 3
 _CHECK_BYTES: Final = 1 << 22
+#: Bytes from which a checksum is computed without Python's lock.  A call through ctypes takes 2 microseconds more.
+_LONG: Final = 1 << 15
 #: The CRC-32C of every file that ends with its own CRC-32C, whatever is before: the residue of the code.
 _RESIDUE: Final = 0x48674BC7
 
@@ -60,8 +63,38 @@ IntArray = npt.NDArray[np.int64]
 
 
 def crc32c(data: bytes | Array, before: int = 0) -> int:
-    """Return the CRC-32C (Castagnoli) of ``data``, continued from ``before``, the checksum of the preceding bytes."""
-    return int(google_crc32c.extend(before, data))
+    """Return the CRC-32C (Castagnoli) of ``data``, continued from ``before``, the checksum of the preceding bytes.
+
+    Other threads run Python meanwhile if there are at least ``_LONG`` bytes.
+
+    Args:
+        data: bytes, or a C-contiguous array.
+        before: the checksum of the bytes before them.
+    """
+    long = data.nbytes if isinstance(data, np.ndarray) else len(data)
+    if long < _LONG or _EXTEND is None:
+        return int(google_crc32c.extend(before, data))
+    all_bytes = np.frombuffer(data, np.uint8)
+    return int(_EXTEND(before, all_bytes.ctypes.data, long))
+
+
+def _c_function() -> Callable[[int, int, int], int] | None:
+    """Return the C function that the package calls, which ctypes calls without Python's lock; None if it is not there.
+
+    The package keeps the lock, so that threads that wrote tiles of 2 MiB together came to 2.4 GB/s, 16 of them as well
+    as 64.
+    """
+    try:
+        from google_crc32c import _crc32c
+
+        extend = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+    except (ImportError, OSError, AttributeError):
+        return None
+    extend.restype, extend.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+    return cast("Callable[[int, int, int], int]", extend)
+
+
+_EXTEND: Final = _c_function()
 
 
 class FileMark(NamedTuple):

@@ -6,9 +6,11 @@ All of them have one CRC-32C, so a seal that had no more could not tell a file o
 from __future__ import annotations
 
 import json
+import threading
 from itertools import pairwise
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -191,3 +193,41 @@ def test_labels_that_a_client_fetched(tmp_path: Path):
 
 def test_a_mark_is_a_tuple_of_numbers():
     assert FileMark.of(4, 5, b"") == (4, 5, 5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2**15 - 1, 2**15, 2**15 + 13, 2**21])
+@pytest.mark.parametrize("before", [0, 77])
+@pytest.mark.parametrize("with_lock", [False, True])
+def test_checksums_are_those_of_the_package(monkeypatch, count, before, with_lock):
+    """Through the C function without Python's lock, and where that is not there; bytes, and arrays of several types."""
+    if with_lock:
+        monkeypatch.setattr(formats, "_EXTEND", None)
+    data = np.random.default_rng(count).integers(0, 256, count, dtype=np.uint8)
+    wanted = google_crc32c.extend(before, data.tobytes())
+    assert crc32c(data.tobytes(), before) == crc32c(data, before) == wanted
+    if count % 8 == 0:
+        assert crc32c(data.view(np.float64).reshape(-1, 1), before) == wanted
+    if count > 2**16:
+        with pytest.raises((ValueError, BufferError)):
+            crc32c(data[::2], before)
+
+
+def test_other_threads_run_while_a_long_checksum_is_computed():
+    assert formats._EXTEND is not None, "the package has no C function here"
+    data, turns, ended = np.zeros(2**28, np.uint8), 0, threading.Event()
+
+    def count():
+        nonlocal turns
+        while not ended.is_set():
+            turns += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        before = turns
+        crc32c(data)
+        counted = turns - before
+    finally:
+        ended.set()
+        thread.join()
+    assert counted > 1000, "Python's lock was held"

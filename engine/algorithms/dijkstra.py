@@ -36,11 +36,9 @@ BUSY_ENTRIES: Final = 2**25
 #: Seconds of searches that make another thread worth its start.  On 16 processors, graphs of 900 to 1,600 vertices took
 #: 1.1 to 1.7 times as long with all threads; those of 2,000 to 7,300 took within a tenth of the same.
 SHARE_SECONDS: Final = 0.004
-#: Searches that are predicted to take at most so many seconds on all threads begin as one compiled call.
-SHORT_SECONDS: Final = 0.2
-#: The largest matrix, in bytes, for which they do. On 16 processors one compiled call took 0.3 to 0.9 times as long for
-#: matrices of 33 to 105 MB, and 0.6 to 1.4 times for 129 to 487 MB.
-SHORT_BYTES: Final = 112 * 2**20
+#: Searches that are predicted to take at most this many seconds on all threads begin as one compiled call.  For
+#: matrices of 128 to 512 MB it took 0.45 to 0.9 times as long as threads of Python on 64 processors, 0.7 to 1.03 on 16.
+SHORT_SECONDS: Final = 0.5
 
 
 class RowBatches:
@@ -162,6 +160,5 @@ def run(backend: Backend, search: RowSearch) -> None:
     few = None if search.seconds is None else max(2, math.ceil(search.seconds / SHARE_SECONDS))
     few = None if few is None or few >= backend.threads else few
     short = search.seconds is not None and search.seconds / backend.threads < SHORT_SECONDS
-    short = short and place is not None and place.nbytes <= SHORT_BYTES
     rows = RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None, few=few)
     rows.run(backend, at_once=short)

@@ -30,8 +30,9 @@ from storage.errors import Cancelled
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
 PATIENCE: Final = 0.012
-#: Seconds for which one compiled call may search; meanwhile it reports no progress and notices no request to stop.
-AT_ONCE: Final = 0.05
+#: Seconds for which one compiled call may begin searches; meanwhile it reports no progress and notices no request to
+#: stop.
+AT_ONCE: Final = 0.5
 #: Up to this number of rows, one thread finishes what a compiled call has left.
 FEW_ROWS: Final = 16
 #: Seconds between two reports of progress.  Reports are made between pieces, and then a request to stop is noticed,

@@ -186,11 +186,12 @@ class Streamer(Protocol):
 
 
 class PanelDevice(Protocol):
-    """One device of passes.  It holds the panel that is relaxed, and other stripes pass through it.
+    """One device of passes.  It holds the panel that is relaxed, and other stripes pass through it or stay on it.
 
     Its own thread calls all operations except ``open`` and ``release``.  Operations may queue work and return;
     ``drain`` waits for it.  The calls for one panel are ``begin``, then ``lower`` for each source, then ``close`` in
-    the pass down, then ``give``.
+    the pass down, then ``give``.  Between the last panel of the pass down and the first of the pass up comes
+    ``forget``.
     """
 
     @property
@@ -224,15 +225,21 @@ class PanelDevice(Protocol):
         """Load the stripes of panel ``k``; ``take`` returns the rows of a stripe of the tier."""
         ...
 
-    def lower(self, k: int, stripe: int, rows: Array | None) -> None:
+    def lower(self, k: int, stripe: int, rows: Array | None, *, hold: bool = False) -> None:
         """Relax panel ``k`` by a stripe: P <- min(P, P[:, S] (x) X), where S are the stripe's rows as columns.
 
         Args:
             k: the panel.
             stripe: number of the stripe.
-            rows: its rows X, shape (rows, n), in host memory; None if they are those of the panel given last, which
-                the device keeps.
+            rows: its rows X, shape (rows, n), in host memory; None if the device holds them, or keeps them as a part of
+                the panel given last.
+            hold: hold the stripe until ``forget``.  There are never more such stripes than are ``resident`` in the
+                layout, and none on a device that does not keep its last panel.
         """
+        ...
+
+    def forget(self) -> None:
+        """Hold no stripe any more."""
         ...
 
     def close(self, k: int) -> None:

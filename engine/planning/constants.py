@@ -280,6 +280,10 @@ FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
 #: A pivot block should be this many times as wide as the width at which copying a stripe takes as long as relaxing it,
 #: so that copies hide behind products.
 BUS_MARGIN: Final = _decided("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
+#: The least seconds between two products of all GPUs that share passes, while rows are written, because one process
+#: feeds them.  Four GPUs in stripes and panels of 1,024 rows made 44.8 T updates/s in the pass up, n = 120,000, and
+#: 66.3, as in the pass down, where n = 200,000, whose products take longer.
+FEEDING_SECONDS: Final = _measured("FEEDING_SECONDS", 0.0028, "s", "277f812", H200)
 #: What a round on GPUs takes besides its products, to compare layouts; and, by the height of stripes, the share that
 #: low stripes lose because they do not fill waves of thread blocks.
 ROUND_SHARES: Final = _measured("ROUND_SHARES", RoundShares(), "shares of the products of a round", "8a7fa53", H200)

@@ -118,7 +118,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool = False, passes: bo
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
     fill *= min(1.0, tiling.width / n) if passes else 1.0
-    moved = passed_bytes(tiling, n, size)[0] if tiling.passes else tiling.rounds(n) * streamed_bytes(
+    moved = passed_bytes(tiling, n, size, count)[0] if tiling.passes else tiling.rounds(n) * streamed_bytes(
         tiling, n, size, count
     ) + setting.matrix  # fmt: skip
     relax = _relax(setting, cuda, tiling, moved / bus, moved)

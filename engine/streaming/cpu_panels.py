@@ -54,13 +54,14 @@ class CpuPanels:
             panel[top - start : bottom - start] = rows
             job.tier.drop(stripe, rows)
 
-    def lower(self, k: int, stripe: int, rows: Array | None) -> None:
+    def lower(self, k: int, stripe: int, rows: Array | None, *, hold: bool = False) -> None:  # noqa: ARG002
         """Relax panel ``k`` by a stripe.
 
         Args:
             k: the panel.
             stripe: number of the stripe.
             rows: its rows, shape (rows of the stripe, n).
+            hold: not used.
         """
         assert rows is not None
         job, panel, (top, bottom) = self._job, self._panel(k), self._job.rows(stripe)
@@ -68,6 +69,9 @@ class CpuPanels:
         multiply(self._backend, panel, through, rows, nonnegative=job.nonnegative, monitor=self._monitor)
         job.tier.drop(stripe, rows)
         job.advance(through.size * job.n)
+
+    def forget(self) -> None:
+        """Do nothing: no stripe is held."""
 
     def close(self, k: int) -> None:
         """Close panel ``k``.

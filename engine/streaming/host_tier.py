@@ -71,7 +71,8 @@ class KeptHostTier(HostTier):
         """
         if self._failure is not None:
             raise self._failure
-        ready = self._tiling.resident == 0 or (self._asked is not None and k >= self._asked)
+        whole = self._tiling.passes or self._tiling.resident == 0
+        ready = whole or (self._asked is not None and k >= self._asked)
         if ready and self._is_time():
             self._asked = None
             self._copying = self._keeper.submit(self._copy_all)

@@ -16,6 +16,9 @@ Several devices take the panels in this order, each the next one when it is abou
 its panel by all panels that the others have given back, and then by each further one as it arrives.  The first panel
 that is not given back yet needs none that is missing, so the devices never wait for each other in a circle.
 
+A pass needs its first panels for all later ones.  So a device holds the first stripes that it reads in a pass, as many
+as its memory has room for, and reads only the others again.
+
 Entries only fall, and each is at all times the length of a walk.  So a panel may be relaxed again over any mixture of
 old and new entries, as in rounds.  Moreover, closing alone suffices to make a panel as the pass down leaves it if each
 of its rows r has the lengths of all walks with intermediate vertices up to r, however the rows before were cut.
@@ -209,19 +212,23 @@ class _Run:
 
     def _work(self, index: int) -> None:
         """Carry out tasks on one device, as long as there are any, and wait until their rows are in the tier."""
-        device = self._devices[index]
+        device, before = self._devices[index], None
         with closing(_Feed(self._job, device, self._crew, self._left, self._levels)) as feed:
-            while (found := feed.task()) is not None:
-                self._follow(device, feed, *found)
+            while (task := feed.task()) is not None:
+                if before is not None and task.way is not before:
+                    device.forget()
+                self._follow(device, feed, task)
+                before = task.way
             device.drain(wait=True)
 
-    def _follow(self, device: PanelDevice, feed: _Feed, task: PanelTask, kept: int) -> None:
+    def _follow(self, device: PanelDevice, feed: _Feed, task: PanelTask) -> None:
         device.begin(task.panel, partial(feed.rows, needed=task.own))
         for source in task.sources:
             for stripe in self._job.members(source):
                 self._crew.check()
-                rows = None if source == kept else feed.rows(stripe, task.needed)
-                device.lower(task.panel, stripe, rows)
+                place = feed.place()
+                rows = None if place is Place.DEVICE else feed.rows(stripe, task.needed)
+                device.lower(task.panel, stripe, rows, hold=place is Place.HELD)
         if task.way is Direction.DOWN:
             device.close(task.panel)
         device.give(task.panel, task.reached)
@@ -235,6 +242,17 @@ class _Run:
         with self._committing:
             self._given += 1
             self._tier.commit(self._given)
+
+
+class Place(Enum):
+    """Where a device finds the rows of a source."""
+
+    #: On itself.
+    DEVICE = "device"
+    #: In the tier, and holds them from then on.
+    HELD = "held"
+    #: In the tier.
+    TIER = "tier"
 
 
 class _Feed:
@@ -253,14 +271,20 @@ class _Feed:
         self, job: StripeJob, device: PanelDevice, crew: Crew, left: deque[PanelTask], levels: npt.NDArray[np.int64]
     ) -> None:
         self._job, self._device, self._crew, self._left, self._levels = job, device, crew, left, levels
-        self._taken: deque[tuple[PanelTask, int]] = deque()
+        self._taken: deque[PanelTask] = deque()
+        self._places: deque[Place] = deque()  # of the sources of these tasks, stripe by stripe
+        self._room = job.tiling.resident if device.keeps else 0
         self._requests = self._sequence()
         self._next = next(self._requests, None)
         self._ahead: deque[tuple[int, Promise[Array]]] = deque()
 
-    def task(self) -> tuple[PanelTask, int] | None:
-        """Return the next task, and the source that the device still holds, -1 for none; return None at the end."""
+    def task(self) -> PanelTask | None:
+        """Return the next task; None at the end."""
         return self._taken.popleft() if self._taken else None
+
+    def place(self) -> Place:
+        """Return where the device finds the next stripe of the task's sources."""
+        return self._places.popleft()
 
     def rows(self, stripe: int, needed: int) -> Array:
         """Return the rows of the next stripe; wait until they have the level ``needed``."""
@@ -280,7 +304,7 @@ class _Feed:
 
     def _sequence(self) -> Generator[tuple[int, int], None, None]:
         """Take tasks, and yield each stripe to be taken from the tier, and the level that it must have."""
-        before: PanelTask | None = None
+        before, held = cast("PanelTask | None", None), set[int]()
         while self._left:
             try:
                 task = self._left.popleft()
@@ -288,12 +312,21 @@ class _Feed:
                 return
             kept = -1
             if before is not None and self._device.keeps and before.reached >= task.needed:
-                kept = before.panel if before.panel in task.sources else -1
-            self._taken.append((task, kept))
+                kept = before.panel
+            if before is not None and before.way is not task.way:
+                held.clear()
+            self._taken.append(task)
             yield from ((stripe, task.own) for stripe in self._job.members(task.panel))
             for source in task.sources:
-                if source != kept:
-                    yield from ((stripe, task.needed) for stripe in self._job.members(source))
+                for stripe in self._job.members(source):
+                    if source == kept or stripe in held:
+                        self._places.append(Place.DEVICE)
+                        continue
+                    hold = len(held) < self._room
+                    self._places.append(Place.HELD if hold else Place.TIER)
+                    if hold:
+                        held.add(stripe)
+                    yield stripe, task.needed
             before = task
 
     def _ask(self, most: int) -> None:

@@ -37,8 +37,8 @@ class Few(Bounded):
         self.commits.append(k)
 
 
-def layout(height: int, width: int, slots: int = 3, tier: str = "host") -> Tiling:
-    return Tiling(tier, height, width, slots, passes=True)
+def layout(height: int, width: int, slots: int = 3, tier: str = "host", held: int = 0) -> Tiling:
+    return Tiling(tier, height, width, slots, held * (width // height), passes=True)
 
 
 def stream(d: Array, streaming: Tiling, *, nonnegative: bool = True, **given: Any) -> HostTier:
@@ -65,12 +65,13 @@ def test_small(dtype: str, n: int, height: int, width: int) -> None:
 
 @pytest.mark.parametrize("slots", [2, 3, 4])
 @pytest.mark.parametrize(("height", "width"), [(128, 128), (128, 384), (512, 512), (1024, 2048)])
+@pytest.mark.parametrize("held", [0, 2, 9])
 @pytest.mark.parametrize("tier", ["host", "store"])
-def test_layouts(slots: int, height: int, width: int, tier: str) -> None:
+def test_layouts(slots: int, height: int, width: int, held: int, tier: str) -> None:
     n = 5000
     d = weights(RNG(2), n, "float32", share=0.001)
     want = answer(d)
-    streaming = layout(height, width, slots, tier)
+    streaming = layout(height, width, slots, tier, held)
     for _ in range(3):
         found = d.copy()
         given = Few(found, streaming) if tier == "store" else None
@@ -87,8 +88,8 @@ def test_several_devices(dtype: str, n: int, count: int, tier: str) -> None:
     """Bit for bit what one device finds, in n^3 updates."""
     d = weights(RNG(n), n, dtype, share=min(1, 5 / n))
     want = d.copy()
-    for slots in (2, 3, 4):
-        streaming = layout(64, 192, slots, tier)
+    for slots, held in ((2, 0), (3, 2), (4, 0), (4, 1), (4, 99)):
+        streaming = layout(64, 192, slots, tier, held)
         stream(want, streaming)
         found, monitor = d.copy(), Counting()
         given = Few(found, streaming, count) if tier == "store" else None
@@ -108,7 +109,7 @@ def test_several_devices_of_both_signs_in_large_panels() -> None:
     settle(want)
     for cut in ((512, 512), (512, 1024), (1024, 1024)):
         found = d.copy()
-        stream(found, layout(*cut, 4), nonnegative=False, count=2)
+        stream(found, layout(*cut, 4, held=5), nonnegative=False, count=2)
         np.testing.assert_array_equal(found, want)
 
 

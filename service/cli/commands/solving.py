@@ -262,7 +262,8 @@ def _stream_text(selected: Plan) -> str:
     ways = "two passes over {:,} panels of {:,} rows" if cut.passes else "{:,} rounds of {:,} vertices"
     text = f"{selected.tier}{half}: stripes of {cut.height:,} rows, {ways.format(cut.rounds(n), cut.width)}"
     if selected.device == "cuda":
-        text += f", {cut.slots} slots" + ("" if cut.passes else f", {cut.resident:,} stripes stay on the GPU")
+        text += f", {cut.slots} slots"
+        text += f", {cut.resident:,} stripes stay on the GPU" if cut.resident or not cut.passes else ""
     if selected.devices > 1:
         text += f", {selected.devices} GPUs take turns" if cut.passes else f", {selected.devices} GPUs"
     moved = sum(phase.bytes for phase in selected.phases if phase.name == "relax")

@@ -21,7 +21,7 @@ from engine.model import traffic
 from engine.model.backend import Array
 from engine.model.device_layout import SINGLE, padded_side
 from engine.model.stripe_device import StripeJob, below_zero
-from engine.model.tiling import CHUNK, pitch
+from engine.model.tiling import CHUNK, QUEUED, pitch
 from storage.errors import SolveFailed
 
 #: Priorities of streams; work of the lowest number runs first.
@@ -36,19 +36,21 @@ def _round_up(x: int, to: int) -> int:
 
 
 class Slot:
-    """A stripe in flight: its buffer, its packed columns, its stream and events.
+    """A stripe in flight, or a product by a stripe that stays: its buffer, its packed columns, its stream and events.
 
     Args:
-        index: number of the slot.
+        index: number of the slot; -1 for a stripe that stays.
         cupy: the module.
-        shape: rows and columns of the buffer.
+        shape: rows and columns of the buffer; None for a stripe that stays, which lies elsewhere.
         packed: rows and columns of the packed columns.
         types: types of entries and of packed words.
     """
 
-    def __init__(self, index: int, cupy: Any, shape: tuple[int, int], packed: tuple[int, int], types: Any) -> None:
+    def __init__(
+        self, index: int, cupy: Any, shape: tuple[int, int] | None, packed: tuple[int, int], types: Any
+    ) -> None:
         self.index = index
-        self.rows = allocate(cupy, shape, types[0])
+        self.rows: Any = None if shape is None else allocate(cupy, shape, types[0])
         self.packed = allocate(cupy, packed, types[1])
         self.stream = cupy.cuda.Stream(non_blocking=True, priority=_MIDDLE)
         self.loaded, self.relaxed, self.stored = (cupy.cuda.Event(disable_timing=True) for _ in range(3))
@@ -79,10 +81,12 @@ class StripeMemory:
         self.have, self.left, self.panels = {}, {}, []
         self._slots: list[Slot] = []
         self._resident: dict[int, Any] = {}
+        self._room: list[Any] = []  # in passes, memory for stripes that will be held
+        self._queue: list[Slot] = []  # in passes, for products by stripes that are held
         self._writes: deque[tuple[int, int]] = deque()
         self._writing: deque[tuple[Any, int, int, Array]] = deque()
         self._owed: dict[int, int] = {}
-        self._next_slot = 0
+        self._next_slot = self._next_queued = 0
         self._solver: Any = None
         self._chunk: Any = None
         self._packed: Any = None
@@ -137,16 +141,21 @@ class StripeMemory:
         self._packed = allocate(cupy, (width, side), types[1])
         block = padded_side(width, job.kind.itemsize)
         self._block = allocate(cupy, (block, block), types[0])
+        # the pivot columns of a stripe in rounds, and in passes the panel's columns that are the rows of a stripe
+        deep, wide = (height, width) if tiling.passes else (width, height)
+        shape, packed = (height, self._across), (deep, _round_up(wide, _TILE))
         for slot in range(tiling.slots):
-            # the pivot columns of a stripe in rounds, and in passes the panel's columns that are the rows of a stripe
-            deep, wide = (height, width) if tiling.passes else (width, height)
-            shape, packed = (height, self._across), (deep, _round_up(wide, _TILE))
             self._slots.append(Slot(slot, cupy, shape, packed, types))
             blank(self._found, self._slots[-1].rows)
         for k in resident:
             start, stop = job.pivot(k)
             self._resident[k] = allocate(cupy, (stop - start, self._across), types[0])
             blank(self._found, self._resident[k][:, job.n :])
+        for _ in range(min(tiling.resident, tiling.stripes(job.n)) if tiling.passes else 0):
+            self._room.append(allocate(cupy, (height, self._across), types[0]))
+            blank(self._found, self._room[-1])
+        if self._room:
+            self._queue = [Slot(-1, cupy, None, packed, types) for _ in range(QUEUED)]
         if resident:
             self._packs = [allocate(cupy, (width, side), types[1]) for _ in range(2)]
         self._flag = self._pinned_flags(job.rounds)

@@ -1,4 +1,4 @@
-"""Passes on a GPU: the device holds two or three panels, and the stripes that relax them pass through slots.
+"""Passes on a GPU: the device has two or three panels, and the stripes that relax them pass through slots, or stay.
 
 While one panel is relaxed, the panel before it is copied to the host and is the last to relax it; the next panel is
 loaded into a third buffer, or once the earlier panel is no longer needed. Two streams take the products of alternate
@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from engine.devices.cuda.stripes.memory import Slot, StripeMemory
 from engine.model.backend import Array
+from engine.model.stripe_device import StripeJob
 from engine.model.tiling import FINISHED
 
-#: Seconds between two checks whether the device has finished with a slot.
-_LOOK: Final = 0.0002
+#: Seconds between two checks whether the device has finished with a slot: a share of a product, at the rate that
+#: products usually have, within limits.  Threads of Python that look too often hold up those that write.
+_LOOK: Final = (0.0002, 0.002)
+_LOOKS: Final = 4
+_USUAL: Final = 1.6e13
 
 
 class CudaPanels(StripeMemory):
@@ -38,6 +42,12 @@ class CudaPanels(StripeMemory):
         self._lowering: deque[tuple[Any, int]] = deque()
         self._to_store: deque[tuple[int, int, int, Any, bool]] = deque()
         self._storing: deque[tuple[Any, int, int, Array]] = deque()
+        self._held: dict[int, tuple[Any, Any]] = {}  # by stripe: its rows, and the event of their arrival
+
+    def _allocate(self, job: StripeJob, resident: Sequence[int]) -> None:
+        super()._allocate(job, resident)
+        product = job.tiling.height * job.tiling.width * job.n / _USUAL
+        self._look = min(max(_LOOK[0], product / _LOOKS), _LOOK[1])
 
     # ---- a panel ----------------------------------------------------------------------------------------------------
 
@@ -61,26 +71,32 @@ class CudaPanels(StripeMemory):
             self._bring_in(panel[top - start : bottom - start], k, stripe, take(stripe), -1)
         self._lane().wait_event(self._event(self._load))
 
-    def lower(self, k: int, stripe: int, rows: Array | None) -> None:
-        """Queue the loading of a stripe in the next slot, after waiting for that slot, and the product.
+    def lower(self, k: int, stripe: int, rows: Array | None, *, hold: bool = False) -> None:
+        """Queue the loading of a stripe, in the next slot or where it is held, after waiting for that slot, and the
+        product.
 
         Args:
             k: the panel.
             stripe: the stripe.
-            rows: its rows, shape (rows of the stripe, n); None for a stripe of the panel given last.
+            rows: its rows, shape (rows of the stripe, n); None for a stripe that is held, or of the panel given last.
+            hold: hold the stripe from now on.
         """
         job, (top, bottom), lane, panel = self._job, self._job.rows(stripe), self._lane(), self._rows_of(k)
-        slot = self._slots[self._next_slot % len(self._slots)]
-        self._next_slot += 1
+        slot = self._slot() if rows is not None or not self._queue else self._queued()
         self._wait_for(slot)
-        if rows is None:
+        if rows is not None:
+            source = self._room.pop() if hold else slot.rows
+            self._bring_in(source[: bottom - top], k, stripe, rows, slot.index)
+            arrived = self._event(self._load)
+            if hold:
+                self._held[stripe] = source, arrived
+        elif stripe in self._held:
+            source, arrived = self._held[stripe]
+        else:
             before = self.panels[(self._count - 1) % len(self.panels)]
             source = before[top - job.pivot(stripe // job.tiling.group)[0] :]
-            self._after(lane, self._ended[self._count - 1])
-        else:
-            source = slot.rows
-            self._bring_in(source[: bottom - top], k, stripe, rows, slot.index)
-            self._after(lane, self._event(self._load))
+            arrived = self._ended[self._count - 1]
+        self._after(lane, arrived)
         with lane:
             mark = self._begin("lower", lane, k, stripe, slot.index)
             self._lower(panel, (top, bottom), source, slot.packed)
@@ -88,6 +104,12 @@ class CudaPanels(StripeMemory):
         slot.relaxed.record(lane)
         slot.work = k, stripe, panel
         self._lowering.append((self._event(lane), (bottom - top) * len(panel) * job.n))
+
+    def forget(self) -> None:
+        """Hold no stripe any more; later ones arrive after all products that are queued, which read earlier ones."""
+        self._after(self._load, *(self._event(lane) for lane in self._low))
+        self._room.extend(rows for rows, _ in self._held.values())
+        self._held = {}
 
     def close(self, k: int) -> None:
         """Queue the closing of panel ``k`` on the stream of high priority."""
@@ -163,6 +185,14 @@ class CudaPanels(StripeMemory):
         start, stop = self._job.pivot(k)
         return self.panels[self._count % len(self.panels)][: stop - start]
 
+    def _slot(self) -> Slot:
+        self._next_slot += 1
+        return self._slots[(self._next_slot - 1) % len(self._slots)]
+
+    def _queued(self) -> Slot:
+        self._next_queued += 1
+        return self._queue[(self._next_queued - 1) % len(self._queue)]
+
     def _lane(self) -> Any:
         return self._low[self._count % 2]
 
@@ -190,4 +220,4 @@ class CudaPanels(StripeMemory):
             if slot.relaxed.done:
                 slot.work = None
             else:
-                time.sleep(_LOOK)
+                time.sleep(self._look)

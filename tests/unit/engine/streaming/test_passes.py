@@ -87,22 +87,38 @@ class Counting(Strict):
 
 
 class Keeping(CpuPanels):
-    """A device that keeps its last panel, as GPUs do."""
+    """A device that keeps its last panel and holds stripes, as GPUs do."""
 
     keeps = True
+
+    def open(self, job, index, resident):
+        super().open(job, index, resident)
+        self.held = {}
 
     def give(self, k, level):
         super().give(k, level)
         self.kept = self._job.pivot(k)[0], self._panel(k).copy()
 
-    def lower(self, k, stripe, rows):
+    def lower(self, k, stripe, rows, *, hold=False):
+        if hold:
+            assert rows is not None
+            assert stripe not in self.held
+            self.held[stripe] = rows.copy()
+            assert len(self.held) <= self._job.tiling.resident
         if rows is None:
-            top, bottom = self._job.rows(stripe)
-            start, panel = self.kept
-            assert 0 <= top - start < len(panel)
-            rows = panel[top - start : bottom - start].copy()
-            self._job.tier.out[stripe] = self._job.tier.out.get(stripe, 0) + 1
+            if stripe in self.held:
+                rows = self.held[stripe].copy()
+            else:
+                top, bottom = self._job.rows(stripe)
+                start, panel = self.kept
+                assert 0 <= top - start < len(panel)
+                rows = panel[top - start : bottom - start].copy()
+            with self._job.tier.guard:
+                self._job.tier.out[stripe] = self._job.tier.out.get(stripe, 0) + 1
         super().lower(k, stripe, rows)
+
+    def forget(self):
+        self.held = {}
 
 
 def solve(backend, matrix, streaming, *, nonnegative=True, monitor=None, levels=None, tier=None, kind=CpuPanels):
@@ -162,12 +178,13 @@ def test_arcs_of_both_signs(backend, n, group, negative, seed):
     dtype=st.sampled_from(list(WORK_TYPES)),
     negative=st.booleans(),
     kind=st.sampled_from([CpuPanels, Keeping]),
+    held=st.integers(0, 12),
     seed=st.integers(0, 99),
 )
-def test_any_number_of_devices(backends, n, cut, devices, dtype, negative, kind, seed):
+def test_any_number_of_devices(backends, n, cut, devices, dtype, negative, kind, held, seed):
     negative &= dtype != "uint16"
     weights = oracle.random_weights(n, seed=seed, density=min(1, 4 / n), negative=negative)
-    streaming, tally = Tiling("host", *cut, passes=True), Tally()
+    streaming, tally = Tiling("host", *cut, 4, resident=held * (cut[1] // cut[0]), passes=True), Tally()
     found = oracle.encode(weights, dtype)
     tier = solve(backends[:devices], found, streaming, nonnegative=not negative, monitor=tally, kind=kind)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
@@ -185,11 +202,12 @@ def test_any_number_of_devices(backends, n, cut, devices, dtype, negative, kind,
     cut=st.sampled_from([(64, 64), (64, 128), (64, 192), (128, 128), (128, 256)]),
     devices=st.integers(1, 3),
     kind=st.sampled_from([CpuPanels, Keeping]),
+    held=st.integers(0, 7),
     seed=st.integers(0, 10**6),
 )
-def test_any_mixture_of_levels_is_gone_on_from(backends, n, cut, devices, kind, seed):
+def test_any_mixture_of_levels_is_gone_on_from(backends, n, cut, devices, kind, held, seed):
     """Rows that hold at least what their level promises, each entry the length of some walk, whatever its age."""
-    rng, streaming = np.random.default_rng(seed), Tiling("host", *cut, passes=True)
+    rng, streaming = np.random.default_rng(seed), Tiling("host", *cut, 4, held * (cut[1] // cut[0]), passes=True)
     weights = oracle.random_weights(n, seed=seed % 97, density=min(1, 4 / n))
     final = oracle.closure(weights)
     row = np.arange(n)
@@ -413,7 +431,21 @@ def test_a_tier_that_fails_ends_the_solve_and_leaves_walks(backends, at, devices
     np.testing.assert_array_equal(found, final)
 
 
-def test_layouts_of_halves_and_residents_have_rounds():
+@pytest.mark.parametrize("held", [0, 1, 3, 8, 20])
+@pytest.mark.parametrize("height", [64, 128])
+def test_stripes_that_are_held_are_read_once_a_pass(backend, held, height):
+    n = 1280
+    weights = oracle.random_weights(n, seed=3, density=3 / n)
+    streaming = Tiling("host", height, 128, 4, held * 128 // height, passes=True)
+    found = oracle.encode(weights, "float32")
+    tier = solve(backend, found, streaming, kind=Keeping)
+    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "float32"))
+    assert (tier.read, tier.written) == passed_bytes(streaming, n, found.itemsize)
+    least = 2 * tier.written - 2 * 128 * n * found.itemsize  # each panel once as itself and once as a source
+    assert held < 8 or tier.read < least
+
+
+def test_layouts_of_halves_have_rounds_and_one_panel_leaves_no_room():
     for more in ({"symmetric": True}, {"resident": 2}):
         with pytest.raises(ValueError, match="in passes"):
             Tiling("host", 64, 128, passes=True, **more)

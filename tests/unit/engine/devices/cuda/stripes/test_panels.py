@@ -27,9 +27,10 @@ def solved(monkeypatch, tiling, n):
 
 
 @pytest.mark.parametrize("slots", [2, 3, 4])
+@pytest.mark.parametrize("held", [0, 1, 2, 50])
 @pytest.mark.parametrize(("n", "height", "width"), [(64, 64, 64), (640, 64, 64), (640, 128, 128), (768, 64, 256)])
-def test_the_bytes_are_those_of_the_plan(monkeypatch, slots, n, height, width):
-    tiling = Tiling("host", height, width, slots, passes=True)
+def test_the_bytes_are_those_of_the_plan(monkeypatch, slots, held, n, height, width):
+    tiling = Tiling("host", height, width, slots, held * (width // height), passes=True)
     lines = solved(monkeypatch, tiling, n)
     copies = [re.search(r"memcpyAsync.* (\d+), ([12]), ", line) for line in lines]
     moved = {kind: sum(int(c[1]) for c in copies if c and c[2] == kind) for kind in "12"}
@@ -118,11 +119,13 @@ def races(lines):
 
 @pytest.mark.parametrize("slots", [2, 3, 4])
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (64, 128), (128, 128)])
+@pytest.mark.parametrize("held", [0, 1, 50])
 @pytest.mark.parametrize("kind", [HostTier, FewBuffers])
-def test_no_work_overtakes_what_it_needs(monkeypatch, kind, height, width, slots):
+def test_no_work_overtakes_what_it_needs(monkeypatch, kind, held, height, width, slots):
     """Whatever the device has done when the host looks: a copy of an unfinished panel was wrong once."""
     for seed in range(3):
-        calls, tiling = install(monkeypatch), Tiling("host", height, width, slots, passes=True)
+        calls = install(monkeypatch)
+        tiling = Tiling("host", height, width, slots, held * (width // height), passes=True)
         calls.chance = random.Random(seed)
         matrix = np.zeros((640, 640), np.int32)
         passes.run(tiling, kind(matrix, tiling), [CudaPanels(0, memory=10**9)], Monitor(), nonnegative=False)
@@ -141,8 +144,9 @@ class Updates(Monitor):
 
 @pytest.mark.parametrize("slots", [2, 3, 4])
 @pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize("held", [0, 2, 6])
 @pytest.mark.parametrize("kind", [HostTier, FewBuffers])
-def test_several_devices_share_a_matrix(monkeypatch, kind, devices, slots):
+def test_several_devices_share_a_matrix(monkeypatch, kind, held, devices, slots):
     """Each waits, on its own streams, for what it needs, and takes from the host only what is there."""
 
     class Guarded(kind):
@@ -163,7 +167,7 @@ def test_several_devices_share_a_matrix(monkeypatch, kind, devices, slots):
             self._job.tier.open.update(self._job.members(k))
             super().give(k, level)
 
-    n, tiling = 768, Tiling("host", 64, 128, slots, passes=True)
+    n, tiling = 768, Tiling("host", 64, 128, slots, held, passes=True)
     for seed in range(2):
         calls, monitor = install(monkeypatch), Updates()
         calls.chance = random.Random(seed)
@@ -180,7 +184,7 @@ def test_several_devices_share_a_matrix(monkeypatch, kind, devices, slots):
         assert sum("ahead.close" in line or "solver.close" in line for line in calls.lines) == 6
         copies = [re.search(r"memcpyAsync.* (\d+), ([12]), ", line) for line in calls.lines]
         moved = {kind: sum(int(c[1]) for c in copies if c and c[2] == kind) for kind in "12"}
-        read, written = passed_bytes(tiling, n, 4)
+        read, written = passed_bytes(tiling, n, 4, devices)
         assert moved["2"] == written + 6 * 4  # each panel has a flag for entries below zero
         assert moved["1"] <= read + 4 * devices * 128 * n * 4
         assert not any("deviceEnablePeerAccess" in line for line in calls.lines)

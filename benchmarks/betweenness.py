@@ -18,6 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from storage.graph.graph import Graph
+from storage.readers import read_graph
+
 #: Files, and whether their weights are left out.  Weights are whole: of decimals, others count other ties.
 GRAPHS: Final = {
     "power.graph": True,
@@ -31,7 +34,7 @@ RUNS: Final = 3
 Scores = Any
 
 
-def contenders(graph: Any, threads: int, gpu: bool = False) -> dict[str, Callable[[], Scores]]:
+def contenders(graph: Graph, threads: int, gpu: bool = False) -> dict[str, Callable[[], Scores]]:
     """Return what finds the betweenness of all vertices, not normalized, by name; conversions are done already."""
     import igraph
     import networkit
@@ -69,7 +72,7 @@ def contenders(graph: Any, threads: int, gpu: bool = False) -> dict[str, Callabl
     return found
 
 
-def measured(graph: Any, threads: int, seconds: float, gpu: bool = False) -> dict[str, tuple[float, float, int]]:
+def measured(graph: Graph, threads: int, seconds: float, gpu: bool = False) -> dict[str, tuple[float, float, int]]:
     """Return the medians of wall and of processor seconds of each contender, and of how many runs.
 
     Args:
@@ -101,8 +104,6 @@ def measured(graph: Any, threads: int, seconds: float, gpu: bool = False) -> dic
 
 def main() -> None:
     """Print a row for each graph and number of threads."""
-    from storage.readers import read_graph
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("data"))
     parser.add_argument("--threads", default="1,2")

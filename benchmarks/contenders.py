@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 #: Seconds after which a measurement is not repeated, and projected seconds from which a peer searches some sources.
 ENOUGH: Final = 0.8
@@ -45,12 +47,12 @@ def load(path: str) -> Any:
     import numpy as np
 
     try:
-        from storage.graph.graph import Graph
+        home = importlib.import_module("storage.graph.graph")
     except ImportError:  # before the folders of storage
-        from storage.graph import Graph
+        home = importlib.import_module("storage.graph")
     with np.load(path) as found:
         n = len(found["indptr"]) - 1
-        return Graph(
+        return home.Graph(
             found["indptr"],
             found["heads"],
             found["weights"],
@@ -121,33 +123,25 @@ def preparing_counted() -> Iterator[list[float]]:
             inside[0] = False
             seconds.append(time.perf_counter() - began)
 
-    backend.Arcs.form = form
-    try:
+    with mock.patch.object(backend.Arcs, "form", form):
         yield seconds
-    finally:
-        backend.Arcs.form = plain
 
 
 class OldEngine:
     """The same of commit 96d7eee."""
 
     def __init__(self, threads: int) -> None:
-        from engine.problem import Options
-
-        self._options = Options(device="cpu", threads=threads)
+        self._options = importlib.import_module("engine.problem").Options(device="cpu", threads=threads)
 
     def measure(self, graph: Any) -> dict[str, Any]:
         """Return what :meth:`Engine.measure` returns."""
-        from engine.solve import make_plan, solve
-        from engine.summary import ArraySink
-        from engine.types import WORK_TYPES
-
+        solving, summary, types = (importlib.import_module(f"engine.{name}") for name in ("solve", "summary", "types"))
         began = time.perf_counter()
-        plan = make_plan(graph, self._options)
+        plan = solving.make_plan(graph, self._options)
         planned = time.perf_counter()
-        kind = WORK_TYPES[plan.dtype]
-        sink = ArraySink(plan.shape, kind.dtype)
-        outcome = solve(graph, plan, self._options, sink)
+        kind = types.WORK_TYPES[plan.dtype]
+        sink = summary.ArraySink(plan.shape, kind.dtype)
+        outcome = solving.solve(graph, plan, self._options, sink)
         done = time.perf_counter()
         assert outcome.summary["vertices"] == graph.n
         return _measured((began, planned, done), plan, 0, sink.array, kind.unreachable)
@@ -173,16 +167,14 @@ def ours(graph: Any, runs: int, rows: list[int], threads: int) -> dict[str, Any]
     from dataclasses import replace
 
     try:
-        from engine.interop import scipy_csgraph as door
-
+        door = importlib.import_module("engine.interop.scipy_csgraph")
         engine: Engine | OldEngine = Engine(threads)
     except ImportError:
-        from engine.doors import csgraph as door
-
+        door = importlib.import_module("engine.doors.csgraph")
         engine = OldEngine(threads)
     from scipy.sparse import csr_array
 
-    calls, doors, found = [], [], {}
+    calls, doors, found = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, list[Any]]()
     arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
     for which, times in (("engine", calls), ("door", doors)):
         began = time.perf_counter()
@@ -279,13 +271,9 @@ def answer(name: str, order: dict[str, Any], threads: int) -> None:
         rows, wanted = found["sample"].tolist(), found["distances"]
     if name in ("now", "old"):
         if order.get("compile"):
-            with contextlib.suppress(ImportError, AttributeError):  # 96d7eee compiles while it plans
-                from engine.execution import trials
-
-                trials.only_ready = contextlib.nullcontext
-                from engine.devices.cpu.atonce import calls
-
-                calls.only_ready = contextlib.nullcontext
+            for place in ("execution.trials", "devices.cpu.atonce.calls"):
+                with contextlib.suppress(ImportError, AttributeError):  # 96d7eee compiles while it plans
+                    mock.patch(f"engine.{place}.only_ready", contextlib.nullcontext).start()
         say({"ready": time.perf_counter() - began})
         told = ours(graph, order["runs"], rows, threads)
     else:

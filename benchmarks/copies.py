@@ -56,7 +56,7 @@ def together(name: str, copies: int, runs: int) -> float:
     times = [seconds for _ in processes for seconds in found.get()]
     for process in processes:
         process.join()
-    return statistics.median(times)
+    return float(statistics.median(times))
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -61,6 +62,11 @@ def best(call: Callable[[], Any], repeats: int = 3) -> float:
     return min(times)
 
 
+def by_apsp(function: Callable[..., Any], graph: Any, options: dict[str, Any]) -> Any:
+    """Return what a function of NetworkX answers for a copy of a graph, for which nothing is prepared."""
+    return function(nx.Graph(graph), **options, backend="apsp")
+
+
 def networkx_rows(n: int) -> list[dict[str, Any]]:
     """Every function on a random graph of n vertices and 4 n edges."""
     graph = random(n)
@@ -72,8 +78,8 @@ def networkx_rows(n: int) -> list[dict[str, Any]]:
     for name, options in FUNCTIONS.items():
         function = getattr(nx, name)
         row: dict[str, Any] = {"n": len(original), "m": original.size(), "function": name}
-        row["apsp"] = best(lambda f=function, o=options: f(nx.Graph(original), **o, backend="apsp"))
-        row["networkx"] = best(lambda f=function, o=options: f(original, **o, backend="networkx"), 1)
+        row["apsp"] = best(partial(by_apsp, function, original, options))
+        row["networkx"] = best(partial(function, original, **options, backend="networkx"), 1)
         rows.append(row)
         print(row, flush=True)
     return rows
@@ -95,8 +101,8 @@ def scipy_rows(n: int) -> list[dict[str, Any]]:
         row = {
             "n": n,
             "function": name,
-            "apsp": best(lambda c=call: c(ours)),
-            "scipy": best(lambda c=call: c(theirs), 1),
+            "apsp": best(partial(call, ours)),
+            "scipy": best(partial(call, theirs), 1),
         }
         rows.append(row)
         print(row, flush=True)

@@ -27,9 +27,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from storage.graph.graph import Graph
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 VERTICES, ARCS = 200, 800
@@ -39,7 +43,7 @@ DENSE: Final = ("recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-
 DECIMALS: Final = ["decimals", "heavy-decimals"]
 
 
-def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, arcs: int = ARCS) -> Any:
+def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, arcs: int = ARCS) -> Graph:
     """Return a random graph with the weights of a kind: ``whole``, ``heavy``, ``fractions``, ``decimals``,
     ``heavy-decimals``, ``unit``, ``below``, ``below-fractions`` (with negative arcs, no negative cycle) or ``chain``
     (acyclic).
@@ -69,7 +73,7 @@ def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, ar
     return graph
 
 
-def solve(graph: Any, **options: Any) -> None:
+def solve(graph: Graph, **options: Any) -> None:
     """Plan and solve into a store that is removed again."""
     from engine.api.solve import solve_to_store
     from engine.model.problem import Options
@@ -119,14 +123,15 @@ def _in_memory(algorithm: str, dtype: str) -> None:
     from engine.model.problem import Options
     from engine.model.rows import ArraySink
 
-    calls.only_ready = contextlib.nullcontext  # short solves do without these kernels while they are not compiled
     kinds = ["unit"] if algorithm == "bfs" else [_weights(dtype)]
     kinds += {"dijkstra int32": ["heavy"], "dijkstra float32": DECIMALS}.get(f"{algorithm} {dtype}", [])
     for kind in kinds:
         graph, options = make_graph(kind), Options(device="cpu", algorithm=algorithm, dtype=dtype)
-        solve_in_memory(graph, options)
-        plan = make_plan(graph, options)
-        solve_into(graph, plan, options, ArraySink(plan.shape, dtype))
+        # short solves do without these kernels while they are not compiled
+        with mock.patch.object(calls, "only_ready", contextlib.nullcontext):
+            solve_in_memory(graph, options)
+            plan = make_plan(graph, options)
+            solve_into(graph, plan, options, ArraySink(plan.shape, dtype))
 
 
 def _rectangles(algorithm: str, dtype: str) -> None:
@@ -174,13 +179,14 @@ def _measured_tables(dtype: str) -> None:
     from engine.api.from_tables.summary import summarize
     from engine.api.measuring import measure
     from engine.api.prepared import prepare
-    from engine.api.prepared_matrix import open_result
+    from engine.api.prepared_matrix import PreparedMatrix, open_result
     from engine.model.problem import Options
 
     graph, few = make_graph("whole" if dtype in ("uint16", "int32") else "fractions"), np.arange(VERTICES) == 1
     with tempfile.TemporaryDirectory() as folder:
         prepare(graph, f"{folder}/p", Options(dtype=dtype))
         with open_result(f"{folder}/p") as matrix:
+            assert isinstance(matrix, PreparedMatrix)
             measure(matrix, within=[9], quantiles=[0.5], nearest=2, opportunities={"few": few}, direction="in")
             measure(matrix, within=[9], opportunities={"few": few}, decay="exponential")
             summarize(matrix)
@@ -286,7 +292,7 @@ def record(use: str) -> None:
     from engine.graph import kernels
     from engine.model.progress import WAITING
 
-    compiling._abreast = lambda _kernels: 1  # what other processes compile is not timed here
+    compiling._abreast = lambda *_: 1  # what other processes compile is not timed here
     asked: dict[tuple[str, str, str], float] = {}
     last = threading.local()  # threads call kernels at the same time
 

@@ -14,6 +14,8 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +34,7 @@ SIZE: Final = 1_000_000
 CLOSENESS: Final = ("closeness", "harmonic", "eccentricity")
 
 
-def least(work: Any) -> tuple[float, MeasureTable]:
+def least(work: Callable[[], MeasureTable]) -> tuple[float, MeasureTable]:
     """Return the least seconds of some calls, planning included, and the last result."""
     work()
     seconds = []
@@ -81,7 +83,7 @@ def prepared(path: str, kept: list[dict[str, Any]]) -> None:
         with open_result(Path(folder) / "prepared", device="cuda") as there:
             assert isinstance(there, PreparedMatrix)
             for name, request in asked.items():
-                seconds, _ = least(lambda given=request: measure(there, **given))
+                seconds, _ = least(partial(measure, there, **request))
                 kept.append({"graph": path, "n": graph.n, "prepared": took, "measures": name, "call": seconds})
                 print(f"  {name:36s} {seconds:.3f} s, {graph.n**2 / seconds / 1e9:.0f} G entries/s", flush=True)
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.papers_held import (
     LARGE,
@@ -27,6 +29,10 @@ from benchmarks.papers_held import (
     XING_1,
     XING_2,
 )
+
+if TYPE_CHECKING:
+    from benchmarks.kernels.gpu_timing import Record
+    from engine.devices.cuda.floyd_warshall import Solver
 
 RESULTS: Final = Path(__file__).parent / "results" / "gpu_papers.json"
 SEARCHES: Final = RESULTS.with_name("gpu_search.json")
@@ -94,7 +100,7 @@ def measure(largest: int) -> None:
         if n <= 32768:
             solver.close(d)  # builds kernels, allocates panels
         repeats = 21 if n <= 2048 else 5 if n <= 8192 else 3 if n <= 16384 else 1
-        ms = milliseconds(lambda d=d: solver.close(d), prepare=lambda d=d, s=start: cupy.copyto(d, s), repeats=repeats)
+        ms = milliseconds(partial(solver.close, d), prepare=partial(cupy.copyto, d, start), repeats=repeats)
         record.add(table=1, n=n, ms=ms, rate_T=n**3 / ms * 1e-9)
         del d, start
         solver.release()
@@ -103,7 +109,7 @@ def measure(largest: int) -> None:
         start = cupy.stack([sparse_weights(n, seed=i % 8 + 1) for i in range(graphs)])
         d = start.copy()
         solver.ahead.close(d)
-        ms = milliseconds(lambda d=d: solver.ahead.close(d), prepare=lambda d=d, s=start: cupy.copyto(d, s), repeats=11)
+        ms = milliseconds(partial(solver.ahead.close, d), prepare=partial(cupy.copyto, d, start), repeats=11)
         record.add(table=2, graphs=graphs, n=n, ms=ms, rate_T=graphs * n**3 / ms * 1e-9)
     del start, d
     pool.free_all_blocks()
@@ -111,7 +117,7 @@ def measure(largest: int) -> None:
     record.write()
 
 
-def _measure_others(record: Any, solver: Any) -> None:
+def _measure_others(record: Record, solver: Solver) -> None:
     """Share of peak, products against Floyd-Warshall, naive and recursive orders."""
     import cupy
 
@@ -123,10 +129,10 @@ def _measure_others(record: Any, solver: Any) -> None:
         d = start.copy()
         solver.close(d)
         closed = d.copy()
-        fw = milliseconds(lambda d=d: solver.close(d), prepare=lambda d=d, s=start: cupy.copyto(d, s), repeats=5)
+        fw = milliseconds(partial(solver.close, d), prepare=partial(cupy.copyto, d, start), repeats=5)
         squared = power(solver.bulk, start)
         assert bool((squared == closed).all())
-        product = milliseconds(lambda s=start: power(solver.bulk, s), repeats=1)
+        product = milliseconds(partial(power, solver.bulk, start), repeats=1)
         record.add(table="products", n=n, floyd_warshall_ms=fw, product_ms=product)
     for n in LARGE:
         record.add(table="large", n=n, naive_pivots=NAIVE_PIVOTS, **_orders(n, solver))
@@ -134,7 +140,7 @@ def _measure_others(record: Any, solver: Any) -> None:
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def _orders(n: int, solver: Any) -> dict[str, float]:
+def _orders(n: int, solver: Solver) -> dict[str, float]:
     """Milliseconds of the naive, the recursive and our order; all but the first give the same matrix."""
     import cupy
 
@@ -144,11 +150,11 @@ def _orders(n: int, solver: Any) -> dict[str, float]:
     d, want = start.copy(), start.copy()
     solver.close(want)
 
-    def timed(run: Any) -> float:
+    def timed(run: Callable[[Any], object]) -> float:
         return milliseconds(lambda: run(d), prepare=lambda: cupy.copyto(d, start), repeats=1)
 
     row = {"naive_ms": timed(lambda d: plain.naive(d, NAIVE_PIVOTS)) * n / NAIVE_PIVOTS}
-    orders = {
+    orders: dict[str, Callable[[Any], object]] = {
         "recursive_ms": lambda d: plain.recursive(d, solver),
         "recursive_product_ms": solver.recursive,
         "ours_ms": solver.close,
@@ -174,7 +180,7 @@ class _Plain:
         for k in range(pivots):
             self._pivot((n // 256, n), (256,), (d, self._cupy.int32(n), self._cupy.int32(k)))
 
-    def recursive(self, d: Any, solver: Any, base: int = 1024) -> None:
+    def recursive(self, d: Any, solver: Solver, base: int = 1024) -> None:
         """Closure by halves over a product through tiles of 32 in shared memory; blocks of ``base`` as ours."""
         n = len(d)
         if n <= base:

@@ -9,11 +9,13 @@ thread or for a processor).  One JSON object a line.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 from benchmarks.cores import CASES
 from engine.api.solve import make_plan, solve
@@ -61,8 +63,9 @@ class Phases(Monitor):
             row[f"waiting{name}"] += wall * threads - busy
 
 
-def watch(phases: Phases) -> Callable[[], None]:
-    """Let ``phases`` see all runs of teams; returns what ends that."""
+@contextlib.contextmanager
+def watched(phases: Phases) -> Iterator[None]:
+    """Let ``phases`` see all runs of teams meanwhile."""
     plain = Team.run
 
     def run(team: Team, kernel: Callable[..., object], *args: object, most: int | None = None) -> None:
@@ -78,11 +81,8 @@ def watch(phases: Phases) -> Callable[[], None]:
         name = getattr(kernel, "__name__", "kernel")
         phases.shared(time.perf_counter() - start, len(used), sum(used), name)
 
-    def stop() -> None:
-        Team.run = plain  # type: ignore[method-assign]
-
-    Team.run = run  # type: ignore[method-assign]
-    return stop
+    with mock.patch.object(Team, "run", run):
+        yield
 
 
 def profile(name: str, threads: int, runs: int) -> dict[str, Any]:
@@ -93,11 +93,11 @@ def profile(name: str, threads: int, runs: int) -> dict[str, Any]:
     for _ in range(runs + 1):
         sink, phases = ArraySink(plan.shape, WORK_TYPES[plan.dtype].dtype), Phases()
         sink.array.fill(0)
-        stop, began = watch(phases), time.perf_counter()
-        phases.begin("before", 0, "")
-        solve(graph, plan, options, sink, phases)
-        took = time.perf_counter() - began
-        stop()
+        with watched(phases):
+            began = time.perf_counter()
+            phases.begin("before", 0, "")
+            solve(graph, plan, options, sink, phases)
+            took = time.perf_counter() - began
         phases.begin("end", 0, "")
         best = min(best, (took, phases), key=lambda pair: pair[0])
     found = {phase: {key: round(x, 5) for key, x in row.items()} for phase, row in best[1].found.items()}

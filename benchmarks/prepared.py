@@ -17,8 +17,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -56,9 +57,12 @@ def processor() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def timed(name: str, work: Callable[[], Any], count: int = 1, unit: str = "s", scale: float = 1.0) -> Any:
+Found = TypeVar("Found")
+
+
+def timed(name: str, work: Callable[[], Found], count: int = 1, unit: str = "s", scale: float = 1.0) -> Found:
     """Print what a call took, least of three where it is repeated for ``count`` answers; return what it returned."""
-    walls, used, found = [], [], None
+    walls, used = list[float](), list[float]()
     for _ in range(1 if count == 1 else 3):
         wall, cpu = time.perf_counter(), processor()
         found = work()
@@ -93,8 +97,8 @@ def ask(matrix: PreparedMatrix, threads: int) -> None:
     timed("a pair alone", lambda: [matrix.entries(u[k : k + 1], v[k : k + 1]) for k in range(1000)], 1000, "us", 1e6)
     timed("first row, sweep made ready", lambda: matrix.rows([0]))
     for rows in (1, 64, 256):
-        some = u[:rows]
-        timed(f"a row of {rows}", lambda some=some: [matrix.rows(some) for _ in range(2)], 2 * rows, "ms", 1e3)
+        twice = partial(lambda some: [matrix.rows(some) for _ in range(2)], u[:rows])
+        timed(f"a row of {rows}", twice, 2 * rows, "ms", 1e3)
     timed("first column", lambda: matrix.columns([0]))
     timed("an entry of 1,000 x 1,000", lambda: matrix.block(u[:1000], v[:1000]), 1_000_000, "us", 1e6)
     if n >= BLOCK:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Clock:
     """Times calls that queue work on the device, and prints and keeps the figures."""
 
     def __init__(self, tables: DeviceTables) -> None:
-        self.tables, self.cupy, self.kept = tables, modules().cupy, {}
+        self.tables, self.cupy, self.kept = tables, modules().cupy, dict[str, dict[str, float]]()
 
     def least(self, name: str, work: Callable[[], Any], count: float, times: int = TIMES) -> float:
         """Return the least seconds of some calls; print them, and ``count`` answers a second."""
@@ -95,7 +96,7 @@ def ask(there: DevicePreparedMatrix) -> dict[str, Any]:
     clock.least("columns, dropped on the device", lambda: [0 for _ in tables.swept(few[:8192], forward=False)],
                 float(n) * len(few[:8192]), 2)  # fmt: skip
     for rows in (1, 64, 1024):
-        clock.least(f"{rows} rows, to the host", lambda rows=rows: there.rows(few[:rows]), float(n) * rows, 3)
+        clock.least(f"{rows} rows, to the host", partial(there.rows, few[:rows]), float(n) * rows, 3)
     side = min(n, BLOCK)
     rows, columns = rng.integers(0, n, (2, side))
     with tables._working():
@@ -115,8 +116,11 @@ def compare(there: DevicePreparedMatrix, here: PreparedMatrix) -> int:
     u, v = rng.integers(0, n, (2, 2_000_000))
     wrong = int(np.count_nonzero(there.entries(u, v) != here.entries(u, v)))
     count = len(u)
-    for some in (lambda m: m.rows(u[:200]), lambda m: m.rows_towards(u[:64]), lambda m: m.block(u[:2000], v[:3000])):
-        one, two = some(there), some(here)
+    asked: list[Callable[[DevicePreparedMatrix | PreparedMatrix], Any]] = [
+        lambda m: m.rows(u[:200]), lambda m: m.rows_towards(u[:64]), lambda m: m.block(u[:2000], v[:3000]),
+    ]  # fmt: skip
+    for ask in asked:
+        one, two = ask(there), ask(here)
         wrong, count = wrong + int(np.count_nonzero(one != two)), count + two.size
     one, two = there._resident().block(u[:500], np.arange(n)), here.rows(u[:500])
     wrong, count = wrong + int(np.count_nonzero(one != two)), count + two.size

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,13 +63,13 @@ def main() -> None:
         options.json.write_text(json.dumps(rows, indent=1))
 
 
-def measure(arcs: int, only: list[str] | None = None) -> list[dict[str, float | str]]:
+def measure(arcs: int, only: list[str] | None = None) -> list[dict[str, Any]]:
     """Rate and memory of each case."""
     rng = np.random.default_rng(1)
     n = max(4, arcs // 4)
     tails, heads = rng.integers(0, n, arcs), rng.integers(0, n, arcs)
     weights = rng.integers(1, 10_000, arcs)
-    rows: list[dict[str, float | str]] = []
+    rows: list[dict[str, Any]] = []
     for name in only or CASES:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, name)

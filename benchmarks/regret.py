@@ -117,7 +117,7 @@ def sample(n: int) -> list[int]:
     if count >= n:
         return list(range(n))
     firsts = np.linspace(0, n - SPAN, count // SPAN).astype(int)
-    return np.add.outer(firsts, np.arange(SPAN)).ravel().tolist()
+    return [int(k) for k in np.add.outer(firsts, np.arange(SPAN)).ravel()]
 
 
 def keep_memory() -> None:
@@ -220,8 +220,9 @@ def compare(name: str, graph: Graph, threads: int, patience: float, budget: floa
     own = _contenders(profile, plan, sources, patience)
     order = np.random.default_rng(1).permutation(graph.n).tolist()
     peers = [Timed.of(peer, PEERS[peer](graph, unit, threads), threads, order, budget) for peer in PEERS]
+    everyone: list[Own | Timed] = [*own, *peers]
     for turn in range(TURNS):
-        for one in (*own, *peers):
+        for one in everyone:
             if turn < 2 or one.spent < ENOUGH:
                 one.run()
     taken = {one.name: float(one.best[1]) for one in own}

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -204,7 +205,7 @@ def cold(bench: Bench) -> None:
                 job = jobs[turn % 2]  # only one is kept open: the other one was closed
                 load.drop_cache(data / "jobs" / job)
                 path = f"/v1/jobs/{job}/{kind.format(rng.randrange(n), rng.randrange(n))}"
-                seconds, answer = timed(lambda path=path: service.http.get(path))
+                seconds, answer = timed(partial(service.http.get, path))
                 assert answer.status_code == 200, answer.text
                 found.append(seconds)
             best, middle = min(found), statistics.median(found)

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -199,11 +199,11 @@ class _LinkedWriter:
         writer._sizes[1:] = writer._sizes[0]
 
 
-def add_job(data: Path, graph: Graph, fill: Any) -> str:
+def add_job(data: Path, graph: Graph, fill: Callable[[MatrixWriter], object]) -> str:
     """A finished job in a data directory that no service uses yet; ``fill(writer)`` writes the tiles.  Its id."""
     from service.settings import Settings
 
-    settings = Settings(data_dir=data)
+    settings = Settings.load({}, data_dir=data)
     (data / "jobs").mkdir(parents=True, exist_ok=True)
     jobs = JobStore(settings.database)
     receipt: Any = {"entries": graph.arcs}

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from engine.api.solve import solve
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.model.rows import NullSink
+from engine.model.rows import NullSink, Sink
 from engine.rows.asked_measures import MeasureRequest, asked_measures
 from engine.rows.measures import MeasureSink
 from engine.rows.sums import PathSums
@@ -97,17 +98,16 @@ def measures(folder: Path, threads: int, runs: int) -> Iterator[Row]:
         measurement = Measurement(graph, options)
         plan, wanted = measurement.plan, Rectangle.of(options, graph.n)
         profile, searched = measurement._profile, measurement._options
-        largest = float(np.nanmedian(measurement.run()["eccentricity"]))
+        largest = float(np.nanmedian(measurement.run()["eccentricity"].astype(np.float64)))
         asked = {k: asked_measures(graph.n, 0.0, request) for k, request in requests(graph.n, largest).items()}
 
-        def run(sink: Any, profile: Any = profile, plan: Any = plan, searched: Any = searched) -> None:
-            solve(profile, plan, searched, sink, None, facts=False)
+        def run(make: Callable[[], Sink], profile: Any = profile, plan: Any = plan, searched: Any = searched) -> None:
+            solve(profile, plan, searched, make(), None, facts=False)
 
         kind = WORK_TYPES[plan.dtype]
-        works = [lambda n=graph.n: run(NullSink(n))]
-        works += [
-            lambda one=one, wanted=wanted, kind=kind: run(MeasureSink(wanted, kind, one)) for one in asked.values()
-        ]
+        sinks: list[Callable[[], Sink]] = [partial(NullSink, graph.n)]
+        sinks += [partial(MeasureSink, wanted, kind, one) for one in asked.values()]
+        works: list[Callable[[], object]] = [partial(run, make) for make in sinks]
         dropped, *others = least(runs, *works)
         ratios = ", ".join(f"{name} {each / dropped:.2f}" for name, each in zip(asked, others, strict=True))
         entry = 1e9 * dropped / len(wanted.rows) / graph.n
@@ -171,8 +171,8 @@ def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
         sums = [
             PathSums(graph, [f"q{k}" for k in range(some)], kind, limited=False, targets=None) for some in (1, 2, 4)
         ]
-        works = [lambda one=one, sources=sources, lengths=lengths: one.of(sources, lengths) for one in sums]
-        base, *each = least(runs, lambda graph=graph, options=options: solve_into_memory(graph, options), *works)
+        works = [partial(one.of, sources, lengths) for one in sums]
+        base, *each = least(runs, partial(solve_into_memory, graph, options), *works)
         said = ", ".join(f"{some}: {took / base / some:.2f} each" for some, took in zip((1, 2, 4), each, strict=True))
         yield f"further quantities, {name}, {len(sources)} rows, of the solve", said, "<= 0.5 each"
 

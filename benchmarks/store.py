@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -155,9 +156,7 @@ def compare_tiles(folder: Path, n: int, threads: int, repeats: int) -> None:
     """Raw write speed by tile size: what the layout law may choose from."""
     shapes = [(64, 4096), (64, 8192), (64, 16384), (64, n), (256, 8192), (512, 512), (2048, 2048)]
     grids = {f"{r} x {c}": TileGrid((n, n), (r, c)) for r, c in shapes}
-    times = best(
-        {k: (lambda g=g: raw_write(folder / "raw", g, 4, threads, flush=True)) for k, g in grids.items()}, repeats
-    )
+    times = best({k: partial(raw_write, folder / "raw", g, 4, threads, flush=True) for k, g in grids.items()}, repeats)
     table(
         f"Tile shapes, raw, early writeback, n = {n:,}, float32",
         ("tile", "MiB", "files", "GB/s durable", "bytes of one row's tiles / of 64 rows"),

@@ -174,7 +174,7 @@ def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> No
         name: {kind: statistics.median(t[k] for t in found) for k, kind in enumerate(names)}
         for name, found in times.items()
     }
-    ratios = {kind: [] for kind in names}
+    ratios: dict[str, list[float]] = {kind: [] for kind in names}
     for one, many in zip(times["one process"], times["workers"], strict=True):
         for k, kind in enumerate(names):
             ratios[kind].append(many[k] / one[k])

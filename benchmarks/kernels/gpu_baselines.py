@@ -6,10 +6,10 @@ python -m benchmarks.kernels.gpu_baselines
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cupy
 import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
@@ -26,6 +26,8 @@ class ThreeKernels:
     """Blocked Floyd-Warshall by three launches a round, with tiles of ``side``."""
 
     def __init__(self, side: int) -> None:
+        import cupy
+
         name = f"single{side}"
         launcher = launch.Launcher(modules(), "float32", nonnegative=True)
         code = source(KERNELS[name]) + Path(__file__).with_name("multi.cu").read_text(encoding="utf-8")
@@ -58,6 +60,8 @@ class ThreeKernels:
 
 def captured(run: Callable[[], None]) -> Any:
     """``run`` as a CUDA graph."""
+    import cupy
+
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
@@ -67,6 +71,8 @@ def captured(run: Callable[[], None]) -> Any:
 
 def main() -> None:
     """Measure and record."""
+    import cupy
+
     record, solver = Record("gpu_baselines"), Solver(modules(), "float32", nonnegative=True)
     sets = {side: ThreeKernels(side) for side in (32, 64)}
     for n in (64, 128, 256, 512, 1024, 2048, 4096):
@@ -85,8 +91,8 @@ def main() -> None:
         if n <= 1024:
             row["launch_a_pivot_ms"] = timed(lambda: sets[64].naive(d))  # noqa: B023
         for side, three in sets.items():
-            row[f"three_kernels_{side}_ms"] = timed(lambda t=three: t.solve(d))  # noqa: B023
-            graph = captured(lambda t=three: t.solve(d))  # noqa: B023
+            row[f"three_kernels_{side}_ms"] = timed(partial(three.solve, d))
+            graph = captured(partial(three.solve, d))
             row[f"graph_{side}_ms"] = timed(graph.launch)
         plain, graph_ms = (min(row[f"{k}_{s}_ms"] for s in sets) for k in ("three_kernels", "graph"))
         best = min(row["ours_ms"], row["single_kernel_ms"])
@@ -95,7 +101,7 @@ def main() -> None:
         some = cupy.stack([random_weights(n, "float32", seed=i) for i in range(8)])
         start = cupy.concatenate([some] * (graphs // 8))
         stack = start.copy()
-        ms = milliseconds(lambda s=stack: solver.ahead.close(s), prepare=lambda s=stack, t=start: cupy.copyto(s, t))
+        ms = milliseconds(partial(solver.ahead.close, stack), prepare=partial(cupy.copyto, stack, start))
         record.add(graphs=graphs, n=n, ms=ms, target_ms=target, paper_v100_ms=paper, rate_T=graphs * n**3 / ms * 1e-9)
     record.write()
 

@@ -5,9 +5,8 @@ python -m benchmarks.kernels.gpu_bound
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import resources
-
-import cupy
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
@@ -46,6 +45,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) bound(Word* out, int rounds
 
 def main() -> None:
     """Measure and record."""
+    import cupy
+
     record, common = Record("gpu_bound"), (resources.files("engine") / "kernels" / "common.cuh").read_text()
     blocks, rounds = 2 * modules().multiprocessors, 4000
     for (dtype, signed), arithmetic in ARITHMETICS.items():
@@ -56,7 +57,7 @@ def main() -> None:
         out = cupy.empty(blocks * 256, "f8")
         arguments = (out, cupy.int32(rounds), cupy.uint32(1))
         kernel((blocks,), (256,), arguments)
-        ms = milliseconds(lambda k=kernel, a=arguments: k((blocks,), (256,), a))
+        ms = milliseconds(partial(kernel, (blocks,), (256,), arguments))
         columns = 4 if arithmetic.word == 8 else 8
         updates = blocks * 256 * rounds * 16 * 8 * columns * arithmetic.lanes
         record.add(dtype=dtype, signed=signed, ms=ms, rate_T=updates / ms * 1e-9)

@@ -13,13 +13,9 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import cupy
-import torch
-import triton
-import triton.language as tl
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds
 from engine.devices.cuda.context import modules
@@ -48,29 +44,6 @@ extern "C" __global__ void tiled(float* c, const float* a, const float* b, int m
 """
 
 
-@triton.jit
-def _triton_kernel(c, a, b, n, k, M: tl.constexpr, N: tl.constexpr):  # noqa: N803, PLR0917
-    rows = tl.program_id(1) * M + tl.arange(0, M)
-    columns = tl.program_id(0) * N + tl.arange(0, N)
-    at = c + rows[:, None] * n + columns[None, :]
-    least = tl.load(at)
-    for q in range(k):
-        left = tl.load(a + rows * k + q)
-        right = tl.load(b + q * n + columns)
-        least = tl.minimum(least, left[:, None] + right[None, :])
-    tl.store(at, least)
-
-
-def _torch_product(c: Any, a: Any, b: Any) -> None:
-    for q in range(a.shape[1]):
-        torch.minimum(c, a[:, q : q + 1] + b[q : q + 1], out=c)
-
-
-@torch.compile(dynamic=False)
-def _compiled_slab(c: Any, a: Any, b: Any) -> Any:
-    return torch.minimum(c, (a[:, :, None] + b[None]).amin(1))
-
-
 #: Names of the tiles in ``cutlass_minplus.cu``.
 _SHAPES = (
     "cuASR's for compute capability 8.0 (64 x 128 x 16, 3 stages)",
@@ -82,6 +55,8 @@ _SHAPES = (
 
 def _cutlass(path: str, c: Any, a: Any, b: Any) -> dict[str, Callable[[], object]]:
     """Products by CUTLASS, one for each tile."""
+    import cupy
+
     product = ctypes.CDLL(path).minplus
     product.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 3, *[ctypes.c_int] * 3, ctypes.c_void_p]
 
@@ -92,11 +67,13 @@ def _cutlass(path: str, c: Any, a: Any, b: Any) -> dict[str, Callable[[], object
         if status:
             raise RuntimeError(f"CUTLASS answers {status}")
 
-    return {f"CUTLASS, min-plus, {name}": lambda i=i: run(i) for i, name in enumerate(_SHAPES)}  # type: ignore[misc]
+    return {f"CUTLASS, min-plus, {name}": partial(run, i) for i, name in enumerate(_SHAPES)}
 
 
 def _tropical_gemm(path: str, c: Any, a: Any, b: Any) -> dict[str, Callable[[], object]]:
     """tropical-gemm's product; it wants columns, so the transposed operands change places, and C is overwritten."""
+    import cupy
+
     code = Path(path).read_text(encoding="utf-8")
     kernel = cupy.RawModule(code=code).get_function("tropical_minplus_f32_nn")
     (m, k), n = a.shape, b.shape[1]
@@ -107,6 +84,11 @@ def _tropical_gemm(path: str, c: Any, a: Any, b: Any) -> dict[str, Callable[[], 
 
 def main(side: int = 8192, depth: int = 1024) -> None:
     """Measure and record; every peer's result is compared with ours."""
+    import cupy
+    import torch
+
+    from benchmarks.kernels.torch_and_triton import compiled_slab, torch_product, triton_kernel
+
     record = Record("gpu_peers")
     rng = cupy.random.RandomState(1)
     start, a, b = (rng.randint(1, 1000, s).astype("f4") for s in ((side, side), (side, depth), (depth, side)))
@@ -122,16 +104,16 @@ def main(side: int = 8192, depth: int = 1024) -> None:
 
     def compiled() -> None:
         for q in range(0, depth, 32):
-            tc.copy_(_compiled_slab(tc, ta[:, q : q + 32], tb[q : q + 32]))
+            tc.copy_(compiled_slab(tc, ta[:, q : q + 32], tb[q : q + 32]))
 
     def by_triton(m: int, n: int, warps: int) -> None:
-        _triton_kernel[(side // n, side // m)](tc, ta, tb, side, depth, M=m, N=n, num_warps=warps)
+        triton_kernel[(side // n, side // m)](tc, ta, tb, side, depth, M=m, N=n, num_warps=warps)
 
-    runs = {
+    runs: dict[str, Callable[[], object]] = {
         "relax": lambda: launcher.relax(c, a, b),
         "naive": lambda: simple["naive"]((side // 32, side // 32), (32, 32), arguments),
         "tiles of 32 in shared memory": lambda: simple["tiled"]((side // 32, side // 32), (32, 32), arguments),
-        "PyTorch": lambda: _torch_product(tc, ta, tb),
+        "PyTorch": lambda: torch_product(tc, ta, tb),
         "PyTorch compiled": compiled,
         "Triton 64x64": lambda: by_triton(64, 64, 4),
         "Triton 128x64": lambda: by_triton(128, 64, 4),

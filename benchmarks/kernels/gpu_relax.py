@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-import cupy
-
 from benchmarks.kernels.gpu_timing import Record, milliseconds
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.launch import Launcher
@@ -27,6 +25,8 @@ TARGETS = {
 
 def main(side: int = 32768) -> None:
     """Measure and record."""
+    import cupy
+
     record = Record("gpu_relax")
     for (dtype, signed), target in TARGETS.items():
         launcher = Launcher(modules(), dtype, nonnegative=not signed)

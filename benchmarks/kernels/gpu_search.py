@@ -17,7 +17,6 @@ from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 
-import cupy
 import numpy as np
 
 from benchmarks import graphs
@@ -50,6 +49,8 @@ def unweighted(n: int) -> Graph:
 
 def device_time(graph: Graph, dtype: str) -> tuple[float, str, int]:
     """Milliseconds of searches from all vertices, their form, and the sources of a batch."""
+    import cupy
+
     kind, arcs = WORK_TYPES[dtype], Arcs(graph.indptr, graph.heads, graph.weights)
     unit = bool((graph.weights == 1).all())
     form = form_of(unit=unit, hops=hop_radius(graph.indptr, graph.heads)[0], n=graph.n, arcs=graph.arcs)
@@ -77,6 +78,8 @@ def device_time(graph: Graph, dtype: str) -> tuple[float, str, int]:
 
 def floyd_warshall(n: int) -> float:
     """Milliseconds of Floyd-Warshall in float32, whatever the graph."""
+    import cupy
+
     solver = Solver(modules(), "float32", nonnegative=True)
     start = random_weights(n, "float32")
     d = start.copy()
@@ -119,6 +122,8 @@ def host_time(graph: Graph) -> dict[str, object]:
 
 def measure(record: Record, name: str, make: Callable[[int], Graph], n: int, dtype: str, *, host: bool = False) -> None:
     """One row."""
+    import cupy
+
     graph = make(n)
     ms, form, batch = device_time(graph, dtype)
     whole = host_time(graph) if host else {}

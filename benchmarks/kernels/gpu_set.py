@@ -178,7 +178,7 @@ def compare(name: str, graph: Graph, reference: dict[str, Any] | None) -> dict[s
     plan = make_plan(graph, options)  # by a profile of its own: nothing about the graph is known yet
     planning = time.perf_counter() - began
     chosen = plan.candidates[0]
-    taken, right = {}, {}
+    taken, right = dict[str, float](), dict[str, bool | None]()
     for _ in range(TURNS if chosen.seconds < PATIENCE else 1):
         for candidate in plan.candidates:
             if worth(candidate, chosen):

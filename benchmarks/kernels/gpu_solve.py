@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-import cupy
-
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
@@ -31,6 +29,8 @@ TARGETS = {
 
 def measure(record: Record, n: int, dtype: str = "float32", *, signed: bool = False, symmetric: bool = False) -> None:
     """One row: n, type, direction."""
+    import cupy
+
     solver = Solver(modules(), dtype, nonnegative=not signed)
     start = random_weights(n, dtype, symmetric=symmetric)
     d = start.copy()

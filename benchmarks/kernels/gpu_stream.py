@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import cupy
 import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights, results_folder
@@ -22,7 +21,7 @@ from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
 from engine.devices.cuda.pinned import host_matrix
 from engine.devices.cuda.stripes.streamer import CudaStreamer
-from engine.devices.cuda.stripes.trace import Trace
+from engine.devices.cuda.stripes.trace import Interval, Trace
 from engine.model.progress import Monitor
 from engine.model.tier import HostTier
 from engine.model.tiling import Tiling, device_bytes, updates
@@ -73,6 +72,8 @@ class Synchronous(CudaStreamer):
 
     def lead(self, k: int, take: Any, *, first: bool) -> None:
         """Close the panel, then go on."""
+        import cupy
+
         super().lead(k, take, first=first)
         cupy.cuda.runtime.deviceSynchronize()
 
@@ -95,6 +96,8 @@ def stream(
 
 def copy(target: Any, source: Any) -> None:
     """Between host and device, at once."""
+    import cupy
+
     to_host = isinstance(target, np.ndarray)
     addresses = [x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr for x in (target, source)]
     kind = cupy.cuda.runtime.memcpyDeviceToHost if to_host else cupy.cuda.runtime.memcpyHostToDevice
@@ -103,6 +106,8 @@ def copy(target: Any, source: Any) -> None:
 
 def duplex(matrix: Any, size: int = 2 * GIB) -> float:
     """Bytes a second each way, both ways at once, in pieces of 256 MB as stripes are."""
+    import cupy
+
     runtime, count = cupy.cuda.runtime, 8
     piece = size // count
     there = [cupy.empty(piece, "u1") for _ in range(2)]
@@ -125,6 +130,8 @@ def duplex(matrix: Any, size: int = 2 * GIB) -> float:
 @contextmanager
 def outside(n: int, dtype: str) -> Iterator[Any]:
     """A device matrix that the pool's limit does not see."""
+    import cupy
+
     size = n * n * np.dtype(dtype).itemsize
     memory = cupy.cuda.Memory(size)
     yield cupy.ndarray((n, n), dtype, cupy.cuda.MemoryPointer(memory, 0))
@@ -132,6 +139,8 @@ def outside(n: int, dtype: str) -> Iterator[Any]:
 
 def in_memory(d: Any, *, symmetric: bool = False) -> float:
     """Seconds of the solve in device memory."""
+    import cupy
+
     solver = Solver(modules(), d.dtype, nonnegative=True)
     ms = milliseconds(lambda: solver.close(d, symmetric=symmetric), repeats=1)
     solver.release()
@@ -141,12 +150,16 @@ def in_memory(d: Any, *, symmetric: bool = False) -> float:
 
 def equal(matrix: Any, d: Any) -> bool:
     """Whether host and device hold the same."""
+    import cupy
+
     step = 2048
     return all(bool((cupy.asarray(matrix[i : i + step]) == d[i : i + step]).all()) for i in range(0, len(matrix), step))
 
 
 def fill(matrix: Any, n: int, dtype: str, *, symmetric: bool = False) -> None:
     """Random weights, made on the device."""
+    import cupy
+
     start = random_weights(n, dtype, symmetric=symmetric)
     copy(matrix, start)
     del start
@@ -230,7 +243,7 @@ def trace(n: int = 65536) -> None:
     write_trace("gpu_stream_timeline", intervals, f"n = {n:,}, float32, pivot width 2,048, stripes of 1,024 rows")
 
 
-def write_trace(name: str, intervals: list[Any], title: str) -> None:
+def write_trace(name: str, intervals: list[Interval], title: str) -> None:
     """As SVG and as JSON."""
     folder: Path = results_folder()
     folder.mkdir(parents=True, exist_ok=True)

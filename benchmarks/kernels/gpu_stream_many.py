@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-import cupy
 import numpy as np
 
 from benchmarks.kernels.gpu_stream import GIB, Watch
@@ -55,6 +54,8 @@ def ingest(graph: Graph, matrix: Any) -> float:
 
 def usable() -> int:
     """Bytes of a GPU's memory that may hold stripes."""
+    import cupy
+
     return int(cupy.cuda.Device().mem_info[1]) - BESIDE
 
 
@@ -77,6 +78,8 @@ def stream(matrix: Any, streaming: Tiling, count: int, share: float, memory: int
 
 def scale(record: Record, n: int = 131_072) -> None:
     """Time of a round on 1, 2 and 4 GPUs: streamed through 16 GiB of each, and with stripes resident."""
+    import cupy
+
     most = cupy.cuda.runtime.getDeviceCount()
     with host_matrix((n, n), "float32", threads=THREADS) as space:
         matrix, graph = space.array, random_graph(n)
@@ -105,6 +108,8 @@ def share_passes(record: Record, n: int = 65_536) -> None:
 
     The times of GPUs begin when each has taken its memory, one after the other.
     """
+    import cupy
+
     most, base, sums = cupy.cuda.runtime.getDeviceCount(), 0.0, set[float]()
     with host_matrix((n, n), "float32", threads=THREADS) as space:
         matrix, graph = space.array, random_graph(n)
@@ -131,6 +136,8 @@ def share_passes(record: Record, n: int = 65_536) -> None:
 
 def large(record: Record, n: int = 200_000, samples: int = 1024) -> None:
     """A matrix that no GPU here can hold: solved, timed, and compared with searches from sampled sources."""
+    import cupy
+
     graph, most = random_graph(n), cupy.cuda.runtime.getDeviceCount()
     with host_matrix((n, n), "float32", threads=THREADS) as space:
         matrix = space.array

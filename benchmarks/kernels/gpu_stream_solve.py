@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import cupy
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
@@ -24,7 +25,7 @@ from scipy.sparse.csgraph import dijkstra
 from benchmarks.kernels.gpu_store import random_graph
 from benchmarks.kernels.gpu_timing import Record
 from engine.api.solve import make_plan, solve_to_store
-from engine.devices.cuda.pinned import host_matrix
+from engine.devices.cuda.pinned import HostMemory, host_matrix
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -36,6 +37,8 @@ from storage.matrix.reader import open_matrix
 
 GIB = 2**30
 FW = "blocked-floyd-warshall"
+#: Of host memory that is filled: bytes of a row, and rows that are filled, and locked, at a time.
+ROW_BYTES, PIECE_ROWS = 2**16, 2**12
 
 
 class Watch(Monitor):
@@ -55,6 +58,8 @@ class Watch(Monitor):
 
     def advance(self, amount: int) -> None:
         """A note."""
+        import cupy
+
         self.device = max(self.device, cupy.get_default_memory_pool().total_bytes())
         if self.phase == "relax" and amount:
             self.notes.append((time.perf_counter(), self.notes[-1][1] + amount))
@@ -146,21 +151,27 @@ def store(record: Record, folder: Path, n: int = 49152, limit: float = 40.0) -> 
 def undirected(record: Record, folder: Path, n: int = 32768) -> None:
     """A directed graph, an undirected one as it is planned, and that one by halves; an eighth of the matrix on the
     device."""
-    arcs, chosen = random_graph(n), cost_streaming_cuda.forms
-    both = mirrored(arcs)
+    arcs, out = random_graph(n), folder / "u.zarr"
+    both, options = mirrored(arcs), Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n // 2)
+    halves = mock.patch.object(cost_streaming_cuda, "forms", return_value=(True,))
     for name, graph, forms in (
-        ("directed", arcs, chosen),
-        ("undirected, as planned", both, chosen),
-        ("undirected, by halves", both, lambda _: (True,)),
+        ("directed", arcs, nullcontext()),
+        ("undirected, as planned", both, nullcontext()),
+        ("undirected, by halves", both, halves),
     ):
-        out, cost_streaming_cuda.forms = folder / "u.zarr", forms
-        options = Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n // 2)
-        plan = make_plan(graph, options, out=out)
-        outcome = solve_to_store(graph, options, out, plan=plan)
+        with forms:
+            plan = make_plan(graph, options, out=out)
+            outcome = solve_to_store(graph, options, out, plan=plan)
         record.add(what=name, **facts(plan), symmetric=plan.streaming is not None and plan.streaming.symmetric,
                    phases=outcome.seconds, wrong=wrong(graph, out, 16))  # fmt: skip
         shutil.rmtree(out)
-    cost_streaming_cuda.forms = chosen
+
+
+def fill(space: HostMemory, first: int, *, locks: bool) -> None:
+    """Fill a piece of the memory with ones, and lock it where the memory was handed out unlocked."""
+    space.array[first : first + PIECE_ROWS].fill(1)
+    if locks:
+        space.lock(first * ROW_BYTES, (first + PIECE_ROWS) * ROW_BYTES)
 
 
 def ready(record: Record, folder: Path, gib: int = 12) -> None:  # noqa: ARG001
@@ -175,10 +186,10 @@ def ready(record: Record, folder: Path, gib: int = 12) -> None:  # noqa: ARG001
         with ExitStack() as held:
             for ahead in (True, False, True):
                 began = time.perf_counter()
-                space = held.enter_context(host_matrix((gib * 2**14, 2**14), "float32", threads=threads, ahead=ahead))
+                shape = gib * GIB // ROW_BYTES, ROW_BYTES // 4
+                space = held.enter_context(host_matrix(shape, "float32", threads=threads, ahead=ahead))
                 with ThreadPoolExecutor(threads) as pool:
-                    list(pool.map(lambda rows: rows.fill(1), np.array_split(space.array, 16 * threads)))
-                space.wait()
+                    list(pool.map(partial(fill, space, locks=ahead), range(0, shape[0], PIECE_ROWS)))
                 took = time.perf_counter() - began
                 record.add(what=f"host memory, {memory}", at_once=ahead, gib=gib, s_per_gib=took / gib,
                            touch_s=space.touched, lock_s=space.registered, refused=space.refused,

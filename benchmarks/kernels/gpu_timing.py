@@ -12,33 +12,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cupy
-
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
-_SPIN = cupy.RawKernel(
-    'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }', "spin"
-)
+_SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }'
 
 
 def milliseconds(run: Callable[[], object], *, prepare: Callable[[], object] = lambda: None, repeats: int = 5) -> float:
     """Median device time of ``run``; a spinning kernel holds the stream until the host has queued all of it."""
-    times = []
+    import cupy
+
+    times, spin = list[float](), cupy.RawKernel(_SPIN, "spin")
     for _ in range(repeats):
         prepare()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         cupy.cuda.runtime.deviceSynchronize()
-        _SPIN((1,), (1,), (2_000_000,))
+        spin((1,), (1,), (2_000_000,))
         begin.record()
         run()
         end.record()
         end.synchronize()
         times.append(cupy.cuda.get_elapsed_time(begin, end))
-    return statistics.median(times)
+    return float(statistics.median(times))
 
 
 def random_weights(n: int, dtype: str, *, share: float = 0.0625, symmetric: bool = False, seed: int = 1) -> Any:
     """Whole-number arc weights 1 ... 100 on the device, ``share`` of all pairs; zero diagonal."""
+    import cupy
+
     rng = cupy.random.RandomState(seed)
     nothing = {"uint16": 2**15 - 1, "int32": 2**30 - 1}.get(dtype, cupy.inf)
     d = cupy.empty((n, n), dtype)
@@ -61,7 +61,7 @@ class Record:
     """Collects rows and writes them with what they were measured on."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.rows = name, []
+        self.name, self.rows = name, list[dict[str, object]]()
         self._clocks: list[tuple[int, float]] = []
         self._stop = threading.Event()
         self._watch = threading.Thread(target=self._sample, daemon=True)
@@ -74,6 +74,8 @@ class Record:
 
     def write(self) -> None:
         """Write ``results/<name>.json`` (or under APSP_RESULTS)."""
+        import cupy
+
         self._stop.set()
         self._watch.join()
         busy = [c for c, power in self._clocks if power > 200] or [c for c, _ in self._clocks]

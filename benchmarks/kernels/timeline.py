@@ -75,9 +75,9 @@ def draw(intervals: Sequence[Interval], title: str) -> str:
         f'<text x="10" y="20" font-size="14">{escape(title)}; {1e3 * (end - begin):.0f} ms</text>',
     ]
     for k, (kind, colour) in enumerate(COLOURS.items()):
-        x = 10 + 110 * k
-        parts.append(f'<rect x="{x}" y="30" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 16}" y="40" font-size="11">{kind}</text>')
+        x = 10.0 + 110 * k
+        parts.append(f'<rect x="{x:g}" y="30" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 16:g}" y="40" font-size="11">{kind}</text>')
     several = len({device for device, _, _ in lanes}) > 1
     for (device, order, name), y in place.items():
         del order

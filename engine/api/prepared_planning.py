@@ -76,14 +76,7 @@ def plan_prepared(
         take_dissection(profile, inner, str(out))
     problem = describe(inner, cutoff=options.cutoff)
     kind, why = choose_type(problem, options.dtype)
-    if relaxes_reduced(kind, problem):
-        raise InvalidRequest(
-            f"a graph with negative fractions cannot be prepared (the least weight is {problem.min_weight:g}): "
-            "its distances are found over reduced weights; solve it with apsp solve",
-            field="weight",
-        )
-    if problem.negative:
-        _ = inner.potentials  # names a negative cycle
+    _check_weights(inner, problem, kind)
     machine = _machine(options, out)
     found = prepared_candidate(inner, problem, kind, machine, compact=compact)
     if isinstance(found, DoesNotFit):
@@ -109,6 +102,18 @@ def plan_prepared(
         statistics=statistics(inner, replace(problem, parts=facts)),
     )
     return bind_plan(with_fixed(plan, stored=True), profile.graph, options)
+
+
+def _check_weights(inner: GraphProfile, problem: Problem, kind: WorkType) -> None:
+    """Refuse negative fractions (InvalidRequest) and negative cycles (NegativeCycle)."""
+    if relaxes_reduced(kind, problem):
+        raise InvalidRequest(
+            f"a graph with negative fractions cannot be prepared (the least weight is {problem.min_weight:g}): "
+            "its distances are found over reduced weights; solve it with apsp solve",
+            field="weight",
+        )
+    if problem.negative:
+        _ = inner.potentials  # names a negative cycle
 
 
 def _machine(options: Options, out: Path | None) -> Machine:
@@ -185,22 +190,13 @@ def prepared_candidate(
     most, began = most or machine.memory // ENTRY_BYTES, working_time()
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
-        return DoesNotFit(
-            f"the graph cannot be prepared in {machine.memory} bytes ({gib(machine.memory)}) of memory: the borders of "
-            f"all vertices have more than {most} entries; give it more memory (--memory), which does not help "
-            "where its separators are large",
-            resource="memory",
-            needed=(most + 1) * ENTRY_BYTES,
-            available=machine.memory,
-            candidates=[],
-        )
+        return _too_many_entries(most, machine)
     graph, facts = profile.graph, parts.facts(CPU_GRAIN, working_time() - began)
     tables = facts.closed * kind.itemsize if compact else _table_bytes(facts, kind, graph)
     estimate = _estimated(
         Setting(problem, machine, kind, _disk(parts, facts, kind, graph, tables)), facts, graph, compact
     )
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"
-    matrix = problem.n**2 * kind.itemsize
     if machine.workers is not None or estimate.memory > machine.memory:
         from engine.distributed.prepared.planning import SpansForm, by_workers, in_files
 
@@ -211,21 +207,51 @@ def prepared_candidate(
             return changed
         estimate = changed
         where += ", which pass through files span by span" if machine.workers is None else ""
+    largest = max(problem.n**2 * kind.itemsize, SMALL_TABLES)
+    refusal = _shortage(estimate, machine, (tables, largest), where, _smaller(facts, kind, tables))
+    return (estimate, facts) if refusal is None else refusal
+
+
+def _too_many_entries(most: int, machine: Machine) -> DoesNotFit:
+    """Return the refusal of borders with more than ``most`` entries."""
+    return DoesNotFit(
+        f"the graph cannot be prepared in {machine.memory} bytes ({gib(machine.memory)}) of memory: the borders of "
+        f"all vertices have more than {most} entries; give it more memory (--memory), which does not help "
+        "where its separators are large",
+        resource="memory",
+        needed=(most + 1) * ENTRY_BYTES,
+        available=machine.memory,
+        candidates=[],
+    )
+
+
+def _shortage(
+    estimate: Candidate, machine: Machine, tables: tuple[int, int], where: str, smaller: str
+) -> DoesNotFit | None:
+    """Return the refusal of tables that do not fit memory or disk, or are larger than the matrix; None if they fit.
+
+    Args:
+        estimate: bytes and seconds of preparing.
+        machine: memory and disk.
+        tables: bytes of the tables, and the most that they may have.
+        where: what the tables are made of.
+        smaller: what the refusal says of a smaller form.
+    """
     short = [(estimate.memory, machine.memory, "memory", "may be used")]
     short += [] if machine.disk is None else [(estimate.disk, machine.disk, "disk", "are free")]
-    short += [(tables, max(matrix, SMALL_TABLES), "the matrix itself", "are all of its entries")]
+    short += [(*tables, "the matrix itself", "are all of its entries")]
     for needed, available, resource, there in short:
         if needed > available:
             asked = needed + (RESIDENT_SPREAD if resource == "memory" else 0)
             return DoesNotFit(
                 f"the graph cannot be prepared: {asked} bytes ({gib(asked)}) are needed for tables of {where}, "
-                f"and of {resource} {available} ({gib(available)}) {there}{_smaller(facts, kind, tables)}",
+                f"and of {resource} {available} ({gib(available)}) {there}{smaller}",
                 resource=resource,
                 needed=asked,
                 available=available,
                 candidates=[replace(estimate, feasible=False, rejected=f"needs {gib(asked)} of {resource}")],
             )
-    return estimate, facts
+    return None
 
 
 def _disk(parts: Parts, facts: PartsFacts, kind: WorkType, graph: Graph, tables: int) -> int:

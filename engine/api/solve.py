@@ -165,19 +165,10 @@ def solve_to_store(
     clock = PhaseClock(given_monitor(monitor))
     clock.begin("create", 1, "store")
     rectangle = Rectangle.of(options, profile.graph.n)
-    spec = MatrixSpec(
-        plan.dtype,
-        WORK_TYPES[plan.dtype].unreachable if plan.semiring == MIN_PLUS else SEMIRINGS[plan.semiring].unreachable,
-        sources=rectangle.sources,
-        targets=rectangle.targets,
-        attributes=store_attributes(profile.graph, plan),
-        compression=store.get("compression", "none"),
-        also={name: (kind.name, kind.unreachable) for name, kind in sum_types(profile.graph, options.also).items()},
-    )
     with open_working(
         path,
         replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also}),
-        spec,
+        _matrix_spec(profile.graph, plan, options, rectangle, store.get("compression", "none")),
         overwrite=store.get("overwrite", False),
         resume=resume,
         address=store.get("address"),
@@ -193,6 +184,20 @@ def solve_to_store(
         writer.seal(summary)
         clock.stop()
     return Outcome(plan, journal.total(), summary)
+
+
+def _matrix_spec(graph: Graph, plan: Plan, options: Options, rectangle: Rectangle, compression: str) -> MatrixSpec:
+    """Return what the store of a planned solve holds: types, rows and columns, and how it was solved."""
+    semiring = WORK_TYPES[plan.dtype] if plan.semiring == MIN_PLUS else SEMIRINGS[plan.semiring]
+    return MatrixSpec(
+        plan.dtype,
+        semiring.unreachable,
+        sources=rectangle.sources,
+        targets=rectangle.targets,
+        attributes=store_attributes(graph, plan),
+        compression=compression,
+        also={name: (kind.name, kind.unreachable) for name, kind in sum_types(graph, options.also).items()},
+    )
 
 
 def _execution(plan: Plan, options: Options) -> str:

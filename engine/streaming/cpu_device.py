@@ -37,7 +37,7 @@ class CpuStreamer:
             index: the number of this device; not used.
             resident: rounds whose stripes stay here; not used.
         """
-        self._job, self._monitor = job, Checks(job)
+        self._job, self._monitor = job, Checks(job.check)
         if not job.panels:
             width = min(job.tiling.width, job.n)
             job.panels.extend(np.empty((job.tiling.panels, width, job.n), job.kind.dtype))

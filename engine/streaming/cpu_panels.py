@@ -38,7 +38,7 @@ class CpuPanels:
             index: not used.
             resident: not used.
         """
-        self._job, self._monitor = job, Checks(job)
+        self._job, self._monitor = job, Checks(job.check)
         self._memory = np.empty((min(job.tiling.width, job.n), job.n), job.kind.dtype)
 
     def guard(self) -> AbstractContextManager[object]:
@@ -114,14 +114,18 @@ class CpuPanels:
 
 
 class Checks(Monitor):
-    """A monitor that ends a long product when the run must stop; it ignores progress, which the device counts."""
+    """A monitor that ends a long product when the run must stop; it ignores progress, which the device counts.
 
-    def __init__(self, job: StripeJob) -> None:
-        self._job = job
+    Args:
+        check: raises if the run is to stop.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
 
     def step(self, amount: int) -> None:  # noqa: ARG002
         """Raise if the run is to stop."""
-        self._job.check()
+        self._check()
 
 
 def close_panel(

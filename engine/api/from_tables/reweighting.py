@@ -33,6 +33,7 @@ from storage.arguments import check_flags, check_given_paths, check_paths
 from storage.errors import Conflict, InvalidRequest
 from storage.files.writing import Writing
 from storage.graph.new_weights import ArcWeights, NewGraph, arc_weights, read_weights, reweighted
+from storage.matrix.sealed import SealedResult
 from storage.options import ReadingOptions
 from storage.prepared.journal import PreparedJournal
 from storage.prepared.writer import TABLE_CHUNK, PreparedWriter
@@ -99,25 +100,15 @@ def reweight(
     replaces = overwrite or out is None
     clock, options = PhaseClock(given_monitor(monitor)), given_options(options)
     with ExitStack() as stack:
-        found = stack.enter_context(open_result(address_of(prepared) or prepared))
-        if not isinstance(found, PreparedMatrix):
-            raise InvalidRequest(
-                f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared"
-            )
-        if found.compact:
-            raise InvalidRequest(_COMPACT.format(found.path), field="prepared")
+        found = _with_tables(stack.enter_context(open_result(address_of(prepared) or prepared)), prepared)
         target, sent = reweighted_place(found, out, overwrite=overwrite)
         stack.enter_context(Writing(target, "reweight"))
         clock.begin("weights", 1, "file")
-        if options.cutoff is None:
-            options = replace(options, cutoff=found.attributes["cutoff"])
         given = _given(weights, found, reading)
         new = reweighted(found.graph(), found.closed(), given, changed=changed)
         clock.step(1)
         clock.begin("plan", 1, "plan")
-        if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:
-            options = replace(options, dtype="float64")  # no digits are lost unasked
-        base = _Base(found, new)
+        base, options = _Base(found, new), _as_before(options, found, new)
         plan = plan_prepared(base.profile, options, out=target)
         clock.step(1)
         kept = stack.enter_context(PreparedJournal(target, {**identity_of(base.profile), "reweighted": True}))
@@ -157,6 +148,24 @@ class _Base:
         return (
             None if arrays is None else FoundTables(forward, old.table("backward"), Eliminated.of(self.parts, *arrays))
         )
+
+
+def _with_tables(found: SealedResult, prepared: str | Path) -> PreparedMatrix:
+    """Return what was found at ``prepared``, whose tables can get new weights; else raise InvalidRequest."""
+    if not isinstance(found, PreparedMatrix):
+        raise InvalidRequest(f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared")
+    if found.compact:
+        raise InvalidRequest(_COMPACT.format(found.path), field="prepared")
+    return found
+
+
+def _as_before(options: Options, found: PreparedMatrix, new: NewGraph) -> Options:
+    """Return the options with the cutoff, and the digits, of the prepared graph where nothing else is asked."""
+    if options.cutoff is None:
+        options = replace(options, cutoff=found.attributes["cutoff"])
+    if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:
+        options = replace(options, dtype="float64")  # no digits are lost unasked
+    return options
 
 
 def _given(weights: str | Path | Arrays, found: PreparedMatrix, reading: ReadingOptions) -> ArcWeights:

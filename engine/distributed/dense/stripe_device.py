@@ -6,16 +6,18 @@ A stripe here is as high as a pivot block is wide, so panel k is made of stripe 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
 
+from engine.algorithms.products import multiply
 from engine.distributed.messages import DistributedJob
 from engine.model.backend import Array, Backend
-from engine.model.dtypes import WORK_TYPES
+from engine.model.dtypes import WORK_TYPES, settle
 from engine.model.stripe_device import StripeJob
 from engine.model.tier import Tier
-from engine.streaming.cpu_device import CpuStreamer
+from engine.streaming.cpu_panels import Checks, check_diagonal, close_panel
 
 
 class WorkerDevice(Protocol):
@@ -86,49 +88,22 @@ class WorkerDevice(Protocol):
         ...
 
 
-def streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
-    """Return the solve in the form that streamers take: a run on one device, which closes every panel."""
-    tiling = job.tiling
-    tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
-    leaders = [0] * tiling.rounds(job.n)
-    return StripeJob(tiling, tier, job.nonnegative, leaders, [], _told, _counted, check)
-
-
-def _told(k: int, stripe: int, rows: Array) -> None:
-    """Do nothing: the worker knows which stripes it has relaxed."""
-
-
-def _nothing() -> None:
-    """Do nothing: all calls have ended."""
-
-
-def _counted(amount: int) -> None:
-    """Do nothing: the worker counts its updates itself."""
-
-
-class _Here:
-    """A tier for stripes that stay where they are relaxed; it has only those methods of a tier that streamers call."""
-
-    def __init__(self, n: int, dtype: np.dtype[np.generic]) -> None:
-        self.n, self.dtype = n, dtype
-        self.stripes: dict[int, Array] = {}
-
-    def blank(self, stripe: int) -> Array:
-        return self.stripes[stripe]
-
-    def drop(self, stripe: int, rows: Array) -> None: ...
-
-
 class CpuWorkerDevice:
-    """Stripes in host memory, relaxed by a backend through :class:`engine.streaming.cpu_device.CpuStreamer`."""
+    """Stripes in host memory, relaxed and closed by a backend; every method has finished its work when it returns.
+
+    Args:
+        job: the solve.
+        backend: computes the products.
+        check: raises if the solve is to stop; called between pieces of a product.
+    """
 
     def __init__(self, job: DistributedJob, backend: Backend, check: Callable[[], None]) -> None:
-        self._backend, self._run = backend, streaming_run(job, check)
-        self._stripes = cast(_Here, self._run.tier).stripes
-        self._streamer = CpuStreamer(backend)
-        self._run.devices = [self._streamer]
-        self._streamer.open(self._run, 0, [])
-        self._used = -1
+        self._backend, self._monitor = backend, Checks(check)
+        self._n, self._tiling, self._nonnegative = job.n, job.tiling, job.nonnegative
+        self._dtype = WORK_TYPES[job.plan.dtype].dtype
+        self._last = job.tiling.rounds(job.n) - 1
+        self._stripes: dict[int, Array] = {}
+        self._panel: Array
 
     def hold(self, stripe: int, rows: Array) -> None:
         """Keep the array."""
@@ -148,14 +123,9 @@ class CpuWorkerDevice:
         """
         out[:] = self._stripes[stripe][first : first + len(out)]
 
-    def use(self, k: int, panel: Array) -> None:
-        """Copy panel ``k`` into its buffer and pack it."""
-        if self._used != k:
-            self._used = -1
-            place = self._run.panels[k % len(self._run.panels)]
-            place[: len(panel)] = panel
-            self._streamer.follow(k)
-            self._used = k
+    def use(self, k: int, panel: Array) -> None:  # noqa: ARG002
+        """Relax by ``panel`` from now on; nobody changes a closed panel."""
+        self._panel = panel
 
     def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
         """Relax a stripe by the panel in use, at once.
@@ -164,18 +134,34 @@ class CpuWorkerDevice:
             k: the round of the panel in use.
             stripe: the stripe.
             urgent: not used.
+
+        Raises:
+            BelowZero: the distance of a vertex to itself is negative (checked for whole numbers only).
         """
-        self._streamer.relax(k, stripe, self._stripes[stripe])
+        rows, pivots = self._stripes[stripe], slice(*self._tiling.pivot(k, self._n))
+        a, signed = rows[:, pivots].copy(), not self._nonnegative
+        multiply(self._backend, rows, a, self._panel, nonnegative=not signed, monitor=self._monitor)
+        if signed:
+            check_diagonal(rows, self._tiling.rows(stripe, self._n)[0], k)
+        if signed and k == self._last:
+            settle(rows)
 
     def become(self, k: int, panel: Array) -> None:
         """Copy the closed panel ``k`` into stripe ``k``."""
         self._stripes[k][:] = panel
 
     def close_panel(self, k: int, out: Array) -> None:
-        """Close panel ``k`` in its buffer, then copy it to stripe ``k`` and to ``out``."""
-        self._used = -1  # closing may have overwritten the panel in use
-        self._streamer.lead(k, self._stripes.__getitem__, first=True)
+        """Copy stripe ``k`` to ``out``, close it there, and copy it back.
+
+        Raises:
+            BelowZero: as in :meth:`relax_by`.
+        """
         out[:] = self._stripes[k]
+        span, safe = self._tiling.pivot(k, self._n), self._nonnegative
+        close_panel(self._backend, out, span, k, nonnegative=safe, monitor=self._monitor)
+        if not safe and k == self._last:
+            settle(out)
+        self._stripes[k][:] = out
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:  # noqa: ARG002
         """Return a function that does nothing: all calls have ended."""
@@ -183,13 +169,30 @@ class CpuWorkerDevice:
 
     def buffer(self, height: int) -> Array:
         """Return ordinary memory."""
-        return np.empty((height, self._run.n), self._run.kind.dtype)
+        return np.empty((height, self._n), self._dtype)
 
     def release(self) -> None:
         """Drop the stripes and shut the backend down."""
         self._stripes.clear()
-        self._streamer.release()
         self._backend.shutdown()
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a GPU asks of a tier when its stripes stay on the device: size and type of the matrix."""
+
+    n: int
+    dtype: np.dtype[np.generic]
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+def _streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
+    """Return the solve in the form that memory for stripes is opened for: a run on one device, which counts nothing."""
+    tier = cast(Tier, _Shape(job.n, WORK_TYPES[job.plan.dtype].dtype))
+    return StripeJob(job.tiling, tier, job.nonnegative, [], [], _nothing, _nothing, check)
 
 
 def make_device(job: DistributedJob, threads: int, check: Callable[[], None]) -> WorkerDevice:
@@ -203,7 +206,7 @@ def make_device(job: DistributedJob, threads: int, check: Callable[[], None]) ->
     if job.device == "cuda":
         from engine.devices.cuda.stripes.worker import CudaWorkerDevice
 
-        return CudaWorkerDevice(streaming_run(job, check), places=job.pace.places, threads=threads)
+        return CudaWorkerDevice(_streaming_run(job, check), places=job.pace.places, threads=threads)
     from engine.devices.cpu.backend import CpuBackend
 
     return CpuWorkerDevice(job, CpuBackend(threads), check)

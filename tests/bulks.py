@@ -11,7 +11,8 @@ from engine.api.bulk import BulkResult, Entry, make_bulk_plan, run
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
+from tests.stores import verify_matrix
 
 
 def graph_of(n: int, seed: int, *, degree: int = 3, negative: bool = False, share: float = 1, **kwargs: Any) -> Graph:

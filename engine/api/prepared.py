@@ -32,6 +32,10 @@ __all__ = ["plan_prepared", "prepare"]
 
 PART_ARRAYS = ("position", "starts", "parents", "ends", "borders")
 
+#: Computes in memory what a form stores, writes and seals it, and returns facts.  Gets the graph, the plan, the clock,
+#: what an earlier run has committed, and the writer.
+Making = Callable[[GraphProfile, Plan, PhaseClock, PreparedJournal, PreparedWriter], dict[str, object]]
+
 
 def prepare(
     graph: Graph | GraphProfile,
@@ -74,44 +78,67 @@ def prepare(
     if not isinstance(out, tuple):
         check_given_paths(out=out)
     check_paths(work=work)
-    place, sent = out if isinstance(out, tuple) else prepared_place(out, work, overwrite=overwrite)
-    with Writing(place, "prepare"):
-        return _prepared(profile, (place, sent), (options, plan), overwrite, monitor)
+    place = out if isinstance(out, tuple) else prepared_place(out, work, overwrite=overwrite)
+    return prepared_at(
+        profile, place, (options, plan), overwrite=overwrite, monitor=monitor, compact=False, make=_make_tables
+    )
 
 
-def _prepared(
-    profile: GraphProfile,
-    place: tuple[Path, Generation | None],
-    asked: tuple[Options, Plan | None],
-    overwrite: bool,
-    monitor: Monitor | None,
-) -> Outcome:
-    """Prepare a graph into a place that no other process writes."""
+def prepared_at(
+    profile: GraphProfile, place: tuple[Path, Generation | None], asked: tuple[Options, Plan | None], *,
+    overwrite: bool, monitor: Monitor | None, compact: bool, make: Making,
+) -> Outcome:  # fmt: skip
+    """Prepare a graph, in the full or in the compact form; other processes cannot write the place meanwhile.
+
+    Args:
+        profile: the graph.
+        place: the folder to work in, and the objects to send.
+        asked: the options, and the plan if there is one.
+        overwrite: replace what is at the place.
+        monitor: receives progress.
+        compact: whether the form is the compact one.
+        make: computes what the form stores, where this process computes it in memory.
+
+    Returns:
+        The plan, the seconds of each phase, and facts about what is stored.
+
+    Raises:
+        Conflict, Cancelled, StorageFailed, InvalidRequest, DoesNotFit, NegativeCycle: as :func:`prepare`.
+    """
     (out, sent), (options, plan) = place, asked
-    if plan is None:
-        plan = plan_prepared(profile, options, out=out)
-    check_plan(plan, profile.graph, options)
-    clock = PhaseClock(given_monitor(monitor))
-    inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
-    clock.begin("partition", inner.graph.arcs, "arcs")
-    parts = inner.parts(CPU_GRAIN)
-    clock.step(inner.graph.arcs)
-    with PreparedJournal(out, identity_of(profile)) as kept:
-        keep_dissection(inner, kept)
-        arrays = {name: getattr(parts, name) for name in PART_ARRAYS}
-        spec = spec_of(profile.graph, plan)
-        with PreparedWriter(out, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
-            if in_spans(plan):
-                from engine.distributed.prepared.run import SpansRun, prepare_in_spans
+    with Writing(out, "prepare"):
+        if plan is None:
+            plan = plan_prepared(profile, options, out=out, compact=compact)
+        check_plan(plan, profile.graph, options)
+        clock = PhaseClock(given_monitor(monitor))
+        inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
+        clock.begin("partition", inner.graph.arcs, "arcs")
+        parts = inner.parts(CPU_GRAIN)
+        clock.step(inner.graph.arcs)
+        with PreparedJournal(out, identity_of(profile)) as kept:
+            keep_dissection(inner, kept)
+            arrays, spec = {name: getattr(parts, name) for name in PART_ARRAYS}, spec_of(profile.graph, plan)
+            with PreparedWriter(out, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
+                if in_spans(plan):
+                    from engine.distributed.prepared.run import SpansRun, prepare_in_spans
 
-                facts = prepare_in_spans(SpansRun(inner, parts, plan, options, kept), writer, clock)
-            else:
-                found, resumed = found_anew(inner, parts, plan, clock, kept)
-                write_tables(writer, found, clock)
-                facts = {**facts_of(parts, found), "resumed": resumed}
-        kept.finish()
+                    run = SpansRun(inner, parts, plan, options, kept, compact=compact)
+                    facts = prepare_in_spans(run, writer, clock)
+                else:
+                    facts = make(inner, plan, clock, kept, writer)
+            kept.finish()
     clock.stop()
     return Outcome(plan, clock.seconds, facts)
+
+
+def _make_tables(
+    inner: GraphProfile, plan: Plan, clock: PhaseClock, kept: PreparedJournal, writer: PreparedWriter
+) -> dict[str, object]:
+    """Find all tables, write and seal them; return facts."""
+    parts = inner.parts(CPU_GRAIN)
+    found, resumed = found_anew(inner, parts, plan, clock, kept)
+    write_tables(writer, found, clock)
+    return {**facts_of(parts, found), "resumed": resumed}
 
 
 def in_spans(plan: Plan) -> bool:

@@ -23,7 +23,6 @@ from storage.graph.cleaning import check_quantity_name
 from storage.matrix.format import (
     ALSO,
     DISTANCES,
-    ROOT_DOCUMENT,
     FileMark,
     crc32c,
     data_mark,
@@ -33,7 +32,7 @@ from storage.matrix.format import (
     read_seal,
     sealed_files,
 )
-from storage.matrix.frame import check_target
+from storage.matrix.frame import check_target, write_seal
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import WorkingDir
 
@@ -170,11 +169,7 @@ class Download:
         folder = self._place.folder
         check_target(self._target, self._overwrite)
         try:
-            atomic.sync_tree(folder)
-            # the seal is written last, as by ``MatrixWriter``
-            atomic.write_file(folder / ROOT_DOCUMENT, [self._document])
-            atomic.sync_path(folder / ROOT_DOCUMENT)
-            atomic.sync_path(folder)
+            write_seal(folder, self._document)
         except OSError as error:
             raise atomic.failure("finish", folder, error) from error
         self._place.publish(replace=self._overwrite)

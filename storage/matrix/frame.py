@@ -206,6 +206,21 @@ def consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
     atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
 
 
+def write_seal(folder: Path, data: bytes) -> None:
+    """Seal the store in ``folder``, whose other files are all written; raises OSError.
+
+    The seal is never durable before the files that it lists.
+
+    Args:
+        folder: where the files are.
+        data: the root document, from ``seal_document``.
+    """
+    atomic.sync_tree(folder)
+    atomic.write_file(folder / ROOT_DOCUMENT, [data])
+    atomic.sync_path(folder / ROOT_DOCUMENT)
+    atomic.sync_path(folder)
+
+
 def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
     """Check the vertex indices of one side of the matrix; ``name`` is ``source`` or ``target``, for messages."""
     if vertices is None:

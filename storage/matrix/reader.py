@@ -26,11 +26,10 @@ from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.quantities.reading import QuantityMatrix, check_all, entries_of, rows_of
 from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
-from storage.semirings import EVERY, MIN_PLUS, SEMIRINGS, check_understood
+from storage.semirings import MIN_PLUS, SEMIRINGS, check_understood
 
 __all__ = [
-    "Matrix", "MatrixSpec", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix",
-    "verify_matrix",
+    "Matrix", "MatrixSpec", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix",
 ]  # fmt: skip
 
 Result = TypeVar("Result", bound=SealedFolder)
@@ -145,22 +144,6 @@ def get_ready() -> None:
     import zarr
 
     zarr.create_array({}, data=np.zeros(1))[...]
-
-
-def verify_matrix(path: str | Path) -> None:
-    """Read every file of the store again and compare sizes and checksums with the manifest.
-
-    Raises:
-        NotFound: there is nothing at ``path``.
-        StorageFailed: a tile or file is missing or damaged; the message names the first one.
-    """
-    with open_matrix(path, semiring=EVERY) as matrix:
-        check_tiles(matrix)
-
-
-def check_tiles(matrix: Matrix) -> None:
-    """Verify an open store like :func:`verify_matrix`.  Raises StorageFailed."""
-    matrix.check()
 
 
 class Matrix(SealedResult):

@@ -19,14 +19,22 @@ from storage.files import atomic
 from storage.graph.graph import Graph
 from storage.matrix.format import (
     DISTANCES,
-    ROOT_DOCUMENT,
     Array,
     compress,
     crc32c,
     fill_value,
     seal_document,
 )
-from storage.matrix.frame import Frame, MatrixSpec, check_target, consolidate, frame_of, further, write_frame
+from storage.matrix.frame import (
+    Frame,
+    MatrixSpec,
+    check_target,
+    consolidate,
+    frame_of,
+    further,
+    write_frame,
+    write_seal,
+)
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid, layout
 from storage.matrix.side_arrays import side_array
 from storage.quantities.writing import QuantityTiles
@@ -178,11 +186,7 @@ class MatrixWriter:
         """Publish the store, which is complete except for its root document ``data``."""
         folder = self._staging.folder
         try:
-            # The seal must never be durable before the files that it lists.
-            atomic.sync_tree(folder)
-            atomic.write_file(folder / ROOT_DOCUMENT, [data])
-            atomic.sync_path(folder / ROOT_DOCUMENT)
-            atomic.sync_path(folder)
+            write_seal(folder, data)
         except OSError as error:
             raise atomic.failure("finish", folder, error) from error
         try:

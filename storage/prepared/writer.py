@@ -21,7 +21,7 @@ import numpy.typing as npt
 from storage.files import atomic
 from storage.graph.graph import Graph
 from storage.matrix.format import ROOT_DOCUMENT, Array, FileMark, IntArray, crc32c, fill_value, plain, seal_document
-from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph
+from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph, write_seal
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
 from storage.prepared.reader import CLOSED, ELIMINATED, PreparedStore
@@ -250,11 +250,7 @@ class PreparedWriter:
                 self._staging.discard()
                 sealed.tidy()
                 return
-            # The seal must never be durable before the files that it lists.
-            atomic.sync_tree(folder)
-            atomic.write_file(folder / ROOT_DOCUMENT, [data])
-            atomic.sync_path(folder / ROOT_DOCUMENT)
-            atomic.sync_path(folder)
+            write_seal(folder, data)
         except OSError as error:
             raise atomic.failure("finish", folder, error) from error
         self._staging.publish(replace=self._overwrite)

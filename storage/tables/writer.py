@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from storage.files import atomic
 from storage.graph.units import unit_metadata
-from storage.matrix.format import ROOT_DOCUMENT, TABLE, seal_document, software
-from storage.matrix.frame import said_unit
+from storage.matrix.format import TABLE, seal_document, software
+from storage.matrix.frame import said_unit, write_seal
 from storage.pairs.saving import attributes_of, write_arrays
 from storage.tables.pieces import Pieces
 
@@ -69,11 +69,7 @@ def write_result_table(
             sealed, remote = remote, None
             sealed.tidy()
             return target
-        # The seal must never be durable before the files that it lists.
-        atomic.sync_tree(folder)
-        atomic.write_file(folder / ROOT_DOCUMENT, [data])
-        atomic.sync_path(folder / ROOT_DOCUMENT)
-        atomic.sync_path(folder)
+        write_seal(folder, data)
         staging.publish(replace=False)
     except OSError as error:
         raise atomic.failure("write", folder, error, _size(frame)) from error

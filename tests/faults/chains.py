@@ -40,11 +40,12 @@ from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, Conflict
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
 from tests.faults.crash_store import Trap
 from tests.several import several
 from tests.spreading import ToyCluster
+from tests.stores import verify_matrix
 
 TYPES = ("uint16", "int32", "float32", "float64")
 TIERS = ("store", "host", "memory", "dask")

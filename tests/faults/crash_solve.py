@@ -28,10 +28,11 @@ from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier
 from storage.errors import NotFound
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
 from storage.semirings import EVERY, MIN_PLUS, needed_parallel
 from tests.faults.crash_store import in_child
+from tests.stores import verify_matrix
 
 N = 600
 WAYS = (

@@ -27,7 +27,7 @@ from service.settings import Settings
 from storage.errors import DatabaseFailed
 from storage.graph.graph import Graph, build_graph
 from storage.jobs.store import JobRecord, Submission
-from storage.matrix.reader import verify_matrix
+from tests.stores import verify_matrix
 from tests.unit.service.support import Bench, small_graph
 
 _SIZE = 24 << 20

@@ -23,9 +23,10 @@ from engine.streaming import checkpoint, host_tier
 from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.graph.graph import build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint
 from tests.faults.crash_solve import plan_of
+from tests.stores import verify_matrix
 
 N = 300
 STEP = int(os.environ.get("APSP_FAULT_STEP", "5"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from storage.matrix.reader import verify_matrix
+from tests.stores import verify_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = ROOT / "examples" / "helsinki_drive.csv"

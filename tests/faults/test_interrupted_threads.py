@@ -22,9 +22,9 @@ from engine.api.verify import verify_store
 from engine.devices.cpu.team import end_parked
 from engine.execution import streamed
 from engine.model.problem import Options
-from storage.matrix.reader import verify_matrix
 from tests.interrupting import Interruption, by_itself
 from tests.several import several
+from tests.stores import verify_matrix
 from tests.unit.engine.execution.test_streamed import plan_for, sample
 
 #: All that starts, feeds, waits for or ends threads, and what is called on the way.

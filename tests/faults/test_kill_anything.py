@@ -18,8 +18,9 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from tests.faults.killable import Killable
+from tests.stores import verify_matrix
 
 ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "25"))
 _SIDE = 24

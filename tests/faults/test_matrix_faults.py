@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from storage.errors import NotFound, StorageFailed
-from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
 from tests.faults.crash_store import NEW, OLD, SCENARIOS, N
-from tests.stores import entries_of, line_graph, make_store
+from tests.stores import entries_of, line_graph, make_store, verify_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,12 +11,12 @@ import pytest
 
 from storage.errors import NotFound
 from storage.matrix.frame import MatrixSpec
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import open_working
 from storage.remote.writer import fetch_checkpoint
 from tests.faults.crash_remote import NEW, OLD, SCENARIOS, N, write
 from tests.s3 import S3Server
-from tests.stores import entries_of, line_graph
+from tests.stores import entries_of, line_graph, verify_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,8 +18,9 @@ from engine.model.problem import Options
 from service.jobs import checkpoints
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
+from tests.stores import verify_matrix
 from tests.unit.service.support import Bench
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -28,7 +28,8 @@ from service.runner.supervisor import Supervisor
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph
 from storage.jobs.store import OPEN, SUCCESSFUL
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
+from tests.stores import verify_matrix
 from tests.unit.service.support import Bench
 
 ROOT = Path(__file__).resolve().parents[2]

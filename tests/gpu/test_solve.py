@@ -18,7 +18,8 @@ from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from storage.errors import Cancelled, DoesNotFit, NegativeCycle
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
+from tests.stores import verify_matrix
 
 #: Those that solve the whole matrix in place.
 FW = "blocked-floyd-warshall"

@@ -25,8 +25,9 @@ from engine.model.tiling import Tiling, device_bytes
 from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, DoesNotFit, NegativeCycle
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
+from tests.stores import verify_matrix
 
 FW = "blocked-floyd-warshall"
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]

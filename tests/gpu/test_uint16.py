@@ -13,7 +13,8 @@ from engine.api.solve import solve_to_store
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
+from tests.stores import verify_matrix
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 LARGEST = WORK_TYPES["uint16"].largest

@@ -26,8 +26,9 @@ from engine.planning.bulk import plan_bulk
 from service.cli import main
 from storage.errors import Cancelled, SolveFailed
 from storage.graph.graph import Graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from tests.bulks import cycle, graph_of, mixed, same_as_alone, solved
+from tests.stores import verify_matrix
 
 GPU = Device("GPU", 2**30, 2**30, dict.fromkeys(("uint16", "int32", "float32", "float64"), 1e13))
 

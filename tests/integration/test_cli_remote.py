@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from storage.matrix.reader import verify_matrix
 from tests.commands import run_here
 from tests.integration.keyed_service import KeyedService
+from tests.stores import verify_matrix
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROADS = EXAMPLES / "helsinki_drive.csv"

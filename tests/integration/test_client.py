@@ -19,8 +19,9 @@ from scipy.sparse import csgraph
 
 from service.client import AsyncClient, Client, JobFailed, ServiceError, StillOpen
 from storage.errors import Conflict, InvalidRequest, LimitExceeded
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from tests.integration.keyed_service import KeyedService
+from tests.stores import verify_matrix
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -19,10 +19,11 @@ import pytest
 
 from service.client import AsyncClient, Client, NoAnswer, ServiceError
 from storage.errors import Conflict, StorageFailed
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from tests.integration.keyed_service import KeyedService, Solved, solve_line
 from tests.integration.lossy_proxy import LossyProxy
 from tests.integration.service_process import LiveService
+from tests.stores import verify_matrix
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,8 @@ from service.jobs import checkpoints
 from service.settings import Settings
 from storage.graph.graph import build_graph
 from storage.jobs.store import JobRecord
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
+from tests.stores import verify_matrix
 from tests.unit.service.support import Bench
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from service.settings import Settings
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.remote.addresses import checkpoint_stat
 from storage.remote.objects import Objects
 from tests.integration.service_process import ROOT, LiveService
 from tests.integration.test_cli import ROADS, apsp, done
 from tests.integration.test_lost_runner import _RUNNER, N, submitted, told
 from tests.s3 import S3Server
+from tests.stores import verify_matrix
 from tests.unit.service.support import Bench
 
 #: commits reach the object store before the runner is killed

@@ -17,9 +17,10 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
 from storage.graph.graph import Graph, build_graph, index_of
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
 from tests.integration.service_process import LiveService
+from tests.stores import verify_matrix
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures" / "96d7eee"
 UNREACHABLE = 2**30 - 1

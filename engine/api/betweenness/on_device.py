@@ -25,7 +25,6 @@ from engine.planning.refusal import gib
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 
-Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 #: Most rows that are counted side by side: eight blocks on each multiprocessor of the largest chips.

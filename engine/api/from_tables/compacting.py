@@ -9,19 +9,15 @@ import numpy as np
 from engine.algorithms.eliminated import Eliminated
 from engine.algorithms.part_lengths import PartWork
 from engine.algorithms.prepared.compact import closed_parts
-from engine.api.prepared import PART_ARRAYS, in_spans, spec_of, working
-from engine.api.prepared_planning import plan_prepared
+from engine.api.prepared import prepared_at, working
 from engine.api.solve import Outcome
 from engine.graph.partition import CPU_GRAIN
 from engine.graph.profile import GraphProfile
-from engine.graph.selection import Rectangle
 from engine.model.backend import Array
 from engine.model.plan import Plan
 from engine.model.problem import Options, given_options
-from engine.model.progress import Monitor, PhaseClock, given_monitor
-from engine.planning.binding import check_plan
-from engine.streaming.part_journal import PartJournal, identity_of, keep_dissection
-from storage.files.writing import Writing
+from engine.model.progress import Monitor, PhaseClock
+from engine.streaming.part_journal import PartJournal
 from storage.graph.graph import Graph
 from storage.prepared.journal import PreparedJournal
 from storage.prepared.writer import PreparedWriter
@@ -53,44 +49,25 @@ def prepare_compact(
     Raises:
         Conflict, Cancelled, StorageFailed, InvalidRequest, DoesNotFit, NegativeCycle: as ``prepare``.
     """
-    place, sent = out if isinstance(out, tuple) else prepared_place(out, None, overwrite=overwrite)
-    profile, options = GraphProfile.of(graph), given_options(options)
-    with Writing(place, "prepare"):
-        if plan is None:
-            plan = plan_prepared(profile, options, out=place, compact=True)
-        check_plan(plan, profile.graph, options)
-        clock = PhaseClock(given_monitor(monitor))
-        inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
-        clock.begin("partition", inner.graph.arcs, "arcs")
-        parts = inner.parts(CPU_GRAIN)
-        clock.step(inner.graph.arcs)
-        with PreparedJournal(place, identity_of(profile)) as kept:
-            keep_dissection(inner, kept)
-            arrays, spec = {name: getattr(parts, name) for name in PART_ARRAYS}, spec_of(profile.graph, plan)
-            with PreparedWriter(place, profile.graph, spec, arrays, overwrite=overwrite, remote=sent) as writer:
-                if in_spans(plan):
-                    from engine.distributed.prepared.run import SpansRun, prepare_in_spans
-
-                    asked = SpansRun(inner, parts, plan, options, kept, compact=True)
-                    facts = prepare_in_spans(asked, writer, clock)
-                else:
-                    with working(inner, closed_parts(parts), plan, clock) as work:
-                        facts = _made(work, PartJournal(kept), writer, clock)
-            kept.finish()
-    clock.stop()
-    return Outcome(plan, clock.seconds, facts)
+    place = out if isinstance(out, tuple) else prepared_place(out, None, overwrite=overwrite)
+    profile, asked = GraphProfile.of(graph), (given_options(options), plan)
+    return prepared_at(profile, place, asked, overwrite=overwrite, monitor=monitor, compact=True, make=_make_closed)
 
 
-def _made(work: PartWork, journal: PartJournal, writer: PreparedWriter, clock: PhaseClock) -> dict[str, object]:
-    """Eliminate all parts in this process, write and seal; return facts."""
-    closed, found = find_closed(work, journal)
-    clock.begin("write", closed.nbytes, "bytes")
-    writer.add_table("closed", closed, clock.step)
-    writer.add_eliminated((found.upward, found.across, found.rests))
-    clock.begin("seal", 1, "store")
-    writer.seal()
-    clock.advance(1)
-    return {"parts": work.parts.count, "entries": len(closed), "bytes": closed.nbytes, "resumed": journal.resumed}
+def _make_closed(
+    inner: GraphProfile, plan: Plan, clock: PhaseClock, kept: PreparedJournal, writer: PreparedWriter
+) -> dict[str, object]:
+    """Eliminate all parts, write and seal; return facts."""
+    journal = PartJournal(kept)
+    with working(inner, closed_parts(inner.parts(CPU_GRAIN)), plan, clock) as work:
+        closed, found = find_closed(work, journal)
+        clock.begin("write", closed.nbytes, "bytes")
+        writer.add_table("closed", closed, clock.step)
+        writer.add_eliminated((found.upward, found.across, found.rests))
+        clock.begin("seal", 1, "store")
+        writer.seal()
+        clock.advance(1)
+        return {"parts": work.parts.count, "entries": len(closed), "bytes": closed.nbytes, "resumed": journal.resumed}
 
 
 def find_closed(work: PartWork, journal: PartJournal) -> tuple[Array, Eliminated]:

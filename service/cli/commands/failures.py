@@ -10,7 +10,6 @@ from typing import Final
 
 from storage import errors
 
-DONE: Final = 0
 FAILED: Final = 1
 BAD_USE: Final = 2
 DOES_NOT_FIT: Final = 3

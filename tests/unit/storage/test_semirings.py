@@ -12,9 +12,10 @@ from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from storage.errors import Conflict, InvalidGraph, InvalidRequest
 from storage.graph.graph import build_graph, graph_digest, load_graph, save_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.readers import read_graph
 from storage.semirings import EVERY, needed_parallel
+from tests.stores import verify_matrix
 
 
 @pytest.fixture

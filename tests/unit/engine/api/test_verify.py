@@ -14,8 +14,8 @@ from engine.api.verify import Verified, verify_rows, verify_store
 from engine.model.problem import Options
 from storage.errors import Cancelled, StorageFailed
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
-from tests.stores import forget_contents
+from storage.matrix.reader import open_matrix
+from tests.stores import forget_contents, verify_matrix
 from tests.wrong import sealed
 
 KEEP: Callable[[Any], None] = lambda _: None  # noqa: E731

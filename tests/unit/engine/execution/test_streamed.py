@@ -31,11 +31,12 @@ from storage import threads
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.frame import MatrixSpec
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.cycles import no_collection
 from tests.interrupting import by_itself
 from tests.several import several
+from tests.stores import verify_matrix
 
 
 def sample(n: int = 400, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:

@@ -13,8 +13,9 @@ from engine.model.progress import Monitor
 from engine.streaming import checkpoint
 from storage.errors import Cancelled, Conflict, StorageFailed
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
+from tests.stores import verify_matrix
 
 
 def sample(n: int = 700, low: int = 1, seed: int = 0) -> Graph:

@@ -23,9 +23,10 @@ from engine.streaming.forms import UNKNOWN, CheckpointForm, Way, fingerprint, wa
 from storage.errors import Cancelled, Conflict
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.frame import MatrixSpec
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.stepping import keep_in_step
+from tests.stores import verify_matrix
 
 ROWS = CheckpointForm("float64", "rows")
 WHOLE = CheckpointForm("float64", "whole")

@@ -17,9 +17,9 @@ from service.jobs.checkpoints import checkpoint_time, has_checkpoint
 from storage.errors import ApspError
 from storage.matrix import handover
 from storage.matrix.frame import MatrixSpec
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint, open_working
-from tests.stores import entries_of, line_graph
+from tests.stores import entries_of, line_graph, verify_matrix
 
 ROOT = Path(__file__).resolve().parents[4]
 N = 40

@@ -13,8 +13,8 @@ from engine.model.problem import Options
 from storage.errors import Conflict, NotFound, StorageFailed
 from storage.graph.graph import build_graph
 from storage.matrix.download import Download, Piece, _is_of_quantity, labels_of, side_files
-from storage.matrix.reader import open_matrix, verify_matrix
-from tests.stores import line_graph, make_store
+from storage.matrix.reader import open_matrix
+from tests.stores import line_graph, make_store, verify_matrix
 
 N = 150
 

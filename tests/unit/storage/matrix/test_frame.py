@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 from storage.errors import InvalidRequest, NotFound
-from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
-from tests.stores import line_graph, make_store
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
+from tests.stores import line_graph, make_store, verify_matrix
 
 SOURCES, TARGETS = np.array([70, 3, 99]), np.array([5, 70, 0, 41])
 

@@ -19,8 +19,8 @@ import zarr
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.files import atomic
 from storage.graph.graph import graph_digest
-from storage.matrix.reader import MatrixSpec, create_matrix, matrix_bytes, open_matrix, verify_matrix
-from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
+from storage.matrix.reader import MatrixSpec, create_matrix, matrix_bytes, open_matrix
+from tests.stores import UNREACHABLE, entries_of, line_graph, make_store, verify_matrix
 
 TYPES = ["uint16", "int32", "float32", "float64"]
 

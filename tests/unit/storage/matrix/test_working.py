@@ -19,10 +19,10 @@ from storage.files import atomic, direct
 from storage.files.writing import Writing
 from storage.matrix import file_pool, working, working_dir
 from storage.matrix import writer as matrix_writer
-from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import discard_checkpoint, find_checkpoint, open_working
-from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
+from tests.stores import UNREACHABLE, entries_of, line_graph, make_store, verify_matrix
 
 N = 150
 

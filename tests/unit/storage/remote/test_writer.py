@@ -17,7 +17,7 @@ from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.graph.graph import Receipt, graph_digest
 from storage.graph.graph_store import GraphStore
 from storage.matrix.frame import MatrixSpec
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import find_checkpoint, open_working
 from storage.remote import objects, reader
@@ -26,7 +26,7 @@ from storage.remote.addresses import checkpoint_stat, claim_of, discard_remote
 from storage.remote.objects import Objects
 from storage.remote.writer import RemoteMatrix, fetch_checkpoint
 from tests.s3 import S3Server
-from tests.stores import UNREACHABLE, entries_of, line_graph
+from tests.stores import UNREACHABLE, entries_of, line_graph, verify_matrix
 
 N = 150
 

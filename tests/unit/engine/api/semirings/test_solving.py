@@ -18,8 +18,9 @@ from engine.api.verify import verify_store
 from engine.model.problem import Options
 from storage.errors import ApspError, Cancelled, Conflict, SolveFailed
 from storage.graph.graph import Graph, build_graph
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
+from tests.stores import verify_matrix
 from tests.unit.engine.streaming.test_checkpoint import StopAfter, eager  # noqa: F401 - a fixture
 
 

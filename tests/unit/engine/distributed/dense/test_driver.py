@@ -25,10 +25,11 @@ from engine.streaming import checkpoint
 from storage.errors import Cancelled, NegativeCycle, SolveFailed
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.exchange import Marks, TileFile
-from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint
 from tests.spreading import BusyCluster, ToyCluster
 from tests.stepping import keep_in_step
+from tests.stores import verify_matrix
 
 N = 300
 DASK = Options(executor="dask", scheduler="toy", algorithm="blocked-floyd-warshall")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -162,14 +163,24 @@ def told_points(path: Path, coordinates: Coordinates | None, option: str, limit:
 
 
 def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> list[tuple[str, str]]:
-    """Return the names without the first one if that is the header of a table."""
+    """Return the names without the first one if that is the header of a table; a number among numbers is none."""
     if not text.lower().endswith(".csv") or len(names) < 2:
         return names
     (where, first), (_, second) = names[:2]
     if not where or _is_vertex(graph, first) or not _is_vertex(graph, second):
         return names
+    if graph.dtype.kind in "iu" and _is_number(first):
+        return names
     print(f"note: {first!r}, the first line of {text.removeprefix('@')}, is taken for a header", file=sys.stderr)
     return names[1:]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
@@ -209,7 +220,7 @@ def selected_names(text: str, option: str) -> list[str]:
 def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Return the names, each with its place for messages."""
     if text == "-":
-        return _lines(option, "standard input", sys.stdin.read(), table=False)
+        return _lines(option, "standard input", sys.stdin.read().removeprefix("\ufeff"), table=False)
     if text.startswith("@"):
         return _file(option, Path(text[1:]))
     if is_vertex(text):
@@ -243,7 +254,7 @@ def _is_vertex(graph: Labels, text: str) -> bool:
 
 def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"{option}: {path} is not UTF-8 text ({error.reason})"
         raise InvalidRequest(message, field=option.removeprefix("--")) from error
@@ -254,15 +265,16 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
     """Yield the names with their places for messages; empty lines are left out."""
-    rows: Iterable[str] = text.splitlines()
+    rows: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
     if table:
+        reader = csv.reader(io.StringIO(text), strict=True, skipinitialspace=True)
         try:
-            rows = [row[0] if row else "" for row in csv.reader(rows, strict=True, skipinitialspace=True)]
+            rows = [(reader.line_num, row[0]) for row in reader if row]
         except csv.Error as error:
             raise InvalidRequest(f"{option}: {name} is no CSV ({error})", field=option.removeprefix("--")) from error
-    for line, row in enumerate(rows, 1):
+    for line, row in rows:
         if row.strip():
-            yield f": {name}, line {line}", row.strip()
+            yield f": {name}, line {line}", row
 
 
 def tell_points(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:

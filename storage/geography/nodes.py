@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.coordinates import LONLAT, PLANE, Coordinates, check_numbers, wrong_degrees
-from storage.geography.tables import PointTable, read_points
+from storage.geography.tables import PointTable, beyond_floats, read_points
 
 #: Most names in a note.
 _NAMED: Final = 3
@@ -115,6 +115,8 @@ def assumed_plane(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> str
 
 def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.int64], n: int) -> npt.NDArray[Any]:
     """Return a column with an entry for each vertex; NaN or an empty text where there is none."""
+    if values.dtype.kind == "i" and len(values) < n and beyond_floats(values):
+        values = values.astype(np.dtypes.StringDType())
     if values.dtype.kind == "T":
         texts = np.full(n, "", np.dtypes.StringDType())
         texts[places] = values

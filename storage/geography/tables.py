@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson", GEOPACKAGE)
 #: A column of this name, which spreadsheets hold as text, is left out: the coordinates say the same.
 GEOMETRY: Final = "geometry"
+#: Up to here, no whole number is rounded to the float of another one.
+MAX_WHOLE: Final = 2**53 - 1
 _GEOGRAPHIC: Final = {("OGC", "CRS84"), ("EPSG", "4326"), ("EPSG", "4979")}
 
 
@@ -66,21 +69,23 @@ class PointTable:
 
 
 def has_points(path: Path) -> bool:
-    """Return whether a file is a table with columns of coordinates.  A file that cannot be read has none."""
+    """Return whether a file is a table with columns of coordinates.  A file that cannot be read has none.
+
+    Raises:
+        InvalidRequest: two columns may be the same coordinate, or the metadata of GeoParquet are not understood.
+    """
     if path.suffix.lower() not in TABLES:
         return False
     if path.suffix.lower() in (".geojson", GEOPACKAGE):
         return True
     try:
         if path.suffix.lower() in (".csv", ".tsv"):
-            with path.open(encoding="utf-8-sig") as file:
-                names = _cells(file.readline())
-            return _pair(names) is not None
+            return _pair(_header(path)[0]) is not None
         import polars as pl
 
         names = list(pl.read_parquet_schema(path))
         return _pair(names) is not None or _geometry(path) is not None
-    except (OSError, UnicodeDecodeError, InvalidRequest):
+    except (OSError, UnicodeDecodeError):
         return False
     except Exception as error:
         if type(error).__module__.startswith("polars"):
@@ -142,7 +147,7 @@ def _table(
     name_column = _one(names, "name")
     ids = None if id_column is None else _texts(frame[id_column])
     columns = {
-        "name" if name == name_column else name: _column(frame[name])
+        "name" if name == name_column else name: _column(frame[name], text=name == name_column)
         for name in names
         if name != id_column and name not in used and name.lower() != GEOMETRY
     }
@@ -153,13 +158,13 @@ def _table(
 
 def _one(names: Sequence[str], kind: str) -> str | None:
     """Return the column of a kind; InvalidRequest if there are two."""
-    found = [name for name in names if name.strip().lower() in _NAMES[kind]]
-    if kind in ("id", "name") and len(found) > 1:  # the usual word comes first
-        found.sort(key=lambda name: _NAMES[kind].index(name.strip().lower()))
-        return found[0]
+    usual = _NAMES[kind]
+    found = {name: usual.index(word) for name in names if (word := name.strip().lower()) in usual}
+    if kind in ("id", "name") and len(set(found.values())) == len(found):  # the usual word comes first
+        return min(found, key=found.__getitem__, default=None)
     if len(found) > 1:
         raise InvalidRequest(f"two columns may be the {kind}: {' and '.join(found)}; leave one out", field="nodes")
-    return found[0] if found else None
+    return next(iter(found), None)
 
 
 def _pair(names: Sequence[str]) -> tuple[str, str, str | None] | None:
@@ -171,8 +176,19 @@ def _pair(names: Sequence[str]) -> tuple[str, str, str | None] | None:
     return None
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip().strip('"') for cell in line.rstrip("\r\n").split(_separator(line))]
+def _header(path: Path) -> tuple[list[str], str]:
+    """Return the names of the columns of a text table, and what separates them.  Raises OSError, UnicodeDecodeError."""
+    with path.open(encoding="utf-8-sig") as file:
+        line = next((line for line in file if line.strip()), "")
+    separator = _separator(line)
+    return [cell.strip() for row in csv.reader([line], delimiter=separator) for cell in row], separator
+
+
+def _refuse_twins(path: Path, names: Sequence[str]) -> None:
+    """Refuse two columns of one name that holds ids, names or coordinates: the reader would rename the second."""
+    for name in names:
+        if names.count(name) > 1 and any(name.lower() in usual for usual in _NAMES.values()):
+            raise InvalidRequest(f"{path}: two columns are called {name}; leave one out", field="nodes")
 
 
 def _separator(line: str) -> str:
@@ -194,8 +210,8 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
         if ending == ".geojson":
             return _geojson(path)
         if ending in (".csv", ".tsv"):
-            with path.open(encoding="utf-8-sig") as file:
-                separator = _separator(file.readline())
+            names, separator = _header(path)
+            _refuse_twins(path, names)
             return pl.read_csv(path, infer_schema=False, separator=separator), None
         with path.open("rb"):
             pass
@@ -257,7 +273,7 @@ def _geojson(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None
     import polars as pl
 
     try:
-        features = json.loads(path.read_text(encoding="utf-8"))["features"]
+        features = json.loads(path.read_text(encoding="utf-8-sig"))["features"]
         rows, x, y = [], np.full(len(features), np.nan), np.full(len(features), np.nan)
         for row, feature in enumerate(features):
             geometry = feature["geometry"]
@@ -266,10 +282,17 @@ def _geojson(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None
                     raise InvalidRequest(f"{path}, feature {row + 1} is a {geometry['type']}, no Point", field="nodes")
                 x[row], y[row] = (float(value) for value in geometry["coordinates"][:2])
             own = {"id": feature["id"]} if "id" in feature else {}
-            rows.append({**own, **(feature.get("properties") or {})})
+            properties = {**own, **(feature.get("properties") or {})}
+            rows.append({name: _as_text(name, value) for name, value in properties.items()})
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(f"{path} is no GeoJSON FeatureCollection ({error!r})", field="nodes") from error
     return pl.DataFrame(rows, infer_schema_length=None, strict=False), (x, y, LONLAT)
+
+
+def _as_text(name: str, value: object) -> object:
+    """Return a number that is an id or a name as text: beside a float in its column, a whole number would be one."""
+    called = name.strip().lower() in (*_NAMES["id"], *_NAMES["name"])
+    return str(value) if called and isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _numbers(path: Path, column: pl.Series) -> Floats:
@@ -300,29 +323,46 @@ def _texts(column: pl.Series) -> list[str]:
     return [(text or "").strip() for text in column.cast(pl.String()).to_list()]
 
 
-def _column(column: pl.Series) -> npt.NDArray[Any]:
-    """Return a further column as int64, float64 or text; what is missing is NaN or empty."""
+def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
+    """Return a further column as int64, float64 or text; what is missing is NaN or empty.
+
+    Args:
+        column: as it was read.
+        text: whether numbers are texts, too, as names are.
+    """
     import polars as pl
 
-    if column.dtype.is_integer() and not column.null_count() and column.dtype != pl.UInt64():
-        return column.cast(pl.Int64()).to_numpy().copy()
-    if column.dtype.is_numeric():
-        return np.array(column.cast(pl.Float64()).fill_null(np.nan).to_numpy(), np.float64)
-    if column.dtype == pl.String():
-        whole = column.cast(pl.Int64(), strict=False)
-        if len(column) and not whole.null_count() and (whole.cast(pl.String()) == column).all():
-            return whole.to_numpy().copy()
-        real = column.cast(pl.Float64(), strict=False)
-        codes = column.str.contains(r"^-?0\d").any()  # 007 is a code, not the number 7
-        if (
-            not codes
-            and (real.is_null() == column.is_null()).all()
-            and not column.is_null().all()
-            and real.is_finite().all()
-        ):
-            return np.array(real.fill_null(np.nan).to_numpy(), np.float64)
-        return np.array([text or "" for text in column.to_list()], np.dtypes.StringDType())
     if column.dtype.is_nested() or column.dtype == pl.Binary():
         texts = [str(value) if value is not None and not isinstance(value, bytes) else "" for value in column.to_list()]
         return np.array(texts, np.dtypes.StringDType())
-    return np.array([text or "" for text in column.cast(pl.String()).to_list()], np.dtypes.StringDType())
+    if text:
+        return np.array(_texts(column), np.dtypes.StringDType())
+    numbers = _plain_numbers(column) if column.dtype == pl.String() else column
+    if numbers.dtype.is_integer():
+        whole = numbers.cast(pl.Int64(), strict=False)
+        if not whole.null_count():
+            return whole.to_numpy().copy()
+        exact = whole.null_count() == numbers.null_count() and not beyond_floats(whole.drop_nulls().to_numpy())
+        numbers = numbers if exact else numbers.cast(pl.String())
+    if numbers.dtype.is_numeric():
+        return np.array(numbers.cast(pl.Float64()).fill_null(np.nan).to_numpy(), np.float64)
+    return np.array([value or "" for value in numbers.cast(pl.String()).to_list()], np.dtypes.StringDType())
+
+
+def beyond_floats(values: npt.NDArray[Any]) -> bool:
+    """Return whether there are whole numbers that floats cannot tell from their neighbours, shape (k,)."""
+    return bool(((values > MAX_WHOLE) | (values < -MAX_WHOLE)).any())
+
+
+def _plain_numbers(column: pl.Series) -> pl.Series:
+    """Return a column of texts as numbers, if that changes none of them: 007 is a code, not the number 7."""
+    import polars as pl
+
+    whole = column.cast(pl.Int64(), strict=False)
+    if len(column) and not whole.null_count() and (whole.cast(pl.String()) == column).all():
+        return whole
+    real = column.cast(pl.Float64(), strict=False)
+    if column.is_null().all() or (real.is_null() != column.is_null()).any() or not real.is_finite().all():
+        return column
+    large = column.str.contains(r"^[+-]?\d+$") & (real.abs() > MAX_WHOLE)
+    return column if (column.str.contains(r"^-?0\d") | large).any() else real

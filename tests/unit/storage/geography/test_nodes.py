@@ -32,6 +32,12 @@ def test_a_table_gives_each_vertex_its_coordinates(tmp_path):
     assert "vertices without coordinates: 1 (b)" in receipt.notes
 
 
+def test_whole_numbers_of_other_columns_are_not_rounded_where_a_vertex_has_no_row(tmp_path):
+    placed = read(tmp_path, f"id,lon,lat,way,name\nc,3,30,{2**53 + 1},7\na,1,10,5,8\n")[0].coordinates
+    assert placed.columns["way"].tolist() == ["5", "", str(2**53 + 1)]
+    assert placed.names.tolist() == ["8", "", "7"]
+
+
 def test_x_and_y_are_a_plane_unless_somebody_says_otherwise(tmp_path):
     nodes = "id,x,y\na,1,10\nb,2,20\nc,3,30\n"
     graph, receipt = read(tmp_path, nodes)

@@ -54,6 +54,85 @@ def test_columns_of_numbers_are_numbers_unless_that_changes_their_text(tmp_path)
     assert kinds == {"beds": "i", "share": "f", "code": "T"}
 
 
+NAMED = pl.DataFrame({"id": [1, 2, 3], "x": [0.0, 1, 2], "y": [0.0, 1, 2]})
+
+
+@pytest.mark.parametrize(
+    "names", [["10", "", "7"], ["1.50", "2", "1e3"], ["12345678901234567890", "1", ""], ["", "", ""], ["+5", "-0", "0"]]
+)
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet", ".geojson"])
+def test_names_that_look_like_numbers_stay_as_they_are_written(tmp_path, names, ending):
+    file = tmp_path / f"points{ending}"
+    frame = NAMED.with_columns(pl.Series("name", names))
+    if ending == ".parquet":
+        frame.write_parquet(file)
+    elif ending == ".geojson":
+        spots = [{"type": "Point", "coordinates": [0, 0]}] * 3
+        features = [{"geometry": spot, "properties": {"name": name}} for spot, name in zip(spots, names, strict=True)]
+        file.write_text(json.dumps({"features": features}))
+    else:
+        frame.write_csv(file, separator="," if ending == ".csv" else "\t")
+    assert read_points(file).columns["name"].tolist() == names
+
+
+@pytest.mark.parametrize("numbers", [[10, None, 7], [2**63 + 1, 2, None], [2**53 + 1, None, 0]])
+@pytest.mark.parametrize("ending", [".parquet", ".geojson"])
+def test_names_and_ids_that_are_whole_numbers_are_their_digits(tmp_path, numbers, ending):
+    file = tmp_path / f"points{ending}"
+    wanted = ["" if number is None else str(number) for number in numbers]
+    if ending == ".parquet":
+        names = pl.Series("name", numbers, pl.UInt64)
+        NAMED.with_columns(names, id=names).write_parquet(file)
+    else:
+        floats = {"geometry": None, "properties": {"name": 0.5, "id": 0.25}}  # its columns would be floats
+        some = [{"geometry": None, "properties": {"name": number, "id": number}} for number in numbers]
+        file.write_text(json.dumps({"features": [*some, floats]}))
+        wanted += ["0.5"]
+    table = read_points(file)
+    assert table.columns["name"].tolist() == wanted
+    assert list(table.ids[:3]) == wanted[:3]
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (["9007199254740993", "1", ""], ["9007199254740993", "1", ""]),
+        (["9007199254740993", "1", "2"], [2**53 + 1, 1, 2]),
+        (["18446744073709551615", "1", "2"], ["18446744073709551615", "1", "2"]),
+        (["-9007199254740993", "1.5", "2"], ["-9007199254740993", "1.5", "2"]),
+        (["9007199254740991", "1", "2.5"], [2.0**53 - 1, 1.0, 2.5]),
+    ],
+)
+def test_whole_numbers_that_no_float_holds_are_never_rounded(tmp_path, column, wanted):
+    file = tmp_path / "points.csv"
+    NAMED.with_columns(way=pl.Series(column)).write_csv(file)
+    assert read_points(file).columns["way"].tolist() == wanted
+    if all(text.lstrip("-").isdigit() for text in column if text):
+        numbers = pl.Series([int(text) if text else None for text in column], dtype=pl.Int128)
+        NAMED.with_columns(way=numbers.cast(pl.UInt64)).write_parquet(tmp_path / "points.parquet")
+        assert read_points(tmp_path / "points.parquet").columns["way"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "header", ["id,lon,lng,lat", "id,lon,lon,lat", "id,lon,lat,LAT", "id,x,easting,y", "ID,id,lon,lat", "id,id,lon,lat",
+               "name,Name,lon,lat", "title,title,lon,lat"]
+)  # fmt: skip
+def test_a_table_with_two_columns_of_a_kind_is_no_list_of_vertices_either(tmp_path, header):
+    file = tmp_path / "points.csv"
+    file.write_text(f"{header}\n1,2,3,4\n")
+    with pytest.raises(InvalidRequest, match="two columns .*leave one out"):
+        assert has_points(file), "its first column would be read as vertices"
+        read_points(file)
+
+
+def test_empty_lines_above_the_header_hide_no_coordinates(tmp_path):
+    file = tmp_path / "points.csv"
+    file.write_text("\n\r\nid;lon;lat\n7;24.5;60.25\n")
+    assert has_points(file)
+    table = read_points(file)
+    assert (list(table.ids), table.x.tolist(), table.y.tolist()) == (["7"], [24.5], [60.25])
+
+
 @pytest.mark.parametrize(
     ("column", "system"),
     [({}, "lonlat"), ({"crs": CRS}, "plane"), ({"crs": None}, None),

@@ -145,7 +145,7 @@ def _table(
         (x, y, system), used = geometry, set((_pair(names) or ())[:2])  # OSMnx writes them beside the geometry
     id_column = _one(names, "id") or (names[0] if first_is_id and names and names[0] not in used else None)
     name_column = _one(names, "name")
-    ids = None if id_column is None else _texts(frame[id_column])
+    ids = None if id_column is None else [name.strip() for name in _texts(frame[id_column])]
     columns = {
         "name" if name == name_column else name: _column(frame[name], text=name == name_column)
         for name in names
@@ -318,9 +318,12 @@ def _numbers(path: Path, column: pl.Series) -> Floats:
 
 
 def _texts(column: pl.Series) -> list[str]:
+    """Return the values of a column of any type as texts, empty where there is none, and for bytes."""
     import polars as pl
 
-    return [(text or "").strip() for text in column.cast(pl.String()).to_list()]
+    if column.dtype.is_nested() or column.dtype in (pl.Binary(), pl.Duration()):
+        return ["" if value is None or isinstance(value, bytes) else str(value) for value in column.to_list()]
+    return [text or "" for text in column.cast(pl.String()).to_list()]
 
 
 def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
@@ -332,11 +335,8 @@ def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
     """
     import polars as pl
 
-    if column.dtype.is_nested() or column.dtype == pl.Binary():
-        texts = [str(value) if value is not None and not isinstance(value, bytes) else "" for value in column.to_list()]
-        return np.array(texts, np.dtypes.StringDType())
     if text:
-        return np.array(_texts(column), np.dtypes.StringDType())
+        return np.array([name.strip() for name in _texts(column)], np.dtypes.StringDType())
     numbers = _plain_numbers(column) if column.dtype == pl.String() else column
     if numbers.dtype.is_integer():
         whole = numbers.cast(pl.Int64(), strict=False)
@@ -346,7 +346,7 @@ def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
         numbers = numbers if exact else numbers.cast(pl.String())
     if numbers.dtype.is_numeric():
         return np.array(numbers.cast(pl.Float64()).fill_null(np.nan).to_numpy(), np.float64)
-    return np.array([value or "" for value in numbers.cast(pl.String()).to_list()], np.dtypes.StringDType())
+    return np.array(_texts(numbers), np.dtypes.StringDType())
 
 
 def beyond_floats(values: npt.NDArray[Any]) -> bool:

@@ -223,6 +223,26 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
     return tuple(check_whole(field, index) for index in listed)
 
 
+def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
+    """Return an array, a list or the like as a plain array, of which no entry is hidden.
+
+    NumPy alone would drop the mask of a masked array, and what it hides would count.
+
+    Args:
+        field: name of the argument.
+        values: what was given.
+
+    Raises:
+        InvalidRequest: entries are masked.
+    """
+    import numpy as np
+
+    if np.ma.is_masked(values):
+        hidden = int(np.ma.getmaskarray(values).sum())
+        raise InvalidRequest(f"{field} has {hidden} masked entries; leave them out, or fill them", field=field)
+    return np.asarray(values)
+
+
 def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
     """Return vertex indices of a question as an array; it may be empty, and name a vertex several times.
 
@@ -242,7 +262,7 @@ def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
 
     listed = isinstance(value, list | tuple | range)
     try:
-        found = np.asarray(value) if listed or hasattr(value, "__array__") else np.zeros((0, 0))
+        found = unmasked(field, value) if listed or hasattr(value, "__array__") else np.zeros((0, 0))
     except ValueError:  # lists of several lengths
         found = np.zeros((0, 0))
     whole = found.dtype.kind in "iu" or (found.dtype.kind == "O" and all(type(one) is int for one in found.flat))

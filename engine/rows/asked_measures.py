@@ -11,7 +11,7 @@ from typing import Final, Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import check_names, check_number, check_whole, shown
+from storage.arguments import check_names, check_number, check_whole, shown, unmasked
 from storage.errors import InvalidRequest
 
 Floats = npt.NDArray[np.float64]
@@ -217,7 +217,7 @@ def _share(value: float) -> Fraction:
 
 
 def _numbers(name: str, values: npt.ArrayLike, n: int) -> Floats:
-    array = np.asarray(values)
+    array = unmasked("opportunities", values)
     if array.shape != (n,) or array.dtype.kind not in "biuf":
         raise InvalidRequest(
             f"opportunities {name!r} must be {n:,} numbers, one a vertex in the order of the labels; found an array "

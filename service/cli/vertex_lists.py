@@ -195,7 +195,7 @@ def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
         InvalidRequest: one means nothing.
     """
     found = []
-    for place in split_names([text], field):
+    for place in split_names([text], field, "value"):
         try:
             value = kind(place)
             if value != value:  # noqa: PLR0124 - it is not a number

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from service.client.names import Names
+from storage.arguments import unmasked
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ def write_table(
         # A vertex has the same name in both columns: 2 in an array is the same vertex as 2.0 in a list.
         tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
     names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
-    ends = (pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads))
+    try:
+        ends = [pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads)]
+    except UnicodeEncodeError as error:
+        message = f"vertex {error.object!r} holds half a character, which no file can hold"
+        raise InvalidRequest(message, field="vertex") from None
     sides = end_names(None if weights is None else name, further)
     columns = dict(zip(sides, ends, strict=True))
     if weights is not None:
@@ -92,12 +97,14 @@ def _weights(weights: Any) -> pl.Series:
     import numpy as np
     import polars as pl
 
-    values = np.asarray(weights)
+    values = unmasked("weight", weights)
     if values.dtype.kind == "O":
         values = float_array(weights)
     if values.dtype.kind == "U":
         with suppress(ValueError):
             values = values.astype(np.float64)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64)  # no table holds longdouble
     if values.dtype.kind not in "biuf":
         raise InvalidRequest(f"weights of {values.dtype} are no numbers", field="weight")
     return pl.Series(values.astype(np.int64) if values.dtype.kind == "b" else values)
@@ -120,7 +127,7 @@ def _vertices(values: Any) -> Any:
     import numpy as np
 
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return values
+        return unmasked("vertex", values)
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OUST":
         raise InvalidRequest(f"vertices are whole numbers or text, not {values.dtype}", field="vertex")
     listed = values.tolist() if hasattr(values, "tolist") else list(values)

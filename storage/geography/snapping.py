@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import shown
+from storage.arguments import shown, unmasked
 from storage.counted import counted
 from storage.errors import InvalidRequest
 from storage.geography.coordinates import LONLAT, PLANE, Coordinates, arc_metres, check_numbers, unit_vectors
@@ -220,7 +220,7 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Return points as arrays; raise InvalidRequest if they are no finite numbers, as many x as y."""
     arrays = []
     for name, values in (("x", x), ("y", y)):
-        array = np.asarray(values)
+        array = unmasked(name, values)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf") or not np.isfinite(array).all():
             raise InvalidRequest(f"{name} must be a list of finite numbers, found {shown(values)}", field=name)
         arrays.append(array.astype(np.float64))

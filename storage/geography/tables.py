@@ -219,7 +219,7 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
         column = _geometry(path)
     except OSError as error:
         raise NotFound(f"cannot open {path}: {error.strerror or error}") from error
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+    except (pl.exceptions.PolarsError, UnicodeError) as error:
         reason = str(error).partition("\n")[0]
         raise InvalidRequest(f"{path} cannot be read as a table: {reason}", field="nodes") from error
     if column is None:

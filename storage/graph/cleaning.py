@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import shown
+from storage.arguments import shown, unmasked
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 
 IntArray = npt.NDArray[np.int64]
@@ -304,7 +304,7 @@ def quantity_values(name: str, values: npt.ArrayLike) -> AnyArray:
         InvalidGraph: an entry is no number, is infinite, or is whole and beyond 2**53.
         InvalidRequest: the name cannot be that of an array.
     """
-    array = np.asarray(values)
+    array = unmasked(name, values)
     check_quantity_name(name)
     if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size):
         raise InvalidGraph(f"quantity {name!r} must be a list of numbers, not {array.dtype}", field=name)

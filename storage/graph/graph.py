@@ -16,7 +16,7 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import check_flags, check_whole
+from storage.arguments import check_flags, check_whole, unmasked
 from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
 from storage.files.atomic import Staging, failure, sync_tree
 from storage.geography.coordinates import Coordinates, add_to_digest, load_arrays, save_arrays
@@ -162,13 +162,14 @@ def build_graph(
 
     Raises:
         InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
+        InvalidRequest: entries of an array are masked.
         NegativeCycle: a self loop of negative weight.
     """
     check_flags(directed=directed, mirrored=further.get("mirrored", False))
     greatest = keeps_greatest(further.get("parallel"))
     arcs = ArcList(whole_array(tails, "tails"), whole_array(heads, "heads"), None, greatest=greatest)
     if weights is not None:
-        array = np.asarray(weights)
+        array = unmasked("weights", weights)
         if array.dtype.kind not in "iuf" and array.size:
             raise InvalidGraph(f"weights must be numbers, not {array.dtype}", field="weights")
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import unmasked
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
@@ -56,13 +57,13 @@ def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     Raises:
         InvalidGraph: a whole number is beyond int64, or numbers and texts are mixed.
     """
-    array = np.asarray(values)
+    array = unmasked(name, values)
     boxed = array.dtype.kind == "O" or (array.dtype.kind in "fU" and isinstance(values, list | tuple))
     if array.ndim != 1 or not boxed:
         return array
     objects = values if isinstance(values, list | tuple) else array.tolist()
     if all(isinstance(value, str) for value in objects):
-        return array.astype(np.dtypes.StringDType())
+        return as_texts(array, name)
     if any(isinstance(value, bool) or not isinstance(value, int | np.integer) for value in objects):
         if array.dtype.kind == "f":
             return array
@@ -72,6 +73,21 @@ def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     if wrong is not None:
         raise InvalidGraph(f"{name}: {wrong} is beyond the range of int64; use text labels", field=name)
     return np.array(objects, np.int64)
+
+
+def as_texts(array: npt.NDArray[Any], name: str) -> AnyArray:
+    """Return an array of texts, named ``name`` in messages, as ``StringDType``.
+
+    Raises:
+        InvalidGraph: a text holds half a character (a lone surrogate), which no file can hold.
+    """
+    try:
+        return array.astype(np.dtypes.StringDType())
+    except (TypeError, UnicodeError):
+        wrong = [text for text in array.tolist() if any("\ud800" <= letter <= "\udfff" for letter in str(text))]
+        if not wrong:
+            raise
+        raise InvalidGraph(f"{name}: {wrong[0]!r} holds half a character", field=name) from None
 
 
 def _as_int64(array: AnyArray, name: str) -> IntArray:
@@ -88,8 +104,7 @@ def label_array(labels: npt.ArrayLike) -> AnyArray:
         array = _as_int64(array, "labels")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iUT"):
         raise InvalidGraph(f"labels are whole numbers or text, not {_form(array)}", field="labels")
-    kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
-    array = array.astype(kind)
+    array = array.astype(np.int64) if array.dtype.kind in "iu" or array.size == 0 else as_texts(array, "labels")
     if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
         raise InvalidGraph("labels must ascend strictly", field="labels")
     return array

@@ -14,9 +14,11 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from storage.arguments import unmasked
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle, NotFound
 from storage.graph.cleaning import AnyArray, ArcList, canonical_weights, is_label
 from storage.graph.graph import Graph, build_from
+from storage.graph.inputs import as_texts
 from storage.options import ReadingOptions
 from storage.readers import ReadLimits, read_arcs
 from storage.readers.lines import line_of
@@ -76,8 +78,8 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
         InvalidRequest: the arrays have different lengths.
         InvalidGraph: they do not hold labels and numbers.
     """
-    ends = [_names(column) for column in (tails, heads)]
-    values = np.asarray(weights)
+    ends = [_names(unmasked(side, column)) for side, column in (("tails", tails), ("heads", heads))]
+    values = unmasked("weights", weights)
     if not len(ends[0]) == len(ends[1]) == len(values) or values.ndim != 1:
         raise InvalidRequest("tails, heads and weights must have the same length", field="weights")
     if values.dtype.kind not in "iuf" and len(values):
@@ -85,14 +87,13 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
     return ArcWeights(ends[0], ends[1], values if values.dtype.kind in "iu" else values.astype(np.float64))
 
 
-def _names(column: npt.ArrayLike) -> AnyArray:
-    array = np.asarray(column)
+def _names(array: npt.NDArray[Any]) -> AnyArray:
     wraps = (
         array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63
     )  # labels are int64, so a larger number is no label
     if (array.dtype.kind in "iu" and not wraps) or not array.size:
         return array.astype(np.int64)
-    return array.astype(np.dtypes.StringDType())
+    return as_texts(array, "arcs")
 
 
 def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -> ArcWeights:

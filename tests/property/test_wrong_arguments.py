@@ -35,12 +35,15 @@ WRONG: dict[str, list[Any]] = {
     "path": [1, 1.5, True, b"x", [], THING, "", "a\0b", math.nan],
     "names": ["name", 1, True, [1], [None], {"name": 1}, THING],
     "indices": ["01", 1, 1.5, {0, 1}, (0.5,), (True,), ("0",), [None], THING, {}, np.array([[0]]), np.array([0.0]),
-                math.nan],
+                math.nan, np.ma.array([0, 1], mask=[True, False])],
     "numbers": ["15", 15, ["15"], [True], [math.nan], [math.inf], [-1], [None], THING],
     "object": ["roads.csv", 1, 1.5, True, b"x", [1], {"a": 1}, THING, math.nan],
-    "arrays": ["ab", 1.5, [0.5, 1.5, 2.5], ["a", "b", "c"], [None, 1, 2], [[0, 1], [2, 3]], [0, 1], THING, math.nan],
-    "weights": ["ab", ["a", "b", "c"], [math.nan, 1, 1], [-math.inf, 1, 1], [1, 2], [[1, 2, 3]], THING, [None, 1, 1]],
-    "columns": ["ab", 1, [1], {"a": [1]}, {"a": ["x"] * 4}, {1: [1] * 4}, {"a": [math.nan] * 4}, THING],
+    "arrays": ["ab", 1.5, [0.5, 1.5, 2.5], ["a", "b", "c"], [None, 1, 2], [[0, 1], [2, 3]], [0, 1], THING, math.nan,
+               np.ma.array([0, 1, 2], mask=[0, 1, 0]), ["a", "\ud800", "z"]],
+    "weights": ["ab", ["a", "b", "c"], [math.nan, 1, 1], [-math.inf, 1, 1], [1, 2], [[1, 2, 3]], THING, [None, 1, 1],
+                np.ma.array([1, 1, 1], mask=[0, 1, 0])],
+    "columns": ["ab", 1, [1], {"a": [1]}, {"a": ["x"] * 4}, {1: [1] * 4}, {"a": [math.nan] * 4}, THING,
+                *({"a": np.ma.array(np.ones(count), mask=np.arange(count) == 1)} for count in (3, 4))],
 }  # fmt: skip
 #: Wrong, too, where the kind alone allows it.
 FURTHER: dict[str, list[Any]] = {
@@ -86,8 +89,9 @@ PARAMETERS = {
     "nearest_vertices.y": "floats",
     "read_demands.labels": "labels",
 }  # fmt: skip
-WRONG["floats"] = ["ab", ["a"], [True], [math.nan], [math.inf], [[1.0]], [None], 1.5, THING]
-WRONG["labels"] = ["ab", 1.5, [0.5, 1.5], [1, 0], [[0, 1]], THING]
+WRONG["floats"] = ["ab", ["a"], [True], [math.nan], [math.inf], [[1.0]], [None], 1.5, THING,
+                   np.ma.array([1.0], mask=[True])]  # fmt: skip
+WRONG["labels"] = ["ab", 1.5, [0.5, 1.5], [1, 0], [[0, 1]], THING, np.ma.array([0, 1], mask=[True, False]), ["\ud800"]]
 #: What other kinds would refuse, and is right here.
 RIGHT = {
     ("build_graph", "labels"): [["a", "b", "c"]],

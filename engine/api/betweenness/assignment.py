@@ -15,7 +15,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import check_lengths
 from engine.model.problem import Options, given_options
 from engine.model.progress import Monitor
-from storage.arguments import check_flags, check_given_paths, shown
+from storage.arguments import check_flags, check_given_paths, shown, unmasked
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.demand_table import Demands
 from storage.graph.graph import Graph
@@ -262,7 +262,7 @@ def _checked(demands: Demands, n: int) -> Demands:
 
 def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
     """Return an array of numbers as it is; raise InvalidRequest if it holds something else, such as indices of 1.5."""
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
         what = "numbers" if "f" in kinds else "vertex indices"
         found = f"{array.dtype} of {array.ndim} axes"

@@ -57,6 +57,7 @@ def test_columns_have_a_fixed_order_and_short_names():
         ({"opportunities": {"jobs": [1, 2, 3]}, "within": [1]}, 0, "opportunities", r"2 numbers.*\(3,\)"),
         ({"opportunities": {"jobs": [1, np.nan]}, "within": [1]}, 0, "opportunities", "vertex index 1 are nan"),
         ({"opportunities": {"jobs": ["a", "b"]}, "within": [1]}, 0, "opportunities", "numbers"),
+        ({"opportunities": {"j": np.ma.array([1, 2], mask=[0, 1])}, "within": [1]}, 0, "opportunities", "1 masked"),
         ({"opportunities": {"within": [1, 2]}, "within": [1]}, 0, "opportunities", "'within_1'"),
         ({"decay": "power"}, 0, "decay", "step, exponential, linear, logistic"),
         ({"decay": "linear", "decay_value": 2}, 0, "decay", "none were given"),

@@ -228,6 +228,26 @@ def test_equal_vertices_of_a_list_and_an_array_are_one():
     assert arcs == {(1, 2): 4.0, (2, 3): 5.5}
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_a_mask_hides_is_not_sent(place):
+    arrays = [np.array([0, 1]), np.array([1, 2]), np.array([3.0, 4.0])]
+    arrays[place] = np.ma.array(arrays[place], mask=[False, True])
+    with pytest.raises(InvalidRequest, match="has 1 masked entries"):
+        understood(tuple(arrays))
+
+
+@pytest.mark.parametrize("kind", ["<f2", ">f4", "longdouble", ">i8", "?", "u1"])
+def test_weights_of_any_type_of_numbers(kind):
+    weights = np.array([1, 0]).astype(kind)
+    assert understood(([0, 1], [1, 2], weights)) == ({0, 1, 2}, {(0, 1): 1.0, (1, 2): 0.0})
+
+
+@pytest.mark.parametrize("graph", [nx.DiGraph([("a", "\ud800")]), (["a"], ["\udfff"], [1])], ids=["networkx", "arrays"])
+def test_halves_of_characters_are_refused(graph):
+    with pytest.raises(InvalidRequest, match="half a character"):
+        understood(graph)
+
+
 def test_arrays_of_text():
     assert understood((np.array(["a", "b"]), ["b", "c"]))[1] == {("a", "b"): 1.0, ("b", "c"): 1.0}
 

@@ -193,6 +193,13 @@ def test_what_is_no_point_is_refused(tmp_path, text, message):
         read_points(file)
 
 
+def test_a_name_that_holds_half_a_character_is_refused(tmp_path):
+    feature = {"geometry": None, "properties": {"id": 1, "name": "\ud800"}}
+    (tmp_path / "points.geojson").write_text(json.dumps({"features": [feature]}))
+    with pytest.raises(InvalidRequest, match="cannot be read as a table"):
+        read_points(tmp_path / "points.geojson")
+
+
 def test_files_that_are_none(tmp_path):
     with pytest.raises(NotFound, match="cannot open"):
         read_points(tmp_path / "none.csv")

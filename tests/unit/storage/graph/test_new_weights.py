@@ -212,6 +212,18 @@ def test_arrays_are_checked():
         reweighted(roads(), NONE, arc_weights(["a", "7"], ["b", "a"], [1, 1]), changed=True)
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_masked_arrays_and_halves_of_characters_are_refused(place):
+    arrays = [["a", "b"], ["b", "c"], [1, 2]]
+    hidden = [np.ma.array(one, mask=[False, True]) if at == place else one for at, one in enumerate(arrays)]
+    with pytest.raises(InvalidRequest, match="has 1 masked entries"):
+        arc_weights(*hidden)
+    if place < 2:
+        broken = [["a", "\ud800"] if at == place else one for at, one in enumerate(arrays)]
+        with pytest.raises(InvalidGraph, match="half a character"):
+            arc_weights(*broken)
+
+
 def test_numbers_beyond_labels_are_unknown():
     graph = build_graph([-1, 1], [1, 2], [1, 2], directed=True)[0]
     with pytest.raises(NotFound, match="no vertex 18446744073709551615"):

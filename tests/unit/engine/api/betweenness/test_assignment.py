@@ -61,6 +61,14 @@ def test_demands_without_meaning_are_refused(rows, message):
     assert refused.value.field == "demands"
 
 
+@pytest.mark.parametrize("side", ["origins", "destinations", "flows"])
+def test_masked_demands_are_refused(side):
+    one = demands((0, 1, 1), (1, 2, 3))
+    hidden = np.ma.array(getattr(one, side), mask=[False, True])
+    with pytest.raises(InvalidRequest, match=f"{side} has 1 masked entries"):
+        assign(DIAMOND, replace(one, **{side: hidden}))
+
+
 def test_other_refusals_come_before_work():
     one = demands((0, 1, 1))
     with pytest.raises(InvalidRequest, match="must have one shape"):

@@ -124,12 +124,17 @@ class Weighted:
 
         Args:
             row: distances, shape (n,).
-            cutoff: the largest length; None for all vertices that are reached.
+            cutoff: the largest length; None or infinite for all vertices that are reached.
 
         Returns:
             The indices of these vertices, and a dictionary from their names to their lengths.
+
+        Raises:
+            NotImplementedError: the cutoff is negative or NaN, at which NetworkX's functions end in different ways.
         """
-        near = np.flatnonzero(row < np.inf if cutoff is None else row <= cutoff)
+        if cutoff is not None and not cutoff >= 0:
+            raise NotImplementedError(f"a cutoff of {cutoff}")
+        near = np.flatnonzero((row < np.inf) & (row <= (np.inf if cutoff is None else cutoff)))
         near = near[np.argsort(row[near], kind="stable")]
         order: list[int] = near.tolist()
         return order, dict(zip(self.names[near].tolist(), self.numbers(row[near]), strict=True))

@@ -167,7 +167,11 @@ def _efficiencies(adjacency: Any, group: list[list[int]]) -> float:
 def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) -> float:  # noqa: ARG001
     """Return the harmonic mean of the lengths between all pairs; pairs without a path count as infinitely far apart."""
     n = len(G.nodes)
-    total = math.fsum(G.under(weight).nonnegative().statistics(inverse=True).inverse)
+    inverse = G.under(weight).nonnegative().statistics(inverse=True).inverse
+    try:
+        total = math.fsum(inverse)
+    except OverflowError:  # of lengths near 1e-308
+        total = math.inf
     if total:
         return n * (n - 1) / total
     return math.inf if n > 1 else math.nan

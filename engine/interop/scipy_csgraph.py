@@ -154,7 +154,8 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool, *, full: bool = False
         arcs = csr_array(csgraph)
     elif np.ma.isMaskedArray(csgraph):
         given = np.ma.asarray(csgraph, np.float64)
-        arcs = csgraph_from_masked(np.ma.masked_equal(given, 0) if full else given)
+        hidden = np.ma.getmaskarray(given) | (np.equal(given.data, 0) if full else False)
+        arcs = csgraph_from_masked(np.ma.array(given.data, mask=hidden))  # it takes no mask that is a single False
     else:
         dense = _square(_numbers(csgraph))
         if directed and not unweighted and (made := graph_of_dense(dense)) is not None:

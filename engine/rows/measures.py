@@ -335,7 +335,7 @@ class MeasureSink:
     def _of_facts(self) -> dict[str, Array]:
         reached, sums = self._reached.astype(np.float64), self._sums.astype(np.float64)
         others = len(self._columns) - (self._own >= 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             plain = np.where(sums > 0, reached / sums, 0.0)
             return {
                 "reached": self._reached,

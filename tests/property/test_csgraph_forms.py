@@ -12,7 +12,7 @@ from scipy.sparse import csc_array, csgraph, csr_array, csr_matrix
 
 from engine.interop import scipy_csgraph
 
-FORMS = ("csr_array", "csr_matrix", "csc_array", "coo_array", "dense", "masked", "nan", "inf")
+FORMS = ("csr_array", "csr_matrix", "csc_array", "coo_array", "dense", "masked", "without_mask", "nan", "inf")
 METHODS = ("auto", "FW", "D", "BF", "J")
 
 
@@ -30,8 +30,10 @@ def drawn(seed: int, form: str) -> Any:
         return kind(listed, shape=(n, n))
     if form == "coo_array":
         return csr_array(listed, shape=(n, n)).tocoo()
-    fill = {"dense": 0.0, "masked": 0.0, "nan": np.nan, "inf": np.inf}[form]
+    fill = {"nan": np.nan, "inf": np.inf}.get(form, 0.0)
     dense = np.where(given, values, fill)
+    if form == "without_mask":
+        return np.ma.masked_array(dense)
     return np.ma.masked_array(dense, mask=~given) if form == "masked" else dense
 
 
@@ -49,13 +51,24 @@ def test_each_form_means_what_it_means_to_scipy(form: str) -> None:
         asked = {"method": method, "unweighted": unweighted, "directed": directed}
         matrix = drawn(seed, form)
         theirs, ours = (answer(one.shortest_path, matrix, **asked) for one in (csgraph, scipy_csgraph))
-        if theirs is None:  # some of its methods take no COO array
-            assert ours is None or form == "coo_array", (seed, asked)
+        if theirs is None:  # some of its methods take no COO array, and no masked one without a mask
+            assert ours is None or form in ("coo_array", "without_mask"), (seed, asked)
         else:
             np.testing.assert_array_equal(ours, theirs, err_msg=f"seed {seed}, {asked}")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mask", [False, True, None])
+@pytest.mark.parametrize("values", [np.ones((3, 3)), np.zeros((3, 3)), np.full((1, 1), 5.0), np.zeros((0, 0))])
+def test_masks_that_hide_nothing_or_all(values: Any, mask: bool | None, method: str) -> None:
+    matrix = np.ma.array(values) if mask is None else np.ma.array(values, mask=mask)
+    theirs, ours = (answer(one.shortest_path, matrix, method=method) for one in (csgraph, scipy_csgraph))
+    assert ours is not None or theirs is None
+    if theirs is not None:  # searches of SciPy take no matrix without a mask
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "without_mask"])
 def test_some_sources_of_each_form(form: str) -> None:
     for seed, method, unweighted in itertools.product(range(4), ("auto", "D", "BF", "J"), (False, True)):
         asked = {"method": method, "unweighted": unweighted, "indices": [0]}

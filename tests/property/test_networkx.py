@@ -24,6 +24,7 @@ FACTS = (
     "average_shortest_path_length",
 )
 HOPS = ("all_pairs_shortest_path_length", "global_efficiency", "local_efficiency")
+NETWORKX = {"backend": "networkx"}
 
 
 @st.composite
@@ -103,6 +104,31 @@ def test_paths_have_the_lengths(graph):
                 assert math.isclose(sum(steps), lengths[source][target], rel_tol=1e-9, abs_tol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "name", ["all_pairs_dijkstra", "all_pairs_dijkstra_path", "all_pairs_dijkstra_path_length",
+             "all_pairs_shortest_path", "all_pairs_shortest_path_length"]
+)  # fmt: skip
+@settings(max_examples=15, deadline=None)
+@given(graph=graphs(), cutoff=st.one_of(st.integers(0, 9), st.sampled_from([math.inf, 2.5, 0.0])))
+def test_what_is_beyond_a_cutoff_is_left_out(name, graph, cutoff):
+    ours, theirs = (dict(getattr(of, name)(graph, cutoff=cutoff, **by)) for of, by in ((BACKEND, {}), (nx, NETWORKX)))
+    assert ours.keys() == theirs.keys()
+    for source, near in theirs.items():
+        if name == "all_pairs_dijkstra":
+            assert same(ours[source][0], near[0])
+            assert ours[source][1].keys() == near[1].keys()
+        else:
+            assert same(ours[source], near) if name.endswith("length") else ours[source].keys() == near.keys()
+
+
+@pytest.mark.parametrize("cutoff", [-1, -math.inf, math.nan])
+def test_cutoffs_that_are_no_distances_are_left_to_networkx(cutoff):
+    graph = nx.path_graph(3)
+    for name in ("all_pairs_dijkstra", "all_pairs_shortest_path_length", "single_source_dijkstra"):
+        with pytest.raises(NotImplementedError):
+            getattr(BACKEND, name)(graph, *([0] if name.startswith("single") else []), cutoff=cutoff)
+
+
 def test_negative_arcs():
     graph = nx.DiGraph()
     graph.add_weighted_edges_from([("a", "b", 2), ("b", "c", -1), ("a", "c", 3)])
@@ -113,6 +139,15 @@ def test_negative_arcs():
     graph.add_edge("c", "a", weight=-5)
     with pytest.raises(nx.NetworkXUnbounded):
         dict(BACKEND.all_pairs_bellman_ford_path_length(graph))
+
+
+@pytest.mark.parametrize("weight", [5e-324, 1e-310, 2.3e-308, 1e-300])
+@pytest.mark.parametrize("name", ["harmonic_diameter", "harmonic_centrality", "average_shortest_path_length"])
+def test_tiny_lengths(name, weight):
+    graph = nx.path_graph(5)
+    nx.set_edge_attributes(graph, weight, "weight")
+    key = {"distance" if "centrality" in name else "weight": "weight"}
+    assert same(getattr(BACKEND, name)(graph, **key), getattr(nx, name)(graph, **key, **NETWORKX))
 
 
 @pytest.mark.parametrize("weight", [math.inf, math.nan, "3", None, 2**60, object()])

@@ -19,7 +19,7 @@ from service.client.names import Names, several
 from service.client.steps import Flow, Pause, Request, Work
 from service.options import JobOptions, Numbers, Size, UploadOptions, Vertices, Words
 from service.units import parse_size
-from storage.arguments import check_texts, check_whole
+from storage.arguments import check_texts, check_whole, shown
 from storage.errors import InvalidRequest, NotFound
 from storage.options import declared
 
@@ -111,15 +111,30 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
             wired[name] = parse_size(value, field=name)
         if kind == Vertices and value is not None:
             wired[name] = names.places(several(name, value))
-        if kind in (Numbers, Words) and value is not None:
+        elif kind in (Numbers, Words) and value is not None:
             wired[name] = listed_values(name, value, float if kind == Numbers else str)
+        else:
+            wired[name] = _plain(name, wired[name])
     return wired
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value as JSON has it: numbers of NumPy become Python's.  Raises InvalidRequest if JSON has none."""
+    found = value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
+    try:
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{name} cannot be sent, found {shown(value)}", field=name) from None
+    return found
 
 
 def listed_values(name: str, value: Any, kind: Callable[[Any], Any]) -> list[Any]:
     """Return numbers or names as a list; a single one is a list of one."""
     try:
-        return [kind(one) for one in ([value] if isinstance(value, str | int | float) else value)]
+        listed = [value] if isinstance(value, str | int | float) else list(value)
+        if any(isinstance(one, bool) for one in listed):
+            raise TypeError
+        return [kind(one) for one in listed]
     except (TypeError, ValueError):
         what = "numbers" if kind is float else "names"
         raise InvalidRequest(f"{name} takes {what} in a list, found {value!r}", field=name) from None

@@ -18,7 +18,7 @@ from service.client.flows import Document, job_path, question
 from service.client.methods import Part, asks
 from service.client.names import Names, several
 from service.client.steps import Flow, Request, Work
-from storage.arguments import check_names, check_texts, check_whole
+from storage.arguments import check_names, check_texts, check_whole, unmasked
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow
     if isinstance(given, str) and _ID.fullmatch(given) and not Path(given).exists():
         return given
     if isinstance(given, Mapping) and given.keys() == _HOLDS[field]:
-        named = {name: names.labels(given[name]) for name in given if name in _NAMES}
-        return {**{name: dict(part) if name == "columns" else list(part) for name, part in given.items()}, **named}
+        sent: dict[str, Any] = {name: names.labels(given[name]) for name in given if name in _NAMES}
+        if field == "demands":
+            return {**sent, "flows": _listed(field, given["flows"])}
+        return {**sent, "columns": {name: _listed(field, part) for name, part in dict(given["columns"]).items()}}
     if isinstance(given, str | os.PathLike):
         path = Path(os.fspath(given))
         if not path.is_file():
@@ -80,6 +82,11 @@ def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow
         return (yield from _uploaded(path, field, patience))
     finally:
         path.unlink(missing_ok=True)
+
+
+def _listed(field: str, values: Any) -> list[Any]:
+    """Return a column of numbers as JSON has it.  Raises InvalidRequest where some are masked."""
+    return unmasked(field, list(values) if not hasattr(values, "dtype") else values).tolist()  # type: ignore[no-any-return]
 
 
 def _uploaded(path: Path, field: str, patience: Patience) -> Flow[str]:
@@ -212,9 +219,9 @@ class TableMethods(ResultView, Part):
 
         pages: list[pl.DataFrame] = []
         rows = 0
-        while limit is None or rows < limit:
+        while not pages or limit is None or rows < limit:
             if limit is not None:
-                asked["limit"] = min(limit - rows, _PAGE)
+                asked["limit"] = max(1, min(limit - rows, _PAGE))
             request = Request("GET", job_path(self.job, "table"), dict(asked), seconds=300.0)
             answer = yield from ask(request, self._patience)
             page: pl.DataFrame = yield Work(partial(_read, answer.content))
@@ -224,7 +231,7 @@ class TableMethods(ResultView, Part):
             if link is None:
                 break
             asked["cursor"] = parse_qs(urlsplit(link[1]).query)["cursor"][0]
-        return pl.concat(pages)
+        return pl.concat(pages).head(rows if limit is None else limit)
 
 
 def _read(data: bytes, columns: Sequence[str] | None = None) -> pl.DataFrame:

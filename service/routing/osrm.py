@@ -20,7 +20,7 @@ from service.routing.visiting_order import visiting_order
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import crow_distances, wrong_degrees
 
-_PLACE: Final = re.compile(r"(-?\d{1,3}(?:\.\d{1,20})?),(-?\d{1,2}(?:\.\d{1,20})?)")
+_PLACE: Final = re.compile(r"(-?\d{1,3}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?),(-?\d{1,2}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?)")
 _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
 #: Most places of one request, of one trip, and most vertices of *nearest*.
 MOST_PLACES: Final = 20_000

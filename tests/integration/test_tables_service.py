@@ -84,6 +84,7 @@ def test_measures_are_those_of_the_engine_however_the_jobs_are_given(client: Cli
     ), "in pages, as no answer has more than APSP_MAX_CELLS entries"
     assert result.frame(columns, vertices=[7, 3]).rows() == wanted.select(columns)[[3, 7]].rows()
     assert result.frame(["vertex"], limit=5)["vertex"].to_list() == list(range(5))
+    assert result.frame(["vertex"], limit=0).shape == (0, 1)
     for refused in (result.labels, result.to_numpy, result.plot):
         with pytest.raises(InvalidRequest, match="frame"):
             refused()

@@ -46,6 +46,12 @@ from tests.unit.service.routing.support import (
 )
 
 
+@pytest.mark.parametrize("written", ["0.000064,1e-7;25.05,60.05", "-1e-05,-2.5e-06;1,2"])
+def test_numbers_may_have_exponents_as_python_writes_them(client: TestClient, written: str) -> None:
+    plain = ";".join(",".join(f"{float(number):.9f}" for number in place.split(",")) for place in written.split(";"))
+    assert client.get(f"/table/v1/car/{written}").json() == client.get(f"/table/v1/car/{plain}").json()
+
+
 def test_tables_are_those_of_networkx_however_they_are_split(client: TestClient) -> None:
     some = [*places(12, 1), lonely()]
     whole = client.get(f"/table/v1/driving/{text(some)}").json()

@@ -75,7 +75,7 @@ def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return np.array(objects, np.int64)
 
 
-def as_texts(array: npt.NDArray[Any], name: str) -> AnyArray:
+def as_texts(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     """Return an array of texts, named ``name`` in messages, as ``StringDType``.
 
     Raises:

@@ -130,9 +130,10 @@ class Weighted:
             The indices of these vertices, and a dictionary from their names to their lengths.
 
         Raises:
-            NotImplementedError: the cutoff is negative or NaN, at which NetworkX's functions end in different ways.
+            NotImplementedError: the cutoff is negative or NaN, or a fraction of arcs, at which NetworkX's functions end
+                in different ways.
         """
-        if cutoff is not None and not cutoff >= 0:
+        if cutoff is not None and not (cutoff >= 0 and (self.graph.weighted or cutoff in (np.inf, cutoff // 1))):
             raise NotImplementedError(f"a cutoff of {cutoff}")
         near = np.flatnonzero((row < np.inf) & (row <= (np.inf if cutoff is None else cutoff)))
         near = near[np.argsort(row[near], kind="stable")]

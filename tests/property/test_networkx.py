@@ -111,6 +111,10 @@ def test_paths_have_the_lengths(graph):
 @settings(max_examples=15, deadline=None)
 @given(graph=graphs(), cutoff=st.one_of(st.integers(0, 9), st.sampled_from([math.inf, 2.5, 0.0])))
 def test_what_is_beyond_a_cutoff_is_left_out(name, graph, cutoff):
+    if name.startswith("all_pairs_shortest") and cutoff == 2.5:  # NetworkX goes on to three arcs
+        with pytest.raises(NotImplementedError):
+            getattr(BACKEND, name)(graph, cutoff=cutoff)
+        return
     ours, theirs = (dict(getattr(of, name)(graph, cutoff=cutoff, **by)) for of, by in ((BACKEND, {}), (nx, NETWORKX)))
     assert ours.keys() == theirs.keys()
     for source, near in theirs.items():

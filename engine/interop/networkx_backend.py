@@ -133,7 +133,8 @@ class Weighted:
             NotImplementedError: the cutoff is negative or NaN, or a fraction of arcs, at which NetworkX's functions end
                 in different ways.
         """
-        if cutoff is not None and not (cutoff >= 0 and (self.graph.weighted or cutoff in (np.inf, cutoff // 1))):
+        whole = self.graph.weighted or cutoff is None or np.isinf(cutoff) or cutoff == np.floor(cutoff)
+        if not whole or (cutoff is not None and not cutoff >= 0):
             raise NotImplementedError(f"a cutoff of {cutoff}")
         near = np.flatnonzero((row < np.inf) & (row <= (np.inf if cutoff is None else cutoff)))
         near = near[np.argsort(row[near], kind="stable")]

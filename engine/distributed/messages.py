@@ -158,6 +158,8 @@ class ChunkFile:
         dtype: the type of its entries.
         entries: entries of the chunk.
         mark: what a seal says of the file.
+        running: the checksums of its sections, little-endian uint32, in hexadecimal digits; empty if they are not
+            known.
     """
 
     array: str
@@ -166,6 +168,7 @@ class ChunkFile:
     dtype: str
     entries: int
     mark: FileMark
+    running: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Tables of a prepared graph that are read in chunks, when a question first needs entries of them.
+"""Tables of a prepared graph that are read in sections, when a question first needs entries of them.
 
-Where all tables do not fit in memory, chunks that no question uses make room for others.
+Where all tables do not fit in memory, sections that no question uses make room for others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import platform
 import sys
@@ -23,35 +24,38 @@ from storage.threads import in_threads
 #: A table, and where the spans of its entries begin and end that a question needs; None for all entries.
 Need = tuple["CheckedTable", tuple[IntArray, IntArray] | None]
 Mask = npt.NDArray[np.bool_]
-#: For each table, the chunks that a question needs.
+#: For each table, the sections that a question needs.
 Masks = Sequence[tuple["CheckedTable", Mask]]
 
 #: The system counts no memory for pages that were never written; Python 3.11 has no name for this flag of Linux.
 _UNCOUNTED: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0)
+#: Up to this number of spans, their sections are marked one span after the other, which is faster for few of them.
+_FEW: Final = 64
 #: A context manager that does nothing.
 NOTHING: Final = nullcontext()
 
 
 class CheckedTable:
-    """The entries of a table. A chunk is read when a question first needs it. Safe to use from many threads.
+    """The entries of a table. A section is read when a question first needs it. Safe to use from many threads.
 
     Args:
         entries: how many the table has.
-        chunk: how many are in a chunk.
+        section: how many are in a section: what is read and checked by itself; it may be a whole chunk.
         dtype: their type.
-        read: reads the chunk of a number into an array of little-endian entries, and compares it with the seal.
+        read: reads sections, from that of a number on, into an array of little-endian entries, and checks them.
         threads: threads that read.
-        passing: whether chunks may be dropped; the table may then be larger than the memory.
+        passing: whether sections may be dropped; the table may then be larger than the memory.
+        together: sections of a chunk, which is the most that is read at once.
 
     Attributes:
         values: the entries, shape (entries,); use only those that were asked for by ``TableMemory.using``.
         read_bytes: bytes of entries that are in memory.
-        chunk: as above.
+        section: as above.
     """
 
     def __init__(  # noqa: PLR0917
-        self, entries: int, chunk: int, dtype: np.dtype[Any], read: Callable[[int, Array], None], threads: int,
-        passing: bool = False,
+        self, entries: int, section: int, dtype: np.dtype[Any], read: Callable[[int, Array], None], threads: int,
+        passing: bool = False, together: int = 1,
     ) -> None:  # fmt: skip
         self._pages: mmap.mmap | None = None
         if passing and entries:
@@ -60,26 +64,29 @@ class CheckedTable:
                 self._pages = mmap.mmap(-1, entries * dtype.itemsize, flags=flags)
             except OSError as error:
                 raise MemoryError(str(error)) from error
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):  # a huge page takes memory for sections beside the one that is read
+                with contextlib.suppress(OSError):  # a system without huge pages refuses
+                    self._pages.madvise(mmap.MADV_NOHUGEPAGE)
         self.values: Array = np.empty(entries, dtype) if self._pages is None else np.frombuffer(self._pages, dtype)
-        self.read_bytes, self.chunk = 0, chunk
-        self._read, self._threads = read, threads
-        count = -(-entries // chunk)
+        self.read_bytes, self.section = 0, section
+        self._read, self._threads, self._together = read, threads, together
+        count = -(-entries // section)
         self._there, self._lock = np.zeros(count, np.bool_), threading.Lock()
         self._used, self._questions = np.zeros(count, np.int64), 0
         self.complete = not entries
 
     @property
-    def chunks(self) -> int:
-        """The number of chunks."""
+    def sections(self) -> int:
+        """The number of sections."""
         return len(self._there)
 
     @property
     def passing(self) -> bool:
-        """Whether chunks may be dropped."""
+        """Whether sections may be dropped."""
         return self._pages is not None
 
     def wanted(self, spans: tuple[IntArray, IntArray] | None) -> Mask:
-        """Return which chunks hold some spans of entries.
+        """Return which sections hold some spans of entries.
 
         Args:
             spans: where they begin and end, none is empty; None for all entries.
@@ -87,41 +94,45 @@ class CheckedTable:
         count = len(self._there)
         if spans is None:
             return np.ones(count, np.bool_)
-        begins, ends = spans
-        changes = np.bincount(begins // self.chunk, minlength=count + 1)
-        changes -= np.bincount((ends - 1) // self.chunk + 1, minlength=count + 1)
+        begins, ends = spans[0] // self.section, (spans[1] - 1) // self.section + 1
+        if len(begins) <= _FEW:
+            found = np.zeros(count, np.bool_)
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+                found[begin:end] = True
+            return found
+        changes = np.bincount(begins, minlength=count + 1)
+        changes -= np.bincount(ends, minlength=count + 1)
         return np.asarray(np.cumsum(changes[:-1]) > 0)
 
     def lacking(self, wanted: Mask) -> int:
-        """Return the bytes of those chunks of a mask that are not in memory."""
+        """Return the bytes of those sections of a mask that are not in memory."""
         return self._bytes(np.flatnonzero(wanted & ~self._there))
 
     def bring(self, wanted: Mask) -> None:
-        """Read the chunks of a mask that are not in memory.
+        """Read the sections of a mask that are not in memory.
 
         Raises:
-            StorageFailed: a chunk is missing or damaged; the message names it.  It counts as unread.
+            StorageFailed: a chunk is missing or damaged; the message names it.  Its sections count as unread.
         """
         self._questions += 1
         self._used[wanted] = self._questions
         if self.complete or not (wanted & ~self._there).any():
             return
         with self._lock:
-            missing = np.flatnonzero(wanted & ~self._there).tolist()
-            pieces = [self._piece(k) for k in missing]
+            firsts, lasts = self._runs(np.flatnonzero(wanted & ~self._there))
             try:
-                if len(missing) == 1:
-                    self._bring_one(missing[0], pieces[0])
+                if len(firsts) == 1:
+                    self._bring_run(firsts[0], lasts[0])
                 else:
-                    in_threads(self._threads, self._bring_one, missing, pieces)
+                    in_threads(self._threads, self._bring_run, firsts, lasts)
             finally:
                 self._count()
 
     def drop(self, wanted: Mask, count: int) -> int:
-        """Give back the memory of chunks that were not used for longest; no question may use the table meanwhile.
+        """Give back the memory of sections that were not used for longest; no question may use the table meanwhile.
 
         Args:
-            wanted: chunks that stay.
+            wanted: sections that stay.
             count: bytes to give back.
 
         Returns:
@@ -143,7 +154,7 @@ class CheckedTable:
         return done
 
     def whole(self) -> Array:
-        """Read all chunks that are not in memory, and return all entries; none may be dropped meanwhile.
+        """Read all sections that are not in memory, and return all entries; none may be dropped meanwhile.
 
         Raises:
             StorageFailed: as :meth:`bring`.
@@ -152,43 +163,49 @@ class CheckedTable:
             self.bring(self.wanted(None))
         return self.values
 
-    def _piece(self, k: int) -> Array:
-        return self.values[k * self.chunk : (k + 1) * self.chunk]
+    def _runs(self, some: npt.NDArray[np.intp]) -> tuple[list[int], list[int]]:
+        """Return where runs of neighbours in one chunk begin and end among the numbers of some sections."""
+        if not len(some):  # another thread has brought them meanwhile
+            return [], []
+        begins = np.flatnonzero((np.diff(some, prepend=-2) != 1) | (some % self._together == 0))
+        ends = np.append(begins[1:], len(some)) - 1
+        return some[begins].tolist(), (some[ends] + 1).tolist()
 
     def _bytes(self, some: npt.NDArray[np.intp]) -> int:
-        """Return the bytes of some chunks; the last chunk may be shorter than the others."""
+        """Return the bytes of some sections; the last section may be shorter than the others."""
         if not len(some):
             return 0
         last = len(self._there) - 1
-        short = (last + 1) * self.chunk - len(self.values) if some[-1] == last else 0
-        return (len(some) * self.chunk - short) * self.values.itemsize
+        short = (last + 1) * self.section - len(self.values) if some[-1] == last else 0
+        return (len(some) * self.section - short) * self.values.itemsize
 
     def _count(self) -> None:
         self.complete = bool(self._there.all())
         self.read_bytes = self._bytes(np.flatnonzero(self._there))
 
     def _release(self, k: int) -> int:
-        """Give the pages back that hold nothing but chunk ``k``."""
+        """Give the pages back that hold nothing but section ``k``."""
         assert self._pages is not None
         size, page = self.values.itemsize, mmap.PAGESIZE
-        begin, end = k * self.chunk * size, min((k + 1) * self.chunk, len(self.values)) * size
+        begin, end = k * self.section * size, min((k + 1) * self.section, len(self.values)) * size
         first, last = -(-begin // page) * page, end // page * page
         if last > first:
             self._pages.madvise(mmap.MADV_DONTNEED, first, last - first)
         return end - begin
 
-    def _bring_one(self, k: int, piece: Array) -> None:
-        self._read(k, piece.view(piece.dtype.newbyteorder("<")))
+    def _bring_run(self, first: int, last: int) -> None:
+        piece = self.values[first * self.section : last * self.section]
+        self._read(first, piece.view(piece.dtype.newbyteorder("<")))
         if sys.byteorder == "big":
             piece.byteswap(inplace=True)
-        self._there[k] = True  # from now on, threads use the entries without the lock
+        self._there[first:last] = True  # from now on, threads use the entries without the lock
 
 
 class TableMemory:
     """The memory that the tables of a prepared graph share.  Safe to use from many threads.
 
     A question says which entries it needs, and they stay in memory until it ends.  If there is no room for them, it
-    waits until no other question is under way, and chunks make room that were not used for longest.
+    waits until no other question is under way, and sections make room that were not used for longest.
 
     Args:
         tables: the tables.
@@ -208,7 +225,7 @@ class TableMemory:
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        with self._lock:  # chunks are dropped with it, so what is true here stays true
+        with self._lock:  # sections are dropped with it, so what is true here stays true
             return all(table.complete for table in self._tables)
 
     def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:
@@ -223,14 +240,35 @@ class TableMemory:
         """
         if self.complete:
             return NOTHING
-        wanted = {id(table): np.zeros(table.chunks, np.bool_) for table in self._tables}
+        wanted = {id(table): np.zeros(table.sections, np.bool_) for table in self._tables}
         for table, spans in needs:
             if spans is None or len(spans[0]):
                 wanted[id(table)] |= table.wanted(spans)
         return _Question(self, [(table, wanted[id(table)]) for table in self._tables])
 
+    def drop_beyond(self, most: int) -> None:
+        """Drop sections until at most ``most`` bytes are in memory, once no question is under way; tables that are
+        complete stay.
+        """
+        with self._lock:
+            if self.complete or self._held() <= most:
+                return
+            self._wait(lambda: not self._clearing)
+            self._clearing = True
+            try:
+                self._wait(lambda: not self._asking)
+                for table in () if self.complete else self._tables:
+                    if (beyond := self._held() - most) > 0:
+                        table.drop(np.zeros(table.sections, np.bool_), beyond)
+            finally:
+                self._clearing = False
+                self._change.notify_all()
+
+    def _held(self) -> int:
+        return sum(table.read_bytes for table in self._tables)
+
     def begin(self, question: _Question, masks: Masks) -> None:
-        """Let a question begin once the chunks that it needs are in memory.  Raises as :meth:`using`."""
+        """Let a question begin once the sections that it needs are in memory.  Raises as :meth:`using`."""
         try:
             with self._lock:
                 self._coming[question] = self._clear_for(masks)
@@ -245,14 +283,14 @@ class TableMemory:
             raise
 
     def end(self, question: _Question) -> None:
-        """Let the chunks of a question go."""
+        """Let the sections of a question go."""
         self._asking.discard(question)  # first, because an interrupt may come while the lock is waited for
         with self._lock:
             self._coming.pop(question, None)
             self._change.notify_all()
 
     def _clear_for(self, masks: Masks) -> int:
-        """Wait until a question may begin, and drop chunks for it; the caller holds the lock.
+        """Wait until a question may begin, and drop sections for it; the caller holds the lock.
 
         Returns:
             The bytes that the question will read.
@@ -302,5 +340,5 @@ class _Question:
 
 
 def _lacking(masks: Masks) -> int:
-    """Return the bytes of some chunks that are not in memory."""
+    """Return the bytes of some sections that are not in memory."""
     return sum(table.lacking(mask) for table, mask in masks)

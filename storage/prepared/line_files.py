@@ -16,13 +16,14 @@ from storage.errors import StorageFailed
 from storage.matrix.format import Array, FileMark, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.tiles import NO_WAIT, StoreFolder
+from storage.prepared.sections import SectionChecks
 
 #: Bytes that are read and checked at a time, because other threads wait while a checksum is computed.
 _PIECE: Final = 1 << 20
 
 
 class LineFiles:
-    """The files of a table.  A chunk is compared with the seal before anything of it is used for the first time.
+    """The files of a table.  A section of a chunk is checked before anything of it is used for the first time.
 
     Safe to use from many threads.
 
@@ -32,14 +33,18 @@ class LineFiles:
         chunk: entries in a chunk.
         dtype: type of the entries.
         marks: what the seal says of each chunk.
+        checks: the checksums of sections; None where a chunk is only checked as a whole.
     """
 
     def __init__(
-        self, folder: StoreFolder, where: str, chunk: int, dtype: np.dtype[Any], marks: list[FileMark]
-    ) -> None:
+        self, folder: StoreFolder, where: str, chunk: int, dtype: np.dtype[Any], marks: list[FileMark],
+        *, checks: SectionChecks | None = None,
+    ) -> None:  # fmt: skip
         self._folder, self._where, self._chunk, self._marks = folder, where, chunk, marks
-        self._dtype = dtype.newbyteorder("<")
-        self._sound, self._lock = bytearray(len(marks)), threading.Lock()
+        self._dtype, self._checks = dtype.newbyteorder("<"), checks
+        self._section = chunk if checks is None else checks.section
+        self._together = 1 if checks is None else checks.together
+        self._sound, self._lock = bytearray(len(marks) * self._together), threading.Lock()
 
     def read(self, begin: int, end: int) -> Array:
         """Return the entries ``begin:end``, waiting for the disk if necessary.
@@ -47,7 +52,7 @@ class LineFiles:
         Raises:
             StorageFailed: a chunk is missing or damaged; the message names the first one.
         """
-        for k in self._chunks(begin, end):
+        for k in range(begin // self._section, (end - 1) // self._section + 1):
             if not self._sound[k]:
                 with self._lock:
                     if not self._sound[k]:
@@ -59,21 +64,18 @@ class LineFiles:
         """Return the entries ``begin:end`` without waiting for the disk.
 
         Returns:
-            None if a chunk was never checked, or cannot be read: then :meth:`read` tells why.
+            None if something of it was never checked, or cannot be read: then :meth:`read` tells why.
 
         Raises:
             BlockingIOError: entries are not in memory; the kernel was asked to read them.
         """
-        first, last = begin // self._chunk, (end - 1) // self._chunk
-        if not (self._sound[first] and self._sound[last]) or last - first > 1:
+        first, last = begin // self._section, (end - 1) // self._section + 1
+        if self._sound.find(0, first, last) >= 0:
             return None
         try:
             return self._filled(begin, end, NO_WAIT)
         except StorageFailed:
             return None
-
-    def _chunks(self, begin: int, end: int) -> range:
-        return range(begin // self._chunk, (end - 1) // self._chunk + 1)
 
     def _filled(self, begin: int, end: int, flags: int) -> Array:
         first, last = begin // self._chunk, (end - 1) // self._chunk
@@ -105,7 +107,14 @@ class LineFiles:
         return np.frombuffer(data, self._dtype)
 
     def _check(self, k: int) -> None:
-        """Compare a chunk with the seal.  Raises StorageFailed."""
+        """Compare a section with its checksum, or a whole chunk with the seal.  Raises StorageFailed."""
+        if self._checks is not None:
+            number, first = divmod(k, self._together)
+            first *= self._section
+            data = self._part(number, first, min(self._section, self._chunk - first), 0)
+            if not self._checks.agree(k, data):
+                raise self._damaged(number, " does not agree with the seal")
+            return
         handle, checksum, done, last = self._open(k), 0, 0, b""
         try:
             while piece := os.pread(handle, _PIECE, done):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.chunks import CheckedTable
 from storage.prepared.line_files import LineFiles
+from storage.prepared.sections import SECTIONS, Checksums, SectionChecks
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
@@ -47,6 +49,7 @@ class PreparedStore(SealedResult):
         super().__init__(folder, TABLES)
 
     def _read_metadata(self) -> None:
+        self._checks, self._checks_lock = dict[str, SectionChecks | None](), threading.Lock()
         attributes = self.attributes
         self.compact = CLOSED_PARTS in self._arrays
         self.dtype = np.dtype(self._arrays[CLOSED_PARTS if self.compact else TABLES]["data_type"])
@@ -93,39 +96,86 @@ class PreparedStore(SealedResult):
         return self._side(CLOSED).astype(np.int64, copy=False)
 
     def checked(self, where: str, *, passing: bool = False) -> CheckedTable | None:
-        """Return a flat array whose chunks are read and checked when they are needed.
+        """Return a flat array whose sections are read and checked when they are needed.
+
+        A section is a whole chunk where no checksums of less were stored, and in an object store.
 
         Args:
             where: its name, such as ``tables/forward``.
-            passing: whether chunks may be dropped, because the array may be larger than the memory.
+            passing: whether sections may be dropped, because the array may be larger than the memory.
 
         Returns:
             The array; None if there is none of that name.
 
         Raises:
             MemoryError: the system refuses so large an array.
+            StorageFailed: the checksums of the sections are damaged.
         """
         if where not in self._arrays:
             return None
         document = self._arrays[where]
         (entries,), (chunk,) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
 
-        def read(k: int, piece: Array) -> None:
-            self._read_chunk(f"{where}/c/{k}", piece)
-
         threads = _THREADS if self.remote_seal is None else THREADS
-        return CheckedTable(entries, chunk, self.dtype, read, threads, passing)
+        checks = self._checks_of(where) if self.remote_seal is None else None
+        if checks is None or checks.together == 1:
+            return CheckedTable(
+                entries, chunk, self.dtype, lambda k, piece: self._read_chunk(f"{where}/c/{k}", piece), threads, passing
+            )
+        sections = checks
+
+        def read(first: int, piece: Array) -> None:
+            k, begin = divmod(first, sections.together)
+            if begin == 0 and len(piece) == min(chunk, entries - k * chunk):
+                self._read_chunk(f"{where}/c/{k}", piece)
+            else:
+                self._read_sections(f"{where}/c/{k}", (first, begin * sections.section, chunk), piece, sections)
+
+        return CheckedTable(entries, sections.section, self.dtype, read, threads, passing, sections.together)
+
+    def section_of(self, name: str) -> int:
+        """Return the number of entries in a section of a table.  Raises StorageFailed."""
+        checks = self._checks_of(f"tables/{name}") if self.remote_seal is None else None
+        return self.chunk_of(name) if checks is None else checks.section
+
+    def _checks_of(self, where: str) -> SectionChecks | None:
+        """Return the checksums of the sections of a table, read once; None if it was stored without them.  Raises
+        StorageFailed.
+        """
+        with self._checks_lock:
+            if where not in self._checks:
+                self._checks[where] = self._read_checks(where)
+            return self._checks[where]
+
+    def _read_checks(self, where: str) -> SectionChecks | None:
+        name = where.replace("tables", SECTIONS, 1)
+        if name == where or name not in self._arrays:
+            return None
+        (entries,), chunk = self._arrays[where]["shape"], self.chunk_of(where.removeprefix("tables/"))
+        running = self._side(name)
+        found = SectionChecks(running.astype(np.uint32, copy=False), chunk) if running.ndim == 2 else None
+        if found is None or len(running) != -(-entries // chunk) or (len(running) > 1 and chunk % found.section):
+            raise StorageFailed(f"{self.path}: array {name} does not fit {where}")
+        return found
+
+    def running_checksums(self, name: str) -> Checksums | None:
+        """Return the checksums of the sections of a chunk, such as ``tables/forward/c/0``; None if it was stored
+        without them.  Raises StorageFailed.
+        """
+        where, _, k = name.rpartition("/c/")
+        found = self._checks_of(where)
+        return None if found is None else found.running[int(k)]
 
     def line_files(self, name: str) -> LineFiles | None:
         """Return the files of a table, ``forward`` or ``backward``, for questions that need few lines of it; None if
-        there is no such table, or if it lies in an object store.
+        there is no such table, or if it lies in an object store.  Raises StorageFailed.
         """
         where = f"tables/{name}"
         if where not in self._arrays or not isinstance(self._folder, StoreFolder):
             return None
         (entries,), chunk = self._arrays[where]["shape"], self.chunk_of(name)
         marks = [self._files[f"{where}/c/{k}"] for k in range(-(-entries // chunk))]
-        return LineFiles(self._folder, where, chunk, self.dtype, marks)
+        return LineFiles(self._folder, where, chunk, self.dtype, marks, checks=self._checks_of(where))
 
     @cached_property
     def least_weight(self) -> float:
@@ -180,6 +230,33 @@ class PreparedStore(SealedResult):
         if not mark.agrees(sealed) or mark.size < piece.nbytes + CHECKSUM_BYTES:
             raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
 
+    def _read_sections(self, name: str, place: tuple[int, int, int], piece: Array, checks: SectionChecks) -> None:
+        """Read sections of a chunk into ``piece``, and check them.
+
+        Args:
+            name: the file of the chunk.
+            place: the number of the first section, its first entry in the chunk, and the entries of the chunk.
+            piece: the entries that are wanted; where the table ends in a section, the rest of that is padding.
+            checks: the checksums.
+        """
+        assert isinstance(self._folder, StoreFolder)  # sections of objects are not read
+        first, begin, chunk = place
+        whole = min(chunk - begin, -(-len(piece) // checks.section) * checks.section)
+        data = piece if len(piece) == whole else np.empty(whole, piece.dtype)
+        try:
+            handle = self._folder.open(name)
+            try:
+                done = _read_at(handle, [data.view(np.uint8)], data.nbytes, begin * data.itemsize)
+                found = os.fstat(handle).st_size
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
+        if done < data.nbytes or found != self._files[name].size or not checks.agree(first, data):
+            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+        if data is not piece:
+            piece[:] = data[: len(piece)]
+
     def _read_file(self, folder: StoreFolder, name: str, piece: Array) -> FileMark:
         """Read a file into ``piece``, if its size is the sealed one; return the mark of what was read."""
         size = self._files[name].size
@@ -188,12 +265,7 @@ class PreparedStore(SealedResult):
         try:
             handle = folder.open(name)
             try:
-                found, done = os.fstat(handle).st_size, 0
-                while found == size and done < size:
-                    part = os.preadv(handle, [view.data for view in _left(buffers, done)], done)
-                    if part == 0:
-                        break
-                    done += part
+                done = _read_at(handle, buffers, size, 0) if os.fstat(handle).st_size == size else 0
             finally:
                 os.close(handle)
         except OSError as error:
@@ -222,6 +294,17 @@ class PreparedStore(SealedResult):
     def bytes(self) -> int:
         """Bytes of all files except the root document."""
         return sum(mark.size for mark in self._files.values())
+
+
+def _read_at(handle: int, buffers: list[Any], size: int, begin: int) -> int:
+    """Read up to ``size`` bytes of a file from byte ``begin`` on; return how many there were.  Raises OSError."""
+    done = 0
+    while done < size:
+        part = os.preadv(handle, [view.data for view in _left(buffers, done)], begin + done)
+        if part == 0:
+            break
+        done += part
+    return done
 
 
 def _left(buffers: list[Any], done: int) -> list[Any]:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,28 @@ from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
 from storage.prepared.reader import CLOSED, ELIMINATED, PreparedStore
+from storage.prepared.sections import SECTIONS, Checksums, checksums_of_file, running_checksums, section_entries
 from storage.remote.generation import Generation
 from storage.threads import ThreadPool
 
 #: Entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
+#: The tables whose lines are read one by one.
+_IN_SECTIONS: Final = ("tables/forward/", "tables/backward/")
 #: Threads that write chunks.
 _THREADS: Final = 4
+
+
+class WrittenChunk(NamedTuple):
+    """What is known of a chunk that is a file.
+
+    Attributes:
+        mark: what a seal says of it.
+        running: the checksums of its sections (``storage.prepared.sections``); None if they were not computed.
+    """
+
+    mark: FileMark
+    running: Checksums | None
 
 
 class PreparedWriter:
@@ -146,12 +161,29 @@ class PreparedWriter:
                 pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
                 names = [f"{where}/c/{k}" for k in range(len(pieces))]
                 shared = [k in same for k in range(len(pieces))]
-                marks = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
-                for name, mark in zip(names, marks, strict=True):
-                    self._known[name] = mark
-                    report(mark.size)
+                running = list[Checksums]()
+                written = pool.map(self._chunk, names, pieces, [chunk] * len(pieces), shared)
+                for name, found in zip(names, written, strict=True):
+                    self._note(name, found, chunk, running)
+                    report(found.mark.size)
+            self._add_sections(where, running, chunk)
         except OSError as error:
             raise atomic.failure("write", folder, error, table.nbytes) from error
+
+    def _note(self, name: str, found: WrittenChunk, chunk: int, running: list[Checksums]) -> None:
+        """Keep what the seal and the checksums of sections will say of a chunk.  Raises OSError, StorageFailed."""
+        self._known[name] = found.mark
+        if name.startswith(_IN_SECTIONS):
+            kind, known = np.dtype(str(self._attributes["type"])), found.running
+            if known is None or len(known) != -(-chunk // section_entries(chunk, kind.itemsize)):
+                known = checksums_of_file(self._staging.folder / name, chunk, kind)
+            running.append(known)
+
+    def _add_sections(self, where: str, running: Sequence[Checksums], chunk: int) -> None:
+        """Write the checksums of the sections of a table; sections must not lie in two chunks.  Raises OSError."""
+        if len(running) == 1 or (running and chunk % -(-chunk // len(running[0])) == 0):
+            name = where.removeprefix("tables/")
+            side_array(self._staging.folder / SECTIONS / name, np.stack(running), (f"{name}_chunk", "section"))
 
     def _begin(self, where: str, entries: int, kind: str) -> int:
         """Write the document of a flat array; return the entries of its chunks.  Raises OSError."""
@@ -174,7 +206,7 @@ class PreparedWriter:
         where: str,
         entries: int,
         pieces: Iterable[Array],
-        whole: Mapping[int, tuple[Path, FileMark]],
+        whole: Mapping[int, tuple[Path, WrittenChunk]],
         report: Callable[[int], None] = lambda _bytes: None,
     ) -> None:
         """Write a flat array of which some chunks are files already.
@@ -183,8 +215,8 @@ class PreparedWriter:
             where: its name, such as ``tables/forward``.
             entries: its length.
             pieces: what is in no such chunk, in order.
-            whole: path and mark of each finished chunk, as :func:`write_chunk` made it; the file gets a second name
-                here, or is copied where the file system has no hard links.
+            whole: each finished chunk, as :func:`write_chunk` made it, and its path; the file gets a second name here,
+                or is copied where the file system has no hard links.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
 
         Raises:
@@ -194,12 +226,12 @@ class PreparedWriter:
         try:
             chunk = self._begin(where, entries, kind.name)
             filled = np.empty(chunk, kind)
-            have, left = 0, iter(pieces)
+            have, left, running = 0, iter(pieces), list[Checksums]()
             piece = np.empty(0, kind)
             for k in range(-(-entries // chunk)):
                 name, length = f"{where}/c/{k}", min(chunk, entries - k * chunk)
                 if k in whole:
-                    path, self._known[name] = whole[k]
+                    path, found = whole[k]
                     _same_file(path, self._staging.folder / name)
                 else:
                     while have < length:
@@ -207,9 +239,11 @@ class PreparedWriter:
                         count = min(length - have, len(piece))
                         filled[have : have + count], piece = piece[:count], piece[count:]
                         have += count
-                    self._known[name] = write_chunk(self._staging.folder / name, filled[:length], chunk, self._fill)
+                    found = write_chunk(self._staging.folder / name, filled[:length], chunk, self._fill)
                     have = 0
-                report(self._known[name].size)
+                self._note(name, found, chunk, running)
+                report(found.mark.size)
+            self._add_sections(where, running, chunk)
         except OSError as error:
             raise atomic.failure("write", folder, error, entries * kind.itemsize) from error
 
@@ -225,11 +259,11 @@ class PreparedWriter:
         """What pads the last chunk of an array, as JSON."""
         return self._fill
 
-    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> FileMark:
+    def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> WrittenChunk:
         """Write a chunk, or share the one of ``base``."""
         if shared:
             assert self._base is not None
-            return self._base.share(name, self._staging.folder)
+            return WrittenChunk(self._base.share(name, self._staging.folder), self._base.running_checksums(name))
         return write_chunk(self._staging.folder / name, piece, chunk, self._fill)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
@@ -243,6 +277,8 @@ class PreparedWriter:
         folder = self._staging.folder
         try:
             consolidate(folder / "tables", {})
+            if (folder / SECTIONS).is_dir():
+                consolidate(folder / SECTIONS, {})
             data = seal_document(folder, {**self._attributes, "summary": summary or {}}, self._known)
             if self._remote is not None:
                 self._remote.send_folder(folder, data, self._staging.check_held)
@@ -271,7 +307,7 @@ def chunk_entries(entries: int) -> int:
     return max(1, min(TABLE_CHUNK, entries))
 
 
-def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> FileMark:
+def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> WrittenChunk:
     """Write a chunk of a flat array into a file of its own; not yet durable.
 
     Args:
@@ -281,7 +317,7 @@ def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> FileMark:
         fill: what the rest is filled with.
 
     Returns:
-        What a seal says of the file.
+        What a seal says of the file, and the checksums of its sections.
 
     Raises:
         OSError: the file system refused.
@@ -289,10 +325,11 @@ def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> FileMark:
     body: npt.NDArray[np.generic] = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
     if len(body) < chunk:
         body = np.concatenate([body, np.full(chunk - len(body), fill, body.dtype)])
-    checksum = crc32c(body)
+    running = running_checksums(body, section_entries(chunk, body.itemsize))
+    checksum = int(running[-1])
     trailer = checksum.to_bytes(CHECKSUM_BYTES, "little")
     atomic.write_file(path, [body, trailer], flush=True)
-    return FileMark.of(body.nbytes + len(trailer), crc32c(trailer, checksum), trailer)
+    return WrittenChunk(FileMark.of(body.nbytes + len(trailer), crc32c(trailer, checksum), trailer), running)
 
 
 def _same_file(path: Path, target: Path) -> None:

@@ -93,7 +93,7 @@ class TablePieces(ABC):
 
 
 class StoredPieces(TablePieces):
-    """Cuts questions to tables that are read in chunks.
+    """Cuts questions to tables that are read in sections.
 
     Args:
         tables: the tables.
@@ -117,16 +117,16 @@ class StoredPieces(TablePieces):
         return some - self._tables.widths[part[vertices]], some
 
     def _places(self, vertices: Indices, *, forward: bool) -> Array:
-        return np.asarray((self._ends(vertices, forward=forward)[1] - 1) // self._tables.ahead.chunk)
+        return np.asarray((self._ends(vertices, forward=forward)[1] - 1) // self._tables.ahead.section)
 
     def _bytes(self, vertices: Indices, *, forward: bool) -> int:
         table = self._tables.ahead if forward else self._tables.back
-        return int(table.wanted(self._ends(vertices, forward=forward)).sum()) * table.chunk * table.values.itemsize
+        return int(table.wanted(self._ends(vertices, forward=forward)).sum()) * table.section * table.values.itemsize
 
     def _bytes_each(self, vertices: Indices, *, forward: bool) -> Array:
         table, (begins, ends) = self._tables.ahead, self._ends(vertices, forward=forward)
-        chunks = (ends - 1) // table.chunk - begins // table.chunk + 1
-        return np.asarray(chunks * table.chunk * table.values.itemsize)
+        sections = (ends - 1) // table.section - begins // table.section + 1
+        return np.asarray(sections * table.section * table.values.itemsize)
 
 
 class CompactPieces(TablePieces):

@@ -29,6 +29,7 @@ from storage.errors import ApspError, StorageFailed
 from storage.matrix.format import FileMark, crc32c
 from storage.prepared.arrays_file import ArraysFile, read_arrays
 from storage.prepared.journal import PreparedJournal
+from storage.prepared.writer import WrittenChunk
 
 log = logging.getLogger("apsp.engine")
 
@@ -136,10 +137,15 @@ class SpanRecord:
                     if array == name:
                         yield read_arrays(self.folder, found.file, [number])[0]
 
-    def chunks(self, name: str) -> dict[int, tuple[Path, FileMark]]:
-        """Return path and mark of the whole chunks of an array of the result."""
+    def chunks(self, name: str) -> dict[int, tuple[Path, WrittenChunk]]:
+        """Return the whole chunks of an array of the result, and their paths."""
         every = (chunk for found in self.extended.values() for chunk in found.chunks)
-        return {chunk.number: (self.folder / chunk.name, chunk.mark) for chunk in every if chunk.array == name}
+        return {chunk.number: (self.folder / chunk.name, _written(chunk)) for chunk in every if chunk.array == name}
+
+
+def _written(chunk: ChunkFile) -> WrittenChunk:
+    running = np.frombuffer(bytes.fromhex(chunk.running), "<u4").astype(np.uint32) if chunk.running else None
+    return WrittenChunk(chunk.mark, running)
 
 
 class PreparedDriver(Driver):

@@ -165,11 +165,12 @@ class PreparedWorker:
             path = self._exchange_dir / new_name(f"chunk-{at // chunk}")
             piece = table[at - first : min(high, at + chunk) - first]
             try:
-                mark = write_chunk(path, piece, chunk, self.job.fill)
+                mark, running = write_chunk(path, piece, chunk, self.job.fill)
                 atomic.sync_path(path)
             except OSError as error:
                 raise atomic.failure("write", path, error, piece.nbytes) from error
-            chunks.append(ChunkFile(name, at // chunk, path.name, self.job.dtype, chunk, mark))
+            told = "" if running is None else running.astype("<u4").tobytes().hex()
+            chunks.append(ChunkFile(name, at // chunk, path.name, self.job.dtype, chunk, mark, told))
         yield high, table[high - first :]
 
     def _spans(self) -> Spans:

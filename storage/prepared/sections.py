@@ -1,0 +1,104 @@
+"""Sections of the chunks of a table: what is read and compared with a checksum by itself.
+
+A question about few vertices needs lines of some kilobytes, and a chunk has megabytes.  Beside each table of a prepared
+graph lies an array of running checksums: for each section of a chunk, the CRC-32C of the chunk up to the end of that
+section.  So a section is checked by continuing from the checksum of the previous one, and all of them are found in the
+pass over a chunk that finds the checksum of its file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import StorageFailed
+from storage.matrix.format import Array, crc32c
+
+Checksums = npt.NDArray[np.uint32]
+
+#: Most bytes of a section (decision 243).
+SECTION_BYTES: Final = 1 << 15
+#: The group of the running checksums, an array for each table.
+SECTIONS: Final = "sections"
+
+
+def section_entries(chunk: int, itemsize: int) -> int:
+    """Return the number of entries in a section of a chunk.
+
+    Args:
+        chunk: entries of the chunk.
+        itemsize: bytes of an entry.
+    """
+    most = max(1, SECTION_BYTES // itemsize)
+    return -(-chunk // -(-chunk // most))
+
+
+def running_checksums(data: Array, section: int) -> Checksums:
+    """Return the CRC-32C of a chunk up to the end of each of its sections, shape (sections,).
+
+    Args:
+        data: the entries of the chunk, as they lie in its file.
+        section: entries of a section; the last one may have fewer.
+    """
+    found = np.empty(-(-len(data) // section), np.uint32)
+    checksum = 0
+    for k in range(len(found)):
+        checksum = crc32c(data[k * section : (k + 1) * section], checksum)
+        found[k] = checksum
+    return found
+
+
+def checksums_of_file(path: Path, chunk: int, dtype: np.dtype[Any]) -> Checksums:
+    """Return the running checksums of a chunk that is a file already.
+
+    Args:
+        path: the file.
+        chunk: entries of the chunk.
+        dtype: their type.
+
+    Raises:
+        OSError: it cannot be read.
+        StorageFailed: it is too short.
+    """
+    data = np.fromfile(path, dtype.newbyteorder("<"), chunk)
+    if len(data) < chunk:
+        raise StorageFailed(f"{path} is damaged: it is too short")
+    return running_checksums(data, section_entries(chunk, dtype.itemsize))
+
+
+class SectionChecks:
+    """The running checksums of a table.
+
+    Args:
+        running: shape (chunks, sections of a chunk), from the file.
+        chunk: entries of a chunk.
+
+    Attributes:
+        running: as above.
+        section: entries of a section; the last one of a chunk may have fewer.
+        together: sections of a chunk.
+    """
+
+    def __init__(self, running: Checksums, chunk: int) -> None:
+        self.running, self.together = running, running.shape[1]
+        self.section = -(-chunk // self.together)
+
+    def agree(self, first: int, data: Array) -> bool:
+        """Return whether sections of one chunk are what was written.
+
+        Args:
+            first: the number of the first section, counted through all chunks.
+            data: their entries as they lie in the file, padding included.
+        """
+        chunk, k = divmod(first, self.together)
+        running = self.running[chunk]
+        checksum = int(running[k - 1]) if k else 0
+        for begin in range(0, len(data), self.section):
+            checksum = crc32c(data[begin : begin + self.section], checksum)
+            if checksum != running[k]:
+                return False
+            k += 1
+        return True

@@ -46,13 +46,11 @@ Indices = npt.NDArray[np.int64]
 _SHARED: Final = 1 << 13
 #: The arguments of a sweep, in the place of the arcs of a search.
 NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
-#: Bytes of the whole rows that are swept at a time for a block.
-_BAND_BYTES: Final = 64 << 20
 
 
 def open_result(
     path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS, device: AnswerDevice = "cpu",
-    device_memory: int | None = None,
+    device_memory: int | None = None, memory: int | None = None,
 ) -> Matrix | PreparedMatrix:  # fmt: skip
     """Open a sealed result for reading: a solved store, or a prepared graph, which answers the same questions.
 
@@ -63,6 +61,8 @@ def open_result(
         device: what answers from a prepared graph: ``cpu``; ``cuda``, whose memory holds the tables until the result is
             closed; or ``auto``, a GPU if one has the memory for them. A solved store is read from its files.
         device_memory: bytes of device memory that may be used; None for all that is free.
+        memory: bytes that the tables of a prepared graph and the answers from them may take together; None for what is
+            free. Tables that take more than half of it are read as questions need them.
 
     Returns:
         The result, to be closed or used as a context: rows, columns, entries, blocks, labels and the graph.
@@ -75,6 +75,19 @@ def open_result(
         DoesNotFit: ``cuda`` is asked for, and the tables are larger than the memory; the message has both numbers.
     """
     check_opening(path, semiring, device, device_memory)
+    if memory is not None:
+        check_whole("memory", memory, 1)
+
+    def prepared(folder: StoreFolder | RemoteFolder) -> PreparedMatrix:
+        if is_compact(folder.read("zarr.json")):
+            from engine.api.from_tables.compact import compact_by
+
+            return compact_by(folder, device)
+        if device == "cpu":
+            return PreparedMatrix(folder)
+        from engine.api.from_tables.on_device import answered_by
+
+        return answered_by(folder, device, device_memory)
 
     def made(folder: StoreFolder | RemoteFolder) -> Matrix | PreparedMatrix:
         if not is_prepared(folder.read("zarr.json")):
@@ -85,15 +98,9 @@ def open_result(
                     field="device",
                 )
             return Matrix(folder)
-        if is_compact(folder.read("zarr.json")):
-            from engine.api.from_tables.compact import compact_by
-
-            return compact_by(folder, device)
-        if device == "cpu":
-            return PreparedMatrix(folder)
-        from engine.api.from_tables.on_device import answered_by
-
-        return answered_by(folder, device, device_memory)
+        found = prepared(folder)
+        found.memory = memory
+        return found
 
     return understood(open_sealed(path, made), semiring)
 
@@ -200,9 +207,9 @@ class PreparedMatrix(HeldTables):
 
         ``zarr.open(matrix.zarr_store)``, ``xarray.open_zarr`` and ``dask.array.from_zarr`` take it.
         """
-        from storage.prepared.served import ComputedStore
+        from storage.prepared.served import CACHE_BYTES, ComputedStore
 
-        return ComputedStore(self)
+        return ComputedStore(self, cache=CACHE_BYTES if self.memory is None else min(CACHE_BYTES, self.memory // 4))
 
     @cached_property
     def exact(self) -> bool:
@@ -286,7 +293,7 @@ class PreparedMatrix(HeldTables):
             return out
         if way in ("rows", "columns"):
             lines, across, into = (rows, columns, out) if way == "rows" else (columns, rows, out.T)
-            step = max(self.threads, _BAND_BYTES // (self.n * self.dtype.itemsize))
+            step = max(self.threads, self.band_bytes // self.row_bytes)
             for first in range(0, len(lines), step):
                 into[first : first + step] = self._swept(lines[first : first + step], forward=way == "rows")[:, across]
             return out

@@ -98,18 +98,17 @@ class StoredPieces(TablePieces):
     Args:
         tables: the tables.
         lines: as the base class.
-        memory: returns the bytes of memory that tables and answers may take.
+        most: returns the most bytes of tables that a piece may need.
     """
 
-    def __init__(self, tables: StoredTables, lines: tuple[Lines, Lines], memory: Callable[[], int]) -> None:
+    def __init__(self, tables: StoredTables, lines: tuple[Lines, Lines], most: Callable[[], int]) -> None:
         super().__init__(lines)
-        self._tables, self._memory = tables, memory
+        self._tables, self._most = tables, most
 
     def most(self) -> int | None:
         """Return the most bytes of tables that a piece may need; None where all of them fit."""
         tables = self._tables
-        # less than the half that tables may take, because free memory changes meanwhile
-        return self._memory() // 3 if tables.ahead.passing and not tables.memory.complete else None
+        return self._most() if tables.ahead.passing and not tables.memory.complete else None
 
     def _ends(self, vertices: Indices, *, forward: bool) -> tuple[Array, Array]:
         part, ends = self._lines[0 if forward else 1]

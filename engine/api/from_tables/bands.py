@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,10 @@ from storage.threads import ThreadPool
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Bytes of a band of whole rows; a band has at least a row for each thread.
-BAND_BYTES: Final = 64 << 20
-
 
 def band_rows(matrix: PreparedMatrix) -> int:
     """Return how many rows a band has."""
-    return max(matrix.threads, BAND_BYTES // max(1, matrix.n * matrix.dtype.itemsize))
+    return max(matrix.threads, matrix.band_bytes // max(1, matrix.row_bytes))
 
 
 def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iterator[tuple[int, Array]]:
@@ -44,6 +41,7 @@ def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iter
         if beyond is not None:
             np.putmask(block, block >= beyond, matrix.unreachable)
         yield first, block
+        del block  # before the next one is made
 
 
 def _block(matrix: PreparedMatrix, rows: Indices, columns: Indices | None, *, inward: bool) -> Array:
@@ -80,3 +78,4 @@ def reduce_bands(
             for _ in pool.map(gather, [first] * len(pieces), [block] * len(pieces), pieces):
                 pass
             monitor.step(len(block))
+            del block

@@ -45,6 +45,16 @@ class CompactMatrix(PreparedMatrix):
         """Bytes of what is stored, all of which is kept in memory."""
         return self.table_bytes
 
+    @property
+    def least_held(self) -> int:
+        """Bytes of what is stored."""
+        return self.table_bytes
+
+    @property
+    def _drops(self) -> bool:
+        """Nothing is dropped."""
+        return False
+
     @cached_property
     def _described(self) -> CompactTables:  # type: ignore[override]
         """The tables. The stored part of them is read as a whole, and every chunk is compared with the seal."""

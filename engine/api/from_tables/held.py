@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.api.from_tables.shares import MemoryShares, usual_band
 from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.dtypes import work_type
@@ -32,13 +34,16 @@ class HeldTables(PreparedStore):
     """A prepared graph, open for reading, with its tables and what kernels need beside them.
 
     Attributes:
-        See ``PreparedStore``.
+        memory: bytes that tables and answers may take together; None for what is free.
+        Others: as in ``PreparedStore``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Read and check the seal and the labels.  Raises StorageFailed."""
         super().__init__(folder)
+        self.memory: int | None = None
         self._lock = threading.Lock()
+        self._shares, self._whole_bytes = list[MemoryShares](), 0
 
     @property
     def loaded(self) -> bool:
@@ -54,29 +59,86 @@ class HeldTables(PreparedStore):
 
     def parts(self) -> Parts:
         """Return the parts of the graph, opened.  Raises StorageFailed."""
+        return self.own_parts
+
+    @cached_property
+    def own_parts(self) -> Parts:
+        """The parts of the graph, read once."""
         from engine.algorithms.prepared.tables import parts_of
 
         return parts_of(self)
 
-    @cached_property
-    def _passing(self) -> bool:
-        """Whether chunks of the tables are dropped where memory is short, because not all may fit."""
-        return self.table_bytes > available_memory() // 2
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row as it is swept."""
+        return (self.n + int(self.attributes.get("terminals", 0))) * self.dtype.itemsize
+
+    @property
+    def swept_bytes(self) -> int:
+        """Bytes of what elimination has found and sweeps keep in memory, with the copy of it that they may make."""
+        arrays = [self._arrays.get(f"elimination/{name}") for name in ("across", "upward")]
+        return 2 * max(0 if array is None else int(array["shape"][0]) for array in arrays) * self.dtype.itemsize
+
+    @property
+    def band_bytes(self) -> int:
+        """Bytes of a band of whole rows that are in memory at a time."""
+        return min((shares.band for shares in tuple(self._shares)), default=usual_band(self.memory))
+
+    @property
+    def _drops(self) -> bool:
+        """Whether sections of the tables are dropped where memory is short; tables that are whole in memory stay."""
+        if "_described" not in self.__dict__:
+            return True
+        return self._described.ahead.passing and not self._described.memory.complete
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in memory."""
-        return min(self.table_bytes, (available_memory() + self.held_bytes) // 2) if self._passing else self.table_bytes
+        """The most bytes of tables that questions keep in memory if nothing else is said."""
+        return min(self.table_bytes, self._memory_here() // 2) if self._drops else self.table_bytes
+
+    @property
+    def least_held(self) -> int:
+        """The bytes of tables that have to be in memory at a time: the line of a source and that of a target."""
+        if not self._drops or "elimination/across" not in self._arrays:
+            return self.table_bytes
+        most, section = int(self.own_parts.widths().max(initial=1)), self.section_of("forward")
+        return min(self.table_bytes, 2 * ((most - 2) // section + 2) * section * self.dtype.itemsize)
+
+    def _memory_here(self) -> int:
+        """Return the bytes that tables and answers may take together now."""
+        here = available_memory() + self.held_bytes
+        return here if self.memory is None else max(0, min(here, self.memory - self._whole_bytes))
+
+    def _most_tables(self, *, drops: bool) -> int:
+        """Return the bytes of tables that may be in memory now; those that cannot all stay leave half of the memory to
+        answers, unless a share says what answers take.
+        """
+        shares = min((found.tables for found in tuple(self._shares)), default=None)
+        if shares is not None:
+            return min(shares, available_memory() + self.held_bytes)
+        return self._memory_here() // 2 if drops else self._memory_here()
+
+    @contextmanager
+    def holding(self, shares: MemoryShares) -> Iterator[None]:
+        """Context manager: limit the tables in memory, and the bands of rows, of all questions to their shares."""
+        with self._lock:
+            self._shares.append(shares)
+        try:
+            if self._drops and "_described" in self.__dict__:
+                self._described.memory.drop_beyond(shares.tables)
+            yield
+        finally:
+            with self._lock:
+                self._shares.remove(shares)
 
     @cached_property
     def _described(self) -> StoredTables:
         """The tables; nothing of them has been read yet."""
         from engine.algorithms.prepared.tables import StoredTables
 
+        passing = self.table_bytes > self._most_tables(drops=True)
         try:
-            forward, backward = (
-                self.checked(f"tables/{name}", passing=self._passing) for name in ("forward", "backward")
-            )
+            forward, backward = (self.checked(f"tables/{name}", passing=passing) for name in ("forward", "backward"))
         except MemoryError:
             self._refuse(self.table_bytes)
             raise
@@ -84,20 +146,25 @@ class HeldTables(PreparedStore):
         return StoredTables.of(self.parts(), forward, backward, self._free, self._refuse)
 
     def _free(self) -> int:
-        """Return the bytes of tables that may be read now; those that cannot all stay leave half of the memory to
-        answers.
-        """
-        free = available_memory()
-        if not self._passing:
-            return free
-        held = self.held_bytes
-        return (free + held) // 2 - held
+        """Return the bytes of tables that may be read now."""
+        return self._most_tables(drops=self._described.ahead.passing) - self.held_bytes
 
     def _refuse(self, needed: int) -> None:
-        """Refuse to read more of the tables than there is memory for.  Raises DoesNotFit."""
+        """Refuse to read more of the tables than there is memory for.
+
+        Args:
+            needed: bytes that are not in memory.
+
+        Raises:
+            DoesNotFit: they do not fit; with the least memory that would suffice.
+        """
         from engine.algorithms.prepared.tables import check_memory
 
-        check_memory(f"the tables of {self.path}", needed, available_memory())
+        what, held = f"the tables of {self.path}", self.held_bytes
+        check_memory(what, needed, available_memory())
+        if self.memory is not None and not self._shares:
+            halves = 2 if "_described" in self.__dict__ and self._described.ahead.passing else 1
+            check_memory(what, halves * (needed + held) + self._whole_bytes, self.memory)
 
     @property
     def _tables_here(self) -> StoredTables:
@@ -125,7 +192,14 @@ class HeldTables(PreparedStore):
         from engine.algorithms.prepared.pieces import StoredPieces
 
         found = self._kernels
-        return StoredPieces(self._tables_here, (found[3], found[4]), lambda: available_memory() + self.held_bytes)
+        return StoredPieces(self._tables_here, (found[3], found[4]), self._most_of_a_piece)
+
+    def _most_of_a_piece(self) -> int:
+        """Return the bytes of tables that a piece of a question may need: less than tables may take where that changes
+        with the free memory.
+        """
+        most = self._most_tables(drops=True)
+        return most if self._shares else 2 * most // 3
 
     @cached_property
     def _kernels(self) -> tuple[Any, ...]:
@@ -181,5 +255,13 @@ class HeldTables(PreparedStore):
         found = self.checked(where)
         if found is None:
             return None
-        self._refuse(found.values.nbytes)
+        from engine.algorithms.prepared.tables import check_memory
+
+        what, size = f"the entries of {where} in {self.path}", found.values.nbytes
+        check_memory(what, size, available_memory())
+        if self.memory is not None and not self._shares:
+            check_memory(what, self._whole_bytes + size + 2 * self.least_held, self.memory)
+        self._whole_bytes += size
+        if self._drops and "_described" in self.__dict__:
+            self._described.memory.drop_beyond(self._most_tables(drops=True))
         return found.whole()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Unpack
 
-from engine.api.from_tables.bands import BAND_BYTES, reduce_bands
+from engine.api.from_tables.bands import reduce_bands
 from engine.api.from_tables.on_device import DevicePreparedMatrix
+from engine.api.from_tables.shares import MemoryShares, memory_shares, smaller
 from engine.api.measuring import MeasureTable, bounds_on_paper
 from engine.api.prepared_matrix import PreparedMatrix
 from engine.execution.survey import survey
@@ -17,7 +18,7 @@ from engine.model.problem import Options, given_options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, given_monitor
 from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_measures, table_bytes
 from engine.rows.measures import MeasureSink
-from storage.errors import DoesNotFit, InvalidRequest
+from storage.errors import InvalidRequest
 
 #: Processor seconds for an entry of a swept row, and for an entry of a merged row (decisions 123 and 134).
 _SWEPT: Final = 4.3e-9
@@ -43,7 +44,7 @@ class PreparedMeasurement:
         self._matrix, options = matrix, given_options(options)
         self.asked: AskedMeasures = asked_measures(matrix.n, matrix.least_weight, request)
         _check(matrix, options, self.asked)
-        self._memory, inward = options.memory, self.asked.direction == "in"
+        self._memory, inward = smaller(options.memory, matrix.memory), self.asked.direction == "in"
         sides = (options.targets, options.sources) if inward else (options.sources, options.targets)
         targets = None if sides[1] is None else tuple(sorted(sides[1]))
         self._rectangle = Rectangle.of(replace(options, sources=sides[0], targets=targets), matrix.n)
@@ -70,22 +71,17 @@ class PreparedMeasurement:
         """
         del monitor
         with self._matrix.using(self._threads):
-            return self._planned()
+            return self._planned(self._shared())
 
-    def _planned(self) -> Plan:
+    def _shared(self) -> MemoryShares:
+        """Return the shares of the memory.  Raises DoesNotFit."""
+        matrix = self._matrix
+        machine = survey(memory=self._memory, threads=matrix.threads)
+        return memory_shares(matrix, self.rows, machine.memory, self.bytes, "measures")
+
+    def _planned(self, shares: MemoryShares) -> Plan:
         matrix, columns = self._matrix, len(self._rectangle.columns)
         on_device = isinstance(matrix, DevicePreparedMatrix) and matrix.exact
-        tables = matrix.table_bytes if on_device else matrix.most_held
-        needed = tables + 2 * BAND_BYTES + self.bytes
-        machine = survey(memory=self._memory, threads=matrix.threads)
-        if needed > machine.memory:
-            raise DoesNotFit(
-                f"measures of {matrix.path} need {needed} bytes of memory for its tables, some rows and the result, "
-                f"and {machine.memory} may be used; measure the graph itself, or ask for fewer measures",
-                resource="memory",
-                needed=needed,
-                available=machine.memory,
-            )
         seconds = self.rows * columns * (_SWEPT if matrix.exact else _MERGED) / matrix.threads
         cutoff = self._rectangle.cutoff
         return Plan(
@@ -94,7 +90,7 @@ class PreparedMeasurement:
             device="cuda" if on_device else "cpu",
             threads=matrix.threads,
             shape=(self.rows, columns),
-            memory=needed,
+            memory=shares.needed,
             disk=0,
             seconds=seconds,
             reason=f"rows are {'swept' if matrix.exact else 'merged'} from the tables, and nothing is searched",
@@ -116,14 +112,15 @@ class PreparedMeasurement:
             SolveFailed: the sum of some row is not finite.
             StorageFailed: a table is damaged.
         """
-        matrix, rectangle, plan = self._matrix, self._rectangle, self.make_plan()
+        matrix, rectangle = self._matrix, self._rectangle
         kind, asked = work_type(matrix.dtype), self.asked
         bounds = bounds_on_paper(asked, matrix.graph(), kind.name) if asked.within and not kind.integer else None
         sink = MeasureSink(rectangle, kind, asked, bounds)
         clock = PhaseClock(given_monitor(monitor))
         clock.begin("measure", self.rows, "rows")
         inward = self.asked.direction == "in"
-        with matrix.using(self._threads):
+        with matrix.using(self._threads), matrix.holding(shares := self._shared()):
+            plan = self._planned(shares)
             if not (isinstance(matrix, DevicePreparedMatrix) and matrix.reduce(rectangle, sink, clock, inward=inward)):
                 reduce_bands(matrix, rectangle, sink.gather, clock, inward=inward)
         clock.stop()

@@ -8,6 +8,7 @@ as those of a file are, because rows of the tables would be rounded otherwise.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.near import ENTRY_BYTES
-from engine.api.from_tables.bands import BAND_BYTES
+from engine.api.from_tables.shares import MemoryShares, memory_shares, smaller
 from engine.api.near import (
     NearSample,
     check_near,
@@ -103,12 +104,13 @@ class PreparedNear:
                 field="cutoff",
             )
         self._matrix, self._nearest = matrix, nearest
-        self._options = replace(options, cutoff=kept if options.cutoff is None else options.cutoff)
+        cutoff, memory = kept if options.cutoff is None else options.cutoff, smaller(options.memory, matrix.memory)
+        self._options = options = replace(options, cutoff=cutoff, memory=memory)
         self._profile = GraphProfile.of(graph)
         self._refused = not_searchable(self._profile, self._options.cutoff)
         if self._refused is not None and not matrix.exact:
             raise self._refused
-        self._machine = survey(memory=options.memory, threads=options.threads)
+        self._machine = survey(memory=memory, threads=options.threads)
         asked = Rectangle.of(self._options, matrix.n)
         self._rows, self._columns = asked.rows, None if asked.targets is None else np.sort(asked.targets)
 
@@ -119,21 +121,16 @@ class PreparedNear:
         Raises:
             DoesNotFit: only the tables could answer, and they do not fit in memory.
         """
-        matrix, needed = self._matrix, self._needed
+        matrix = self._matrix
         if not matrix.exact:
             return NearWay(swept=False, reason="sums of these fractions depend on their order: searched as in the file")
         if self._refused is not None:
-            if needed > self._machine.memory:
-                raise DoesNotFit(
-                    f"near pairs of {matrix.path} need {needed} bytes of memory for its tables and some rows, and "
-                    f"{self._machine.memory} may be used",
-                    resource="memory",
-                    needed=needed,
-                    available=self._machine.memory,
-                )
+            _ = self._shares
             return NearWay(swept=True, reason="searches cannot answer here, so rows come from the tables")
-        if needed > self._machine.memory:
-            return NearWay(swept=False, reason=f"the tables need {needed} bytes of memory: the graph is searched")
+        try:
+            _ = self._shares
+        except DoesNotFit as error:
+            return NearWay(swept=False, reason=f"the tables need {error.needed} bytes of memory: the graph is searched")
         searched, swept = self._search_seconds(), self._sweep_seconds()
         if swept < searched:
             reason = f"rows come from the tables: {swept:.3g} s predicted, {searched:.3g} s by searches"
@@ -141,10 +138,22 @@ class PreparedNear:
         reason = f"the graph is searched: {searched:.3g} s predicted, {swept:.3g} s by rows from the tables"
         return NearWay(swept=False, reason=reason, seconds=searched)
 
-    @property
-    def _needed(self) -> int:
-        """Bytes that rows from the tables need, however many pairs there are."""
-        return self._matrix.most_held + 2 * BAND_BYTES
+    @cached_property
+    def _shares(self) -> MemoryShares:
+        """What tables and bands of rows take; where not all tables fit, pairs get a quarter of the memory if they can.
+
+        Raises:
+            DoesNotFit: not even few lines of the tables fit.
+        """
+        matrix, memory = self._matrix, self._machine.memory
+        with matrix.using(self._options.threads):
+            found = memory_shares(matrix, len(self._rows), memory, 0, "near pairs")
+            if found.tables == matrix.most_held:
+                return found
+            with contextlib.suppress(DoesNotFit):
+                less = memory_shares(matrix, len(self._rows), memory, memory // 4, "near pairs")
+                return replace(less, needed=less.needed - memory // 4)
+        return found
 
     def _search_seconds(self) -> float:
         """Predict the seconds that searches from all sources take, from the processor time of some.
@@ -190,7 +199,7 @@ class PreparedNear:
         machine = survey(out=out, memory=options.memory, threads=options.threads)
         sample = self._sample(each, folder_of(out) if spills else None)
         kept = _KEPT * float(sample.counts.sum()) * len(self._rows) / max(1, len(sample.counts)) / machine.threads
-        sample = sample._replace(seconds=self._sweep_seconds() + kept, fixed=self._needed)
+        sample = sample._replace(seconds=self._sweep_seconds() + kept, fixed=self._shares.needed)
         plan = planned(self._profile.graph, options, sample, machine, each, spills=spills)
         return replace(plan, reason=f"{plan.reason}; {way.reason}")
 
@@ -237,8 +246,8 @@ class PreparedNear:
     def _gathered(self, rows: Indices, monitor: Monitor, each: int, spill: Path | None) -> Piece:
         """Return the number of pairs of each row, their targets and their distances; ``each`` is bytes of a pair."""
         kind = np.dtype(np.int64 if self._profile.graph.integral else np.float64)
-        kept = _Kept(kind, (len(rows), (self._machine.memory - self._needed) // each, each), spill)
-        with self._matrix.using(self._options.threads), closing(kept):
+        kept = _Kept(kind, (len(rows), (self._machine.memory - self._shares.needed) // each, each), spill)
+        with self._matrix.using(self._options.threads), self._matrix.holding(self._shares), closing(kept):
             self._gather(rows, monitor, kept)
             return kept.result()
 
@@ -252,15 +261,18 @@ class PreparedNear:
                 cuts = [slice(first, first + step) for first in range(0, len(some), step)]
                 kept.take(list(pool.map(picker.pick, (block[cut] for cut in cuts), (some[cut] for cut in cuts))))
                 monitor.step(len(some))
+                del block
 
     def _bands(self, rows: Indices) -> Iterator[tuple[Indices, Array]]:
         """Yield some of the rows, and their distances, shape (rows, columns)."""
         matrix, columns = self._matrix, self._columns
         across = matrix.n if columns is None else len(columns)
-        step = max(matrix.threads, BAND_BYTES // max(1, across * matrix.dtype.itemsize))
+        step = max(matrix.threads, matrix.band_bytes // max(1, across * matrix.dtype.itemsize))
         for first in range(0, len(rows), step):
             some = rows[first : first + step]
-            yield some, matrix.rows(some) if columns is None else matrix.block(some, columns)
+            block = matrix.rows(some) if columns is None else matrix.block(some, columns)
+            yield some, block
+            del block  # before the next one is made
 
 
 class _Kept:

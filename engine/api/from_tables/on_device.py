@@ -79,6 +79,20 @@ class DevicePreparedMatrix(PreparedMatrix):
         check_budget(self.path, self.table_bytes, self.n, self.dtype.itemsize, usable)
 
     @property
+    def most_held(self) -> int:
+        """The most bytes of tables that questions keep in memory: all of them where rows come from the device."""
+        return self.table_bytes if self._all_go else super().most_held
+
+    @property
+    def least_held(self) -> int:
+        """The bytes of tables that have to be in memory at a time: all of them where rows come from the device."""
+        return self.table_bytes if self._all_go else super().least_held
+
+    @property
+    def _all_go(self) -> bool:
+        return self.exact and not self._stays
+
+    @property
     def device_bytes(self) -> int:
         """Bytes of device memory that the tables take now; 0 before the first large question."""
         return 0 if self._on_device is None else self._on_device.bytes

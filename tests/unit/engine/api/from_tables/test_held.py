@@ -16,12 +16,12 @@ from engine.api.routes import Router
 from engine.api.verify import verify_store
 from engine.model.problem import Options
 from storage.errors import DoesNotFit
-from storage.prepared import writer
+from storage.prepared import sections, writer
 from tests.property.test_prepared import KINDS, check_entries, random_graph
 from tests.unit.engine.api.test_prepared import grid_graph
 
-#: Entries in a chunk of a table.
-CHUNK = 64
+#: Entries in a chunk of a table, and bytes of a section of it.
+CHUNK, SECTION = 64, 64
 
 
 class Memory:
@@ -43,6 +43,7 @@ class Memory:
 @pytest.fixture(autouse=True)
 def chunks(monkeypatch):
     monkeypatch.setattr(writer, "TABLE_CHUNK", CHUNK)
+    monkeypatch.setattr(sections, "SECTION_BYTES", SECTION)
 
 
 def compare(graph, path, options, memory):
@@ -90,6 +91,7 @@ def place(tmp_path_factory):
     path = tmp_path_factory.mktemp("held") / "p"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "TABLE_CHUNK", CHUNK)
+        patch.setattr(sections, "SECTION_BYTES", SECTION)
         prepare(grid_graph(20), path, Options(threads=1))
     return path
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import apsp
-from engine.api.from_tables import bands
+from engine.api.from_tables import shares
 from engine.api.from_tables.measuring import PreparedMeasurement
 from engine.api.measuring import measure
 from engine.api.prepared import prepare
@@ -43,7 +43,7 @@ def request_of(rng, graph):
 
 @pytest.mark.parametrize("kind", ["hops", "whole", "halves", "fractions"])
 def test_every_column_is_that_of_the_graph(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(bands, "BAND_BYTES", 1)  # many bands
+    monkeypatch.setattr(shares, "BAND_BYTES", 1)  # many bands
     for seed in range(GRAPHS // 4):
         rng = np.random.default_rng([seed, len(kind)])
         graph = random_graph(rng, kind)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 import apsp
-from engine.api.from_tables import near
+from engine.api.from_tables import shares
 from engine.api.from_tables.near import NearWay, PreparedNear
 from engine.api.near import near_pairs, plan_near
 from engine.api.prepared import prepare
@@ -93,7 +93,7 @@ def same(found, want):
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_are_those_of_the_file_and_of_scipy(tmp_path, monkeypatch, kind, seeds):
-    monkeypatch.setattr(near, "BAND_BYTES", 256)  # many bands
+    monkeypatch.setattr(shares, "BAND_BYTES", 256)  # many bands
     for seed in seeds:
         rng = np.random.default_rng([seed, len(kind), ord(kind[0])])
         graph = random_graph(rng, kind)
@@ -199,9 +199,9 @@ def test_memory_and_a_wish_to_stop(tmp_path, monkeypatch):
 
     prepare(road(), tmp_path / "p")
     with open_result(tmp_path / "p") as matrix:
-        assert "need" in PreparedNear(matrix, Options(cutoff=5, memory=2 * near.BAND_BYTES)).way.reason
+        assert "need" in PreparedNear(matrix, Options(cutoff=5, memory=5000)).way.reason
         swept(monkeypatch, rows=True)
-        few = matrix.table_bytes + 2 * near.BAND_BYTES + 24 * 50
+        few = PreparedNear(matrix, Options(cutoff=5))._shares.needed + 24 * 50
         with pytest.raises(DoesNotFit, match=r"already .* and 50 fit") as caught:
             near_pairs(matrix, Options(cutoff=100, memory=few))
         assert caught.value.needed > caught.value.available
@@ -213,12 +213,13 @@ def test_memory_and_a_wish_to_stop(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kept", [0, 50, 500])
 def test_pairs_that_memory_does_not_hold_are_the_same_from_files(tmp_path, monkeypatch, kept, nearest):
     prepare(road(), tmp_path / "p")
-    monkeypatch.setattr(near, "BAND_BYTES", 1 << 14)
+    monkeypatch.setattr(shares, "BAND_BYTES", 1 << 14)
     with open_result(tmp_path / "p") as matrix:
         swept(monkeypatch, rows=True)
         right = near_pairs(matrix, Options(cutoff=100), nearest=nearest)
         # one thread: of several, one may hold more than these few pairs while another searches the piece before
-        few = Options(cutoff=100, memory=matrix.table_bytes + 2 * near.BAND_BYTES + 24 * kept, threads=1)
+        needed = PreparedNear(matrix, Options(cutoff=100, threads=1))._shares.needed
+        few = Options(cutoff=100, memory=needed + 24 * kept, threads=1)
         found = near_pairs(matrix, few, nearest=nearest, spill=tmp_path)
         assert isinstance(found.indices, np.memmap)
         for name in ("indptr", "indices", "lengths", "sources"):

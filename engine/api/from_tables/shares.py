@@ -1,0 +1,75 @@
+"""Shares the memory that may be used among tables, the rows that are computed from them, and results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import DoesNotFit
+
+if TYPE_CHECKING:
+    from engine.api.prepared_matrix import PreparedMatrix
+
+#: Bytes of a band of whole rows; a band has at least a row for each thread.
+BAND_BYTES: Final = 64 << 20
+#: Bands that are in memory at a time: one that is reduced, rows as they are swept, those that are swept together, and
+#: the columns of them that are wanted.
+BANDS: Final = 4
+
+
+@dataclass(frozen=True)
+class MemoryShares:
+    """How a question shares the memory.
+
+    Attributes:
+        tables: bytes of tables that may be in memory.
+        band: bytes of a band of rows.
+        needed: bytes of tables, bands, what elimination has found, and results.
+    """
+
+    tables: int
+    band: int
+    needed: int
+
+
+def smaller(asked: int | None, opened: int | None) -> int | None:
+    """Return the smaller of two budgets, either of which may be None for none."""
+    return opened if asked is None else asked if opened is None else min(asked, opened)
+
+
+def usual_band(memory: int | None) -> int:
+    """Return the bytes of a band for questions without shares; ``memory`` may be used by tables and answers."""
+    return BAND_BYTES if memory is None else min(BAND_BYTES, memory // (2 * BANDS))
+
+
+def memory_shares(matrix: PreparedMatrix, rows: int, memory: int, kept: int, what: str) -> MemoryShares:
+    """Share the memory: tables get all that they need if bands of the usual size fit beside them, else smaller bands.
+
+    Args:
+        matrix: the prepared graph.
+        rows: rows that are asked for.
+        memory: bytes that may be used.
+        kept: bytes of results.
+        what: what is asked for, for the message.
+
+    Raises:
+        DoesNotFit: not even a line of each direction fits beside the smallest bands; with the least memory that would
+            suffice.
+    """
+    row, left = matrix.row_bytes, memory - kept - matrix.swept_bytes
+    smallest = row * max(1, min(matrix.threads, rows))
+    band = max(smallest, min(BAND_BYTES, row * rows))
+    least, most = matrix.least_held, matrix.most_held
+    while band > smallest and left - BANDS * band < most and BANDS * band > min(left // 2, left - least):
+        band = max(smallest, band // 2)
+    tables = min(most, left - BANDS * band)
+    if tables < least:
+        needed = memory - left + BANDS * band + least
+        raise DoesNotFit(
+            f"{what} of {matrix.path} need {needed} bytes of memory for lines of its tables, some rows and the result, "
+            f"and {memory} may be used; measure the graph itself, or ask for less",
+            resource="memory",
+            needed=needed,
+            available=memory,
+        )
+    return MemoryShares(tables, band, memory - left + BANDS * band + tables)

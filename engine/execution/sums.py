@@ -12,13 +12,15 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
 from engine.planning.refusal import about_seconds
-from engine.rows.sums import adds_whole, exactness, sum_types
+from engine.rows.sums import adds_whole, counts_arcs, exactness, sum_types
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
-#: Seconds for each vertex and arc of a tree, one thread; and for each entry that is summed (decision 145).
+#: Seconds for each vertex and arc of a tree, one thread, where it is walked (decision 145) and where every arc counts 1
+#: (decision 244); and for each entry that is summed.
 TREE_SECONDS: Final = 1.5e-8
+HOPS_SECONDS: Final = 5e-9
 SUM_SECONDS: Final = 2.0e-8
 
 
@@ -35,8 +37,8 @@ def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
 
 
 def sum_memory(graph: Graph, options: Options, threads: int) -> int:
-    """Return the bytes of memory that the sums take: copies of the quantities and of the weights, and for each thread
-    a tree, a band of rows in whole units, and their sums twice, as they are found and as tiles.
+    """Return the bytes of memory that the sums take: copies of the quantities and of weights or arcs, and for each
+    thread a tree, a band of rows in whole units, and their sums twice, as they are found and as tiles.
 
     Args:
         graph: the graph, with the quantities.
@@ -46,7 +48,8 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
     sizes = sum(kind.itemsize for kind in sum_types(graph, options.also).values())
     columns = _shape(graph, options)[1]
     band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
-    return graph.arcs * (sizes + 8) + threads * (graph.n * (16 + sizes) + band)
+    each = 24 if counts_arcs(graph) else 8  # the arcs into each vertex, while they are sorted, or the weights
+    return graph.arcs * (sizes + each) + 16 * graph.n + threads * (graph.n * (16 + sizes) + band)
 
 
 def _shape(graph: Graph, options: Options) -> tuple[int, int]:
@@ -111,7 +114,8 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     """
     shape = _shape(graph, options)
     rows, columns = shape
-    work = rows * ((graph.n + graph.arcs) * TREE_SECONDS + len(options.also) * columns * SUM_SECONDS)
+    tree = HOPS_SECONDS if counts_arcs(graph) else TREE_SECONDS
+    work = rows * ((graph.n + graph.arcs) * tree + len(options.also) * columns * SUM_SECONDS)
     phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype))
     more = f"; then {', '.join(options.also)} along the paths, {about_seconds(phase.seconds)}"
     return replace(

@@ -86,6 +86,11 @@ def _longest(graph: Graph, values: Array) -> float:
     return float(np.maximum.reduceat(np.abs(values.astype(np.float64)), starts).sum())
 
 
+def counts_arcs(graph: Graph) -> bool:
+    """Return whether distances are numbers of arcs, and all vertices may be passed through."""
+    return not graph.terminals and bool((graph.weights == 1).all())
+
+
 def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
     """Return the type of the sums of each quantity: int32 where it holds all of them, else float64.
 
@@ -131,14 +136,22 @@ class PathSums:
             weights = np.rint(weights * per).astype(np.int64)
         elif kind.dtype == np.float64:
             weights = weights.astype(np.float64)
-        self._arcs = graph.indptr, graph.heads, weights
-        self._own = self._stacked(self._wholes, np.int32)
-        self._others = self._stacked(self._fractions, np.float64)
+        self._by_hops, into = counts_arcs(graph) and kind.integer, None
+        self._arcs: tuple[Array, ...] = graph.indptr, graph.heads, weights
+        if self._by_hops:
+            into = np.argsort(graph.heads, kind="stable")  # arcs are in the order of their tails
+            begins = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n))))
+            tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
+            self._arcs = begins.astype(np.int64), tails[into], np.diff(graph.indptr)
+        self._own = self._stacked(self._wholes, np.int32, into)
+        self._others = self._stacked(self._fractions, np.float64, into)
 
-    def _stacked(self, names: list[str], dtype: npt.DTypeLike) -> Array:
+    def _stacked(self, names: list[str], dtype: npt.DTypeLike, into: Indices | None) -> Array:
+        """Return some quantities side by side, in the order ``into`` of the arcs; None for that of the graph."""
         stacked: Array = np.empty((self._graph.arcs, len(names)), dtype)
         for k, name in enumerate(names):
-            stacked[:, k] = self._graph.quantities[name]
+            values = self._graph.quantities[name]
+            stacked[:, k] = values if into is None else values[into]
         return stacked
 
     def of(self, sources: Indices, rows: Array) -> dict[str, Array]:
@@ -152,7 +165,8 @@ class PathSums:
             SolveFailed: a row does not hold the shortest distances of the graph, so nothing can be summed; this shows
                 a defect.
         """
-        from engine.rows._sums import in_units, sum_along  # planning imports this module, and needs no kernel of it
+        # planning imports this module, and needs no kernel of it
+        from engine.rows._sums import in_units, sum_along, sum_by_hops
 
         kinds = WORK_TYPES["int32"], WORK_TYPES["float64"]
         out = tuple(
@@ -166,7 +180,8 @@ class PathSums:
         limits = self._limited, self._graph.terminals
         wanted = self._columns, kinds[0].sentinel(), kinds[1].sentinel(), *out
         quantities = self._own, self._others
-        first, vertex = sum_along(lengths, sources, none, limits, self._arcs, quantities, wanted)
+        add = sum_by_hops if self._by_hops else sum_along
+        first, vertex = add(lengths, sources, none, limits, self._arcs, quantities, wanted)
         if first >= 0:
             names = self._graph.labels[sources[first]], self._graph.labels[vertex]
             raise SolveFailed(

@@ -23,20 +23,20 @@ from tests.unit.engine.api.test_prepared import grid_graph
 
 #: Whole numbers are swept, and fractions whose sums depend on the order are merged.
 KINDS = ("whole", "fractions")
-SIDE = 40
+SIDE = 24
 
 
 @pytest.fixture(autouse=True)
 def small_bands(monkeypatch):
-    monkeypatch.setattr(shares, "BAND_BYTES", 1 << 17)
+    monkeypatch.setattr(shares, "BAND_BYTES", 1 << 15)
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Prepared lattices of each kind, in chunks of 16,384 entries."""
+    """Prepared lattices of each kind, in chunks of 4,096 entries."""
     folder, found = tmp_path_factory.mktemp("shares"), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "TABLE_CHUNK", 1 << 14)
+        patch.setattr(writer, "TABLE_CHUNK", 1 << 12)
         for kind in KINDS:
             graph = grid_graph(SIDE)
             if kind == "fractions":

@@ -64,7 +64,7 @@ PARAMETERS = {
     **dict.fromkeys(("out", "path", "work", "prepared", "spill", "nodes"), "path"),
     **dict.fromkeys(("overwrite", "resume", "changed", "arcs", "normalized", "endpoints", "directed", "mirrored",
                      "unweighted", "centroids_through"), "flag"),
-    **dict.fromkeys(("nearest", "beside", "n", "processes", "nice", "device_memory"), "whole"),
+    **dict.fromkeys(("nearest", "beside", "n", "processes", "nice", "device_memory", "memory"), "whole"),
     **dict.fromkeys(("compression", "device", "parallel", "direction", "decay", "format"), "choice"),
     **dict.fromkeys(("weight", "length_of", "source", "target", "mode", "unit", "flow"), "text"),
     **dict.fromkeys(("also", "measures"), "names"),

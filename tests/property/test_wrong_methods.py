@@ -59,7 +59,8 @@ MADE = {
 INSIDE = {
     *(f"Matrix.{name}" for name in ("check_files", "holds", "open_file")),
     *(f"PreparedMatrix.{name}" for name in (
-        "check_files", "checked", "chunk_of", "file", "has", "line_files", "open_file", "part_array", "share",
+        "check_files", "checked", "chunk_of", "file", "has", "holding", "line_files", "open_file", "part_array",
+        "running_checksums", "section_of", "share",
         "table")),
     *(f"ReadLimits.{name}" for name in ("check_arcs", "check_bytes", "check_columns", "check_vertices")),
     *(f"Monitor.{name}" for name in ("advance", "begin", "resume", "step")),

@@ -30,7 +30,7 @@ from tests.property.test_prepared import check_entries, expected
 from tests.unit.engine.api.test_prepared import Stops, grid_graph
 
 #: Answers are compared with these files of a graph that is prepared from the start.
-COMPARED = ("tables", "elimination", "parts", "graph", "vertex", "closed")
+COMPARED = ("tables", "sections", "elimination", "parts", "graph", "vertex", "closed")
 
 
 def arcs_of(graph):

@@ -173,7 +173,7 @@ class TableOptions(TypedDict, total=False):
                in_api="Of results measures and near: the id of a job that has prepared the same graph; rows come from "
                       "its tables, and nothing is searched where they are cheaper.",
                label="From the tables of", in_form="Of measures and near pairs: the id of a job that has prepared this "
-                                                   "graph.", hint="nothing; the graph is searched"),
+                                                   "graph.", hint="none, but a search"),
     ]  # fmt: skip
     opportunities: Annotated[
         Opportunities,

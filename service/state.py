@@ -164,7 +164,9 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """Return the graph of this id as the caller uploaded it: name and receipt; admins see the first upload.
+        """Return the graph of this id as the caller uploaded it: name and receipt.
+
+        Admins see the receipt of the first upload, and the name that it or an admin gave last.
 
         Raises:
             NotFound: there is no such graph, or the caller did not upload it.
@@ -177,21 +179,23 @@ class Service:
             raise NotFound(f"there is no graph {graph_id!r}")
         return found if found.removed is None else self.jobs.graph(graph_id)
 
-    def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
+    def add_graph(self, record: GraphRecord, caller: Caller, name: str | None = None) -> tuple[GraphRecord, bool]:
         """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller.
 
-        A graph that is uploaded again under another name takes that name.
+        Args:
+            record: the graph, with the name that it gets if it is new to the caller.
+            caller: who uploaded it.
+            name: the name that the caller gave, which a graph takes that was uploaded before; None leaves its name.
         """
         kept, new = self.jobs.add_graph(record)
-        name, owner = record.name, caller.owner
-        if owner is None:
-            if name and name != kept.name:
-                self.jobs.rename_graph(kept.id, name)
-                kept = replace(kept, name=name)
+        if name and name != kept.name and (caller.owner is None or caller.may("admin")):
+            self.jobs.rename_graph(kept.id, name)
+            kept = replace(kept, name=name)
+        if caller.owner is None:
             return kept, new
-        new = self.keys.own_graph(owner, replace(record, id=kept.id))
+        new = self.keys.own_graph(caller.owner, replace(record, id=kept.id))
         if name and not new:
-            self.keys.rename_graph(owner, kept.id, name)
+            self.keys.rename_graph(caller.owner, kept.id, name)
         return self.graph(kept.id, caller), new
 
     def remove_graph(self, graph_id: str, caller: Caller) -> None:

@@ -33,17 +33,18 @@ def log_path(settings: Settings, job_id: str) -> Path:
 
 class _Plain(TextFormatter):
     """Formats records as time in UTC, level and message; without secrets and server paths, because the job's owner
-    reads them.
+    reads them, and without the id of the job, which is that of the file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, job_id: str) -> None:
+        self._folder, self._job = folder, f"job {job_id}: "
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a log record as one line, without the absolute path of the data folder."""
-        return within(super().format(record), self._folder)
+        said = super().format(record).replace(f" {record.levelname} {self._job}", f" {record.levelname} ", 1)
+        return within(said, self._folder)
 
 
 @contextlib.contextmanager
@@ -63,7 +64,7 @@ def job_log(settings: Settings, job_id: str, claim: int = 0) -> Iterator[None]:
         logging.getLogger(__name__).warning("job %s has no log: %s", job_id, error)
         yield
         return
-    handler.setFormatter(_Plain(settings.data_dir))
+    handler.setFormatter(_Plain(settings.data_dir, job_id))
     handler.setLevel(logging.INFO)
     root = logging.getLogger()
     root.addHandler(handler)

@@ -71,8 +71,8 @@ async def upload_graph(
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
     found["receipt"]["sha256"] = digest
-    fresh = GraphRecord(**found, name=asked.name, created=time.time())
-    kept, new = await anyio.to_thread.run_sync(asker.service.add_graph, fresh, asker.caller)
+    fresh = GraphRecord(**found, name=asked.title(), created=time.time())
+    kept, new = await anyio.to_thread.run_sync(asker.service.add_graph, fresh, asker.caller, asked.name)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"
     answer = GraphDocument.of(kept)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Locator, Page, sync_playwright
 
 from tests.browser.conftest import FLAGS, Site, chromium
 from tests.browser.kinds import ARRIVES, fail, fill
@@ -34,6 +34,8 @@ SHOWN: Final = (
 #: the most pixels of a picture of a result from top to bottom on a desk, and the colours of a picture
 HIGHEST: Final = 1690
 COLOURS: Final = 256
+#: pixels of paper round a part of a page
+MARGIN: Final = 16
 
 
 def photograph(page: Page, address: str, name: str, file: Path) -> None:
@@ -47,14 +49,22 @@ def photograph(page: Page, address: str, name: str, file: Path) -> None:
         page.locator("#get_distance").evaluate("part => part.scrollIntoView()")
     if name == "map":
         page.wait_for_timeout(1000)
-    shown = page.locator(".beside", has=page.locator("#map")) if name == "map" else None
-    picture = Image.open(io.BytesIO(shown.screenshot() if shown else page.screenshot(full_page=name != "api")))
+    clip = around(page.locator(".beside", has=page.locator("#map"))) if name == "map" else None
+    picture = Image.open(io.BytesIO(page.screenshot(full_page=name != "api", clip=clip)))
     if name == "job" and picture.width > HIGHEST / 2:  # what follows is the plan and the log
         picture = picture.crop((0, 0, picture.width, HIGHEST))
     # red words are few, and should stay red
     method = Image.Quantize.MEDIANCUT if name == "map" else Image.Quantize.MAXCOVERAGE  # much of a map is paper
     kept = picture.convert("RGB").quantize(COLOURS, method, dither=Image.Dither.NONE)
     kept.save(file, optimize=True)
+
+
+def around(part: Locator) -> FloatRect:
+    """Return the box of a part of a page with the paper around it, which the page leaves at its edges."""
+    box = part.bounding_box()
+    assert box is not None, "the part is not on the page"
+    return {"x": box["x"] - MARGIN, "y": box["y"] - MARGIN, "width": box["width"] + 2 * MARGIN,
+            "height": box["height"] + MARGIN}  # fmt: skip
 
 
 #: Pages that show a job while it runs or waits.

@@ -23,6 +23,35 @@ LONG_SUM = """() => {
   list.querySelector("b").textContent = "2,760,313.125";
   return list.scrollWidth <= list.clientWidth;
 }"""
+#: what the eye finds: a hint that its field cuts off, fields and buttons of a row that are not in line, a log whose
+#: lines go on outside, a round mark on half a pixel, which is drawn flat
+UNTIDY = """() => {
+  const found = [], seen = (part) => part.offsetHeight > 1;
+  const pen = document.createElement("canvas").getContext("2d");
+  for (const field of [...document.querySelectorAll("input[placeholder]")].filter(seen)) {
+    const style = getComputedStyle(field);
+    pen.font = `${style.fontSize} ${style.fontFamily}`;
+    const space = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    if (pen.measureText(field.placeholder).width > space) found.push(`cut off: ${field.placeholder}`);
+  }
+  for (const row of document.querySelectorAll("form.query")) {
+    const parts = [...row.querySelectorAll("input, select, button")].filter(seen);
+    const boxes = parts.map((part) => part.getBoundingClientRect());
+    for (const one of boxes) for (const other of boxes) {
+      const beside = one.top < other.bottom && other.top < one.bottom;
+      const off = Math.abs(one.top - other.top) + Math.abs(one.bottom - other.bottom);
+      if (beside && off > 1) found.push(`not in line: ${row.getAttribute("action")}`);
+    }
+  }
+  for (const log of [...document.querySelectorAll("#lines")].filter(seen)) {
+    if (log.scrollWidth > log.clientWidth) found.push("lines of the log go on outside");
+  }
+  for (const state of [...document.querySelectorAll(".state")].filter(seen)) {
+    const { width, height } = getComputedStyle(state, "::before");
+    if (parseFloat(width) % 1 || width !== height) found.push(`no circle: ${width} x ${height}`);
+  }
+  return [...new Set(found)];
+}"""
 LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 #: what a template writes that got an object in the place of its words
 _PYTHON = re.compile(r"<[a-z_]+ (?:method|object|function)|object at 0x|\bNone\b|\bNaN\b|undefined")
@@ -70,13 +99,14 @@ def test_on_every_screen(
     # the policy would keep axe-core out; all other tests hold the pages to it
     screen = PHONE if device == "phone" else {}
     page = visit(bypass_csp=True, expected=("404", "410", "422", "507"), **screen)
-    wrong = {}
+    wrong, untidy = {}, set[str]()
     for kind, path in kinds.items():
         answer = page.goto(path)
         assert answer is not None
         assert answer.status == _ERRORS.get(kind, 200), kind
         for part in ARRIVES.get(kind, ()):
             page.locator(part).first.wait_for()
+        untidy |= {f"{kind}: {each}" for each in page.evaluate(UNTIDY)}
         if kind == "api":
             page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
         for scheme in SCHEMES:
@@ -93,3 +123,4 @@ def test_on_every_screen(
         assert kind != "job" or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
         assert device == "desktop" or kind != "home" or page.evaluate(LOW) == 0, "fingers find every button"
     assert not wrong
+    assert not untidy

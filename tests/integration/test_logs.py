@@ -37,7 +37,7 @@ def test_a_job_can_be_followed_and_no_key_is_shown(tmp_path: Path):
         heard = live.http.get(f"/v1/jobs/{job_id}/events").text
         assert live.job(job_id)["state"] == "successful"
         assert heard.count("event: done\n") == 1
-        assert f"job {job_id}: done in" in heard, "the log is whole when the job is over"
+        assert " INFO done in" in heard, "the log is whole when the job is over"
         live.http.get("/v1/jobs", params={"cursor": key}, headers={"X-Request-ID": "careless"})
         live.http.get(f"/v1/jobs/{key}")
         [device] = live.http.get("/v1/devices").json()["devices"]
@@ -75,3 +75,18 @@ def test_the_log_of_a_job_holds_no_password(tmp_path: Path):
     assert "postgresql://me:***@host/x" in text
     assert "secretpass" not in text
     assert "ssss" not in text
+
+
+def test_the_log_of_a_job_does_not_repeat_its_id(tmp_path: Path):
+    import logging
+
+    from service.jobs.joblog import job_log, log_path
+    from service.settings import Settings
+
+    settings = Settings(data_dir=tmp_path)
+    with job_log(settings, "ab-1"):
+        logging.getLogger("x").warning("job %s: attempt 1 begins after job ab-1: x", "ab-1")
+        logging.getLogger("x").error("job %s: another", "ab-12")
+    first, second = log_path(settings, "ab-1").read_text().splitlines()
+    assert first.endswith("Z WARNING attempt 1 begins after job ab-1: x")
+    assert second.endswith("Z ERROR job ab-12: another")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, Field, create_model
 
@@ -19,6 +19,8 @@ else:
     _Options = create_model("_Options", **members_of(ReadingOptions))
 
 
+#: characters of the name of a graph
+LONGEST_TITLE: Final = 200
 #: names of columns, with commas
 QuantityNames = Annotated[str, Field(max_length=LONGEST_NAME)]
 
@@ -26,14 +28,20 @@ QuantityNames = Annotated[str, Field(max_length=LONGEST_NAME)]
 class UploadQuery(_Options):
     """How an uploaded file is read, and what it is called."""
 
-    name: str | None = Field(None, max_length=200, description="A name of your own.")
-    filename: str | None = Field(None, max_length=255, description="Its ending hints at the format.")
+    name: str | None = Field(None, max_length=LONGEST_TITLE, description="A name of your own.")
+    filename: str | None = Field(
+        None, max_length=255, description="Its ending hints at the format; the name of a new graph that gets no other."
+    )
     also: list[QuantityNames] | None = Field(
         None,
         description="Further columns, which jobs can sum along the paths (also): separated by commas or repeated.",
         max_length=MOST_QUANTITIES,
         examples=[["toll"], ["metres,toll"]],
     )
+
+    def title(self) -> str | None:
+        """Return the name of a graph that is new: ``name``, else the file's, without its folders."""
+        return self.name or (self.filename or "").replace("\\", "/").rpartition("/")[2][-LONGEST_TITLE:] or None
 
     def reading(self) -> dict[str, Any]:
         """Return how the file is read, as arguments of ``read_graph``.  Raises InvalidRequest for wrong lists."""

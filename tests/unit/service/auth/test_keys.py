@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.auth.callers import Caller
+from service.auth.callers import ANYBODY, Caller
 from service.auth.keys import REMEMBERED_SECONDS, Keyring, first_key
 from service.cli.main import run
 from service.http.cursors import encode
@@ -152,6 +152,36 @@ def test_a_graph_of_two_owners_tells_neither_of_the_other(client: TestClient, se
         connection.exec_driver_sql("""UPDATE graphs SET facts = '{"notes": ["secret"], "weights": {"column": "w"}}'""")
     seen = client.get(f"/v1/graphs/{kept.id}", headers=headers["ann"]).json()
     assert (seen["facts"], seen["receipt"]) == ({"weights": {"column": None}}, {})
+
+
+@pytest.mark.parametrize("scopes", [("read", "submit"), ("admin",)])
+def test_a_graph_has_the_name_that_its_caller_gave_last(client: TestClient, service: Service, scopes: tuple[str, ...]):
+    """The first key of a service is that of an admin, who sees the graphs of all."""
+    headers = {"authorization": f"Bearer {service.keys.create('ann', scopes)[1]}"}
+
+    def upload(**names: str) -> tuple[str, ...]:
+        answer = client.post("/v1/graphs", params=names, content=b"1 2 3\n", headers=headers).json()
+        [listed] = client.get("/v1/graphs", headers=headers).json()["graphs"]
+        return answer["name"], client.get(f"/v1/graphs/{answer['id']}", headers=headers).json()["name"], listed["name"]
+
+    assert upload(filename="C:\\maps\\roads.csv") == ("roads.csv",) * 3, "a new graph has the name of its file"
+    assert upload(filename="others.csv") == ("roads.csv",) * 3, "which no later file changes"
+    assert upload(name="Roads", filename="others.csv") == ("Roads",) * 3
+    assert upload(filename="others.csv") == ("Roads",) * 3
+    assert upload(name="Streets") == ("Streets",) * 3
+
+
+@pytest.mark.parametrize(
+    "caller", [ANYBODY, Caller("ann", frozenset({"submit"})), Caller("root", frozenset({"admin"}))]
+)
+def test_a_name_that_one_gives_is_not_seen_by_another_owner(service: Service, bench: Bench, caller: Caller):
+    kept = bench.jobs.graph(bench.add_graph(small_graph()))
+    bob = Caller("bob", frozenset({"submit"}))
+    service.add_graph(replace(kept, name="bob.csv"), bob)
+    assert service.add_graph(replace(kept, name="x.csv"), caller, "mine")[0].id == kept.id
+    service.add_graph(replace(kept, name="x.csv"), caller, "mine")
+    assert service.graph(kept.id, caller).name == "mine"
+    assert service.graph(kept.id, bob).name == "bob.csv"
 
 
 def test_graphs_page_by_page(client: TestClient, service: Service, bench: Bench):

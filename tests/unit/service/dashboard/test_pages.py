@@ -459,7 +459,9 @@ def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench
     assert """result.distance("b,c", "e\\"f")""" in page.text
     assert """--data-urlencode source=b,c --data-urlencode target='e"f'""" in page.text
     assert """--data-urlencode sources='"b,c"'""" in page.text
-    assert f'Client("http://testserver", key="apsp_…").result("{job_id}")' in page.text
+    assert 'client = apsp.Client("http://testserver", key="apsp_…")\n' in page.text
+    assert f'result = client.result("{job_id}")\n' in page.text
+    assert 'distance \\\n  -H "Authorization: Bearer $APSP_KEY" \\\n  --data-urlencode source=b,c' in page.text
     part = Tags(client.get(f"/jobs/{job_id}/eccentricities").text)
     text = " ".join(part.text.split())
     assert "all 4 sources" in text

@@ -14,7 +14,9 @@ from service.cli.help_pages import command
 from storage.errors import InvalidRequest
 
 #: The modules that the extra ``service`` installs (decision 182).
-SERVICE_MODULES: Final = ("alembic", "fastapi", "jinja2", "prometheus_client", "psycopg", "sqlalchemy", "uvicorn")
+SERVICE_MODULES: Final = (
+    "alembic", "fastapi", "jinja2", "orjson", "prometheus_client", "psycopg", "sqlalchemy", "uvicorn",
+)  # fmt: skip
 
 
 def check_service() -> None:

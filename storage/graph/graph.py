@@ -284,7 +284,7 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
     near = similar_label(labels, wanted)
-    hint = f".  Did you mean {near!r}?" if near else ""
+    hint = f". Did you mean {near!r}?" if near else ""
     raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}{hint}")
 
 

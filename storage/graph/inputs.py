@@ -126,8 +126,13 @@ def search_text(labels: AnyArray, name: str) -> int:
 
 
 def similar_label(labels: AnyArray, name: str) -> str | None:
-    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
-    first = search_text(labels, name[:1])
-    some = labels[first : first + _COMPARED] if name else labels[:0]
-    alike = [text for text in map(str, some) if text.startswith(name[:1])]
-    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
+    """Return the name that is most like ``name`` among some that begin with the same character, capital or small; None
+    if none is.  Capital and small letters are alike.
+    """
+    alike: dict[str, str] = {}
+    for begin in dict.fromkeys((name[:1], name[:1].upper(), name[:1].lower()) if name else ()):
+        first = search_text(labels, begin)
+        for text in map(str, labels[first : first + _COMPARED]):
+            if text.startswith(begin):
+                alike.setdefault(text.casefold(), text)
+    return next((alike[near] for near in difflib.get_close_matches(name.casefold(), alike, n=1)), None)

@@ -129,8 +129,8 @@ export class Overlay {
     context.stroke();
   }
 
-  /** Write a name beside a vertex, on the side where there is more of the map. */
-  name(vertex, words) {
+  /** Write a name beside a vertex, on the side where there is more of the map, and not on the part of the route there. */
+  name(vertex, words, route = []) {
     const { context, look, view: { ratio } } = this;
     const { width, height } = context.canvas;
     const [x, y] = this.spot(vertex);
@@ -139,7 +139,9 @@ export class Overlay {
     context.font = font(13 * ratio);
     const [wide, high] = [context.measureText(text).width + 12 * ratio, 22 * ratio];
     const left = clamp(x > width / 2 ? x - wide - 11 * ratio : x + 11 * ratio, 2, Math.max(2, width - wide - 2));
-    const top = clamp(y > height * 0.15 ? y - high - 4 * ratio : y + 4 * ratio, 2, height - high - 2);
+    const away = route.reduce((sum, v) => sum + this.spot(v)[1] - y, 0); // above 0: the route leads down
+    const below = y <= height * 0.15 || (away < 0 && y < height * 0.85);
+    const top = clamp(below ? y + 4 * ratio : y - high - 4 * ratio, 2, height - high - 2);
     context.globalAlpha = 0.92;
     context.fillStyle = look.paper;
     context.strokeStyle = look.line;

@@ -46,7 +46,8 @@ class NetworkMap {
     if (this.route) overlay.route(this.route.vertices);
     const marked = [[target, false], [source, true]].filter(([vertex]) => vertex >= 0 && this.network.may.any[vertex]);
     for (const [vertex, filled] of marked) overlay.mark(vertex, filled);
-    for (const [vertex] of marked) overlay.name(vertex, this.name(vertex));
+    const along = (this.route?.vertices ?? []).filter((v) => this.network.may.any[v]);
+    for (const [vertex, first] of marked) overlay.name(vertex, this.name(vertex), first ? along.slice(0, 5) : along.slice(-5));
     if (this.cursor) {
       overlay.cursor(this.cursor.vertex, this.cursor.place);
       if (!marked.some(([vertex]) => vertex === this.cursor.vertex)) overlay.name(this.cursor.vertex, this.name(this.cursor.vertex));

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from service.views.pictures.figures import new_figure
+from service.views.pictures.figures import about, new_figure
 from storage.geography.plane import edge_ends, projected
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Longer side of the picture, and the shortest and longest other side, in inches.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
+#: Vertices of a route beside an end of it that the name of the end leaves free.
+_STEPS: Final = 5
 #: Edges from which lines of an SVG or PDF are drawn as a picture: a file of paths would be too large to show.
 _MANY: Final = 60_000
 #: Inches above the map for the title, and below it for the scale.
@@ -201,18 +203,21 @@ def _draw_route(axes: Axes, network: NetworkMap, scheme: Scheme, place: tuple[Fl
             x[vertex], y[vertex], "o", markersize=10, color=face, markeredgecolor=scheme.route if not filled else
             scheme.paper, markeredgewidth=2.4, zorder=6,
         )  # fmt: skip
-        _write_name(axes, (float(x[vertex]), float(y[vertex])), name, scheme)
+        near = [vertex, *(route[:_STEPS] if filled else route[-_STEPS:]).tolist()]
+        _write_name(axes, (float(x[vertex]), float(y[vertex])), name, scheme, float(np.nanmean(y[near])))
 
 
-def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme) -> None:
-    """Write the name of a vertex beside it, on the side where there is more of the map."""
+def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme, route: float) -> None:
+    """Write the name of a vertex beside it, on the side where there is more of the map, and not on the route, which is
+    at the height ``route`` nearby.
+    """
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     across = spot[0] > (left + right) / 2
-    up = spot[1] > low + 0.9 * (high - low)
+    below = route > spot[1] or (route == spot[1] and spot[1] > low + 0.9 * (high - low))
     axes.annotate(
         name,
         spot,
-        xytext=(-11 if across else 11, -13 if up else 9),
+        xytext=(-11 if across else 11, -15 if below else 15),
         textcoords="offset points",
         ha="right" if across else "left",
         va="center",
@@ -228,7 +233,7 @@ def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme
 def _draw_legend(figure: Figure, network: NetworkMap, scheme: Scheme, colours: tuple[Colormap, Normalize]) -> None:
     """Draw what the colours mean below the map."""
     from matplotlib.colorbar import ColorbarBase
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     whole = figure.get_figheight()
     colour_map, norm = colours
@@ -239,6 +244,7 @@ def _draw_legend(figure: Figure, network: NetworkMap, scheme: Scheme, colours: t
     bar = ColorbarBase(axes, cmap=colour_map, norm=norm, orientation="horizontal")
     bar.outline.set_visible(False)
     bar.locator = MaxNLocator(5)
+    bar.formatter = FuncFormatter(lambda value, _: about(value))
     bar.update_ticks()
     axes.tick_params(color=scheme.dim, labelcolor=scheme.dim, labelsize=8, length=2, pad=2)
     figure.text(0.418, 0.47 / whole, network.unit or "", color=scheme.dim, size=9, va="center")

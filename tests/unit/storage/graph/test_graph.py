@@ -235,6 +235,20 @@ def test_an_unknown_name_names_the_range() -> None:
         index_of(graph, "LHR")
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [("Harbor", "Harbour"), ("harbour", "Harbour"), ("HARBOUR", "Harbour"), ("mill", "Mill"), ("Ökar", "ökar"),
+     ("MARKT", "markt"), ("quite else", None), ("", None)],
+)  # fmt: skip
+def test_a_name_that_is_nearly_right_is_suggested(asked: str, meant: str | None):
+    names = ["Harbour", "Mill", "Zoo", "markt", "ökar"]
+    graph, _ = build_graph([0, 1, 2, 3], [1, 2, 3, 4], None, labels=names, directed=True)
+    with pytest.raises(NotFound) as raised:
+        index_of(graph, asked)
+    said = str(raised.value)
+    assert (f"'ökar'. Did you mean {meant!r}?" in said) if meant else said.endswith("'Harbour' to 'ökar'")
+
+
 def test_no_vertices_at_all() -> None:
     graph, _ = build_graph([], [], None, n=0, directed=True)
     assert (graph.n, graph.m) == (0, 0)

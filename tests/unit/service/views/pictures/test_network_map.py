@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgba
 
@@ -68,6 +69,27 @@ def test_route_and_names():
     paths = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
     assert [line.get_color() for line in paths] == [LIGHT.paper, LIGHT.route]
     assert [text.get_text() for text in figure.axes[0].texts if text.get_text() == "zero"] == ["zero"]
+
+
+@pytest.mark.parametrize("turn", range(0, 360, 30))
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+def test_names_of_the_ends_lie_beside_the_route(turn, scheme):
+    """Whichever way the route leads, from the middle of the map and from its edges."""
+    away = np.exp(1j * np.radians(turn)) * np.arange(12.0)
+    x, y = np.concatenate([away.real, [-15, 15, 0, 0]]), np.concatenate([away.imag, [0, 0, -15, 15]])
+    graph, _ = build_graph(range(11), range(1, 12), [1] * 11, n=16, directed=False)
+    ends = {"title": "", "ends": ["one", "another"], "source": 0, "route": list(range(12))}
+    figure = draw_map(NetworkMap(graph, Coordinates(x, y, False), np.arange(16.0), **ends), scheme)
+    axes, canvas = figure.axes[0], FigureCanvasAgg(figure)
+    canvas.draw()
+    steps = np.linspace(0, 11, 2000)
+    drawn = axes.transData.transform(np.column_stack([np.interp(steps, range(12), each[:12]) for each in (x, y)]))
+    named = [text for text in axes.texts if text.get_text() in ("one", "another")]
+    assert len(named) == 2
+    for text in named:
+        box = text.get_bbox_patch().get_window_extent(canvas.get_renderer())
+        inside = ((drawn > [box.x0, box.y0]) & (drawn < [box.x1, box.y1])).all(1)
+        assert not inside.any(), (text.get_text(), turn)
 
 
 @pytest.mark.parametrize("geo", [True, False])

@@ -182,7 +182,7 @@ def test_a_session_behind_one_that_is_none(client: TestClient, key: str):
 
 
 def formatters() -> dict[str, logging.Formatter]:
-    return {"service": logs._Text("api"), "job": joblog._Plain(Path("/data"))}
+    return {"service": logs._Text("api"), "job": joblog._Plain(Path("/data"), "ab-1")}
 
 
 @pytest.mark.parametrize("name", formatters())

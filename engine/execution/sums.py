@@ -18,7 +18,7 @@ from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
 #: Seconds for each vertex and arc of a tree, one thread, where it is walked (decision 145) and where every arc counts 1
-#: (decision 244); and for each entry that is summed.
+#: (decision 247); and for each entry that is summed.
 TREE_SECONDS: Final = 1.5e-8
 HOPS_SECONDS: Final = 5e-9
 SUM_SECONDS: Final = 2.0e-8

@@ -7,7 +7,7 @@ several, the one with the lowest number.
 
 Where every arc counts 1, the distances are the numbers of arcs already.  Then no walk is needed: the predecessor of v
 is the first tail of an arc into v that is one nearer to the source, so rows are read in the order of the vertices, and
-only adding up follows the distances (decision 244).
+only adding up follows the distances (decision 247).
 """
 
 from __future__ import annotations

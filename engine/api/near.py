@@ -41,7 +41,7 @@ OFFERED_SIZE: Final = 5_000_000
 _FRACTIONS: Final = (
     "sums of fractions are float64; those of decimals are within a cutoff if they are on paper: 0.1 + 0.2 within 0.3"
 )
-#: Time and size are predicted from a first number of sources, and from more sources if the first took at most so many
+#: Time and size are predicted from a first number of sources, and from more sources if the first took at most this many
 #: seconds.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
@@ -71,7 +71,7 @@ def near_pairs(
         graph: the graph, or its profile; no weight may be negative.  Or an open prepared graph; negative whole weights
             are accepted then.
         options: the cutoff, sources and targets; memory and threads.  No other option may be set.
-        nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
+        nearest: how many targets of each source are kept, the nearest ones; of equal ones those of smaller index.
         monitor: receives progress, and is asked whether to stop.
         beside: bytes of memory that the caller will need for each pair.
         spill: a folder.  Pairs that memory does not hold are written to files without names on its disk, and the arrays

@@ -133,7 +133,7 @@ def calibrate(
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     once = EDGE**3 / machine.relax_rate[kind.name]
-    asked = any(p.name == "relax" for p in plan.phases)  # it decides nothing, but the predicted seconds need it
+    asked = any(p.name == "relax" for p in plan.phases)  # products are timed for the predicted seconds only
     tried = min((each for each in (trials.search, trials.hop_search) if each is not None), default=None)
     left = len(searched.rows) - trials.found
     rival = not asked and tried is not None and min(products, default=np.inf) < RIVAL * tried * left

@@ -21,15 +21,16 @@ from storage.errors import SolveFailed
 
 Ints = npt.NDArray[np.int32]
 
-#: Vertices and arcs that METIS orders in about a second; starting the other process takes a third of a second.
+#: Vertices and arcs that METIS orders in about a second.  Smaller graphs are ordered in this process, because starting
+#: another one takes a third of a second.
 SHORT: Final = 2**19
-#: Vertices of up to so many neighbours are eliminated before METIS orders the rest (decision 237).  Three save METIS
+#: Vertices of up to this many neighbours are eliminated before METIS orders the rest (decision 237).  Three save METIS
 #: more work, two make smaller tables, which matter more for graphs of more than ``SMALL`` vertices.
 LOW_DEGREE: Final = 3
 LOW_DEGREE_OF_LARGE: Final = 2
 SMALL: Final = 2**15
 #: A vertex of several neighbours is left to METIS if one of them has more neighbours than this, and all that are left
-#: after so many rounds.
+#: after this many rounds.
 WIDE: Final = 64
 ROUNDS: Final = 12
 

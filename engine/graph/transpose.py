@@ -17,7 +17,7 @@ from engine.model.backend import Arcs
 
 Indices = npt.NDArray[np.int64]
 
-#: Up to so many arcs, those into each vertex are kept for whoever needs them next: 12 bytes each.
+#: Up to this many arcs, the arcs into each vertex are kept for later callers: 12 bytes each.
 KEPT: Final = 2**20
 
 

@@ -113,7 +113,7 @@ def wiener_index(G: BackendGraph, weight: Any = None) -> Any:
 def global_efficiency(G: BackendGraph) -> float:
     """Return the mean of 1 / hops over all pairs."""
     if G.is_directed():
-        raise NotImplementedError("NetworkX refuses graphs with directions")
+        raise NotImplementedError("NetworkX refuses directed graphs")
     n = len(G.nodes)
     facts = G.under(None).statistics(inverse=True)
     return math.fsum(facts.inverse) / (n * (n - 1)) if n > 1 else 0
@@ -128,7 +128,7 @@ _UNION: Final = 2048
 def local_efficiency(G: BackendGraph) -> float:
     """Return the mean, over all vertices, of the efficiency of the graph that the vertex's neighbours induce."""
     if G.is_directed():
-        raise NotImplementedError("NetworkX refuses graphs with directions")
+        raise NotImplementedError("NetworkX refuses directed graphs")
     place = {node: i for i, node in enumerate(G.nodes)}
     around = [[place[w] for w in G.original.adj[v]] for v in G.nodes]
     arcs = G.under(None).graph

@@ -227,8 +227,8 @@ class _Run:
             for stripe in self._job.members(source):
                 self._crew.check()
                 place = feed.place()
-                rows = None if place is Place.DEVICE else feed.rows(stripe, task.needed)
-                device.lower(task.panel, stripe, rows, hold=place is Place.HELD)
+                rows = None if place is SourcePlace.DEVICE else feed.rows(stripe, task.needed)
+                device.lower(task.panel, stripe, rows, hold=place is SourcePlace.HELD)
         if task.way is Direction.DOWN:
             device.close(task.panel)
         device.give(task.panel, task.reached)
@@ -244,7 +244,7 @@ class _Run:
             self._tier.commit(self._given)
 
 
-class Place(Enum):
+class SourcePlace(Enum):
     """Where a device finds the rows of a source."""
 
     #: On itself.
@@ -272,8 +272,8 @@ class _Feed:
     ) -> None:
         self._job, self._device, self._crew, self._left, self._levels = job, device, crew, left, levels
         self._taken: deque[PanelTask] = deque()
-        self._places: deque[Place] = deque()  # of the sources of these tasks, stripe by stripe
-        self._room = job.tiling.resident if device.keeps else 0
+        self._places: deque[SourcePlace] = deque()  # of the sources of these tasks, stripe by stripe
+        self._most_held = job.tiling.resident if device.keeps else 0
         self._requests = self._sequence()
         self._next = next(self._requests, None)
         self._ahead: deque[tuple[int, Promise[Array]]] = deque()
@@ -282,7 +282,7 @@ class _Feed:
         """Return the next task; None at the end."""
         return self._taken.popleft() if self._taken else None
 
-    def place(self) -> Place:
+    def place(self) -> SourcePlace:
         """Return where the device finds the next stripe of the task's sources."""
         return self._places.popleft()
 
@@ -320,10 +320,10 @@ class _Feed:
             for source in task.sources:
                 for stripe in self._job.members(source):
                     if source == kept or stripe in held:
-                        self._places.append(Place.DEVICE)
+                        self._places.append(SourcePlace.DEVICE)
                         continue
-                    hold = len(held) < self._room
-                    self._places.append(Place.HELD if hold else Place.TIER)
+                    hold = len(held) < self._most_held
+                    self._places.append(SourcePlace.HELD if hold else SourcePlace.TIER)
                     if hold:
                         held.add(stripe)
                     yield stripe, task.needed

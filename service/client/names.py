@@ -94,7 +94,7 @@ class Names:
         try:
             return {**known, **{axis: float(known[axis]) for axis in axes}}
         except (TypeError, ValueError):
-            raise InvalidRequest(f"coordinates are numbers; found {dict(vertex)!r}", field="point") from None
+            raise InvalidRequest(f"coordinates must be numbers, found {dict(vertex)!r}", field="point") from None
 
     def places(self, vertices: Iterable[Any]) -> list[Label | Point]:
         """Return vertices and points as they go over the wire, in their order."""

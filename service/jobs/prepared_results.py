@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.algorithms.prepared.single_pairs import SinglePairs
     from storage.prepared.served import ComputedStore
 
-#: up to so many pairs are read here, which takes less time than sending them to a helper process
+#: up to this many pairs are read here, which takes less time than sending them to a helper process
 _FEW: Final = 16
 Indices = npt.NDArray[np.int64]
 

@@ -80,7 +80,7 @@ def places(network: RoutingNetwork, given: Any, side: str) -> Stops:
     for number, place in enumerate(given):
         values = [place.get("lon"), place.get("lat")] if isinstance(place, dict) else [None]
         if not all(_is_number(value) for value in values):
-            raise InvalidRequest(f"{side} {number} has no numbers lat and lon", field=side)
+            raise InvalidRequest(f"{side} {number} must have lat and lon, and both must be numbers", field=side)
         lon[number], lat[number] = values
         wrong = wrong_degrees(float(lon[number]), float(lat[number]))
         if wrong:

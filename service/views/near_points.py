@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
 
 Indices = npt.NDArray[np.int64]
-#: Lines that are made at a time, and about the bytes of one in a file.
+#: The most pairs that become lines at a time, and about how many bytes a line takes in a file.
 PIECE: Final = 1 << 18
 _LINE: Final = 64
 #: Forms that have columns for points.

@@ -319,7 +319,7 @@ class Staging:
             self._writing = None
 
     def _unlock(self) -> None:
-        # forgotten first: an interrupt after the call must not let it be closed twice
+        # the lock is cleared first: an interrupt after os.close must not lead to a second one of the same handle
         handle, self._lock = self._lock, None
         if handle is not None:
             os.close(handle)

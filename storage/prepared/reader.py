@@ -24,7 +24,7 @@ from storage.prepared.sections import SECTIONS, Checksums, SectionChecks
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
-#: The other results of elimination, stored so that new weights of a few arcs take little time.
+#: What elimination finds besides the tables, stored so that new weights of a few arcs take little time.
 ELIMINATED: Final = ("upward", "across", "rests")
 #: The array of closed arcs; a store without closed arcs does not have it.
 CLOSED: Final = "closed"

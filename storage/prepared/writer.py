@@ -124,7 +124,7 @@ class PreparedWriter:
                 raise atomic.failure("write", folder, error) from error
 
     def add_eliminated(self, arrays: Sequence[Array]) -> None:
-        """Write the other results of elimination, in the order of ``storage.prepared.reader.ELIMINATED``.
+        """Write what elimination finds besides the tables, in the order of ``storage.prepared.reader.ELIMINATED``.
 
         Raises:
             StorageFailed: the file system refused.
@@ -303,7 +303,7 @@ class PreparedWriter:
 
 
 def chunk_entries(entries: int) -> int:
-    """Return the entries of a chunk of a flat array with so many."""
+    """Return how many entries a chunk has in a flat array of ``entries`` entries."""
     return max(1, min(TABLE_CHUNK, entries))
 
 

@@ -80,7 +80,7 @@ _GLUED: Final = re.compile(
     rf"(?:{'|'.join(_KINDS)})?(?:{'|'.join(_LENGTHS)})(?:{'|'.join(_UNITS)})?|(?:{'|'.join(_KINDS)})?time"
     rf"(?:{'|'.join(_UNITS)})?"
 )
-#: A time from here on, in seconds since 1970 or in parts of them, is a date: 1973.
+#: A value of at least this in a column of times is a date, in seconds (1e8 is in 1973) or smaller units since 1970.
 FIRST_DATE: Final = 1e8
 
 

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
-#: If a graph has so many times the arcs that a random graph needs, its best arcs are tried first.
+#: The best arcs are tried first in a graph that has more than this many times the arcs that a random graph needs.
 _MANY: Final = 8
 
 

@@ -91,7 +91,7 @@ class DevicePassing:
         return replace(found, seconds=seconds + visits / RATE)
 
     def run(self, monitor: Monitor) -> tuple[Passed, dict[str, float]]:
-        """Find and count the rows; return what passed, and the seconds of each phase.
+        """Find the rows and count their shortest paths; return what passes where, and the seconds of each phase.
 
         Raises:
             Cancelled: the monitor asked to stop.

@@ -27,8 +27,8 @@ FAR: Final = 2**62
 #: With more arcs per vertex than this, no order of the vertices keeps neighbours near each other, so the vertices are
 #: not renumbered.  Meshes have up to 27 arcs per vertex.
 DENSE: Final = 32
-#: On a graph of at most so many vertices with more than so many arcs per vertex, breadth-first searches of all sources
-#: take no longer in any order: what they hold of the vertices fits in a cache.
+#: On a graph of at most SMALL vertices with more than DENSE_SMALL arcs per vertex, breadth-first searches of all
+#: sources take no longer in any order: what they hold of the vertices fits in a cache.
 SMALL: Final = 4096
 DENSE_SMALL: Final = 8
 #: Up to this many neighbours are sorted by insertion.

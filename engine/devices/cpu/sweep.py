@@ -38,7 +38,7 @@ MOST_SHARES: Final = 16
 #: Branches of the tree of parts for each thread that shares a row: more leave less idle, and leave more above all of
 #: them, which each thread does.
 BRANCHES: Final = 4
-#: What a thread does of a row: see :func:`_shares`.
+#: The share of a row that one thread sweeps, as :func:`_shares` returns it.
 Share = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]
 #: Most entries that a thread sweeps, after the first sweep, before a sink takes them from the work space.
 KEPT_ENTRIES: Final = 2**20
@@ -322,7 +322,7 @@ class Sweeper(CpuBackend):
 
 
 def most_shares(entries: int) -> int:
-    """Return how many threads share a row alone of so many entries, at least 1."""
+    """Return how many threads share a single row of ``entries`` entries, at least 1."""
     return max(1, min(MOST_SHARES, entries // SHARED_ROW, max(4, entries // LONG_ROW)))
 
 

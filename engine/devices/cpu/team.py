@@ -59,7 +59,7 @@ def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
 JUDGED: Final = 0.05
 #: Seconds for which the caller works alone after sharing was not faster.
 PAUSE: Final = 0.5
-#: A parked thread ends after at most so many seconds.
+#: A parked thread ends after at most this many seconds.
 IDLE: Final = 5.0
 #: Several threads are faster than one if together they get at least this many processor seconds per wall second.
 WORTH: Final = 1.1

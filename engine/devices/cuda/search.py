@@ -37,8 +37,8 @@ _TRIAL_BLOCKS: Final = 8
 _TRIAL_LISTS: Final = 132
 #: Numbers of hops that are counted: as many as bits of the steps hold (PLANES in hops.cu).
 _LEVELS: Final = 256
-#: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of sources, which are searched one after the other,
-#: and visits at most about this many arcs, which takes half a second.
+#: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources, which are searched one after
+#: the other, and visits at most about _COUNTED_ARCS arcs, which takes half a second.
 _COUNTED: Final = 4096
 _MOST_BLOCKS: Final = 8
 _COUNTED_ARCS: Final = 1 << 37

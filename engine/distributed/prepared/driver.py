@@ -35,7 +35,7 @@ log = logging.getLogger("apsp.engine")
 
 #: Tasks that a worker is given at a time.
 AHEAD: Final = 2
-#: Small spans are put together to tasks of at most so many updates.
+#: Small spans are put together into tasks of at most this many updates.
 TASK_UPDATES: Final = 2**28
 #: The arrays in the file of an eliminated span, after the numbers of its parts.
 ARRAYS: Final = ("tables/closed", "elimination/upward", "elimination/across", "elimination/rests")

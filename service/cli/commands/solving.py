@@ -100,8 +100,8 @@ def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: floa
 
 
 def budgets_of(given: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return the bytes of memory and of device memory; called before a large graph is read, as it refuses wrong sizes
-    is read.
+    """Return the bytes of memory and of device memory.  Commands call this before they read a large graph, so that
+    wrong sizes are refused at once.
 
     None stands for a budget that is not given.
     """

@@ -259,7 +259,7 @@ def _refuse_row_names(source: Source, sample: FirstRows) -> None:
     names = [row[0] for _, row in rows]
     counts = [[str(i + first) for i in range(len(rows))] for first in (0, 1)]
     named = not any(map(_is_entry, names)) and len(set(names)) == len(names)
-    # Small examples of edge lists, too, often are three rows that begin with their numbers.
+    # Three rows that begin with their numbers may be a small edge list, so they also need a diagonal of zeros.
     numbered = names in counts and (n > 3 or all(_is_zero(row[i + 1]) for i, (_, row) in enumerate(rows[:n])))
     if (named or numbered) and _count(source, Shape(n, sample.separator, None, True, 0)) == n:
         raise InvalidGraph(

@@ -11,12 +11,21 @@ from pydantic import ValidationError
 
 from engine.model.algorithms import ALGORITHMS
 from engine.model.problem import Options
+from engine.rows.asked_measures import MEASURES
 from service.api.schemas.jobs import JobRequest
 from service.cli import main, remote
 from service.cli.arguments import PointOptions
 from service.client import AsyncClient, Client
 from service.dashboard.options import FIELDS
-from service.options import BulkOptions, ClientOptions, JobOptions, LocalOptions, SolveOptions
+from service.options import (
+    BulkOptions,
+    ClientOptions,
+    JobOptions,
+    LocalOptions,
+    MeasureOptions,
+    SolveOptions,
+    TableOptions,
+)
 from storage.options import declared
 from storage.readers.parsed import ReadOptions
 
@@ -116,3 +125,9 @@ def test_readers_get_what_is_declared() -> None:
 
     found = {field.name for field in fields(ReadOptions)}
     assert found == {"limits", "told", "also", *declared(ReadingOptions)} - {"format", "unit", "parallel"}
+
+
+@pytest.mark.parametrize("options", [TableOptions, MeasureOptions])
+def test_the_help_of_measures_names_all_of_them(options: type) -> None:
+    _, measures = declared(options)["measures"]
+    assert ", ".join(MEASURES) in measures.help

@@ -81,7 +81,7 @@ class StripeMemory:
         self.have, self.left, self.panels = {}, {}, []
         self._slots: list[Slot] = []
         self._resident: dict[int, Any] = {}
-        self._room: list[Any] = []  # in passes, memory for stripes that will be held
+        self._spare_stripes: list[Any] = []  # in passes, memory for stripes that will be held
         self._queue: list[Slot] = []  # in passes, for products by stripes that are held
         self._writes: deque[tuple[int, int]] = deque()
         self._writing: deque[tuple[Any, int, int, Array]] = deque()
@@ -152,9 +152,9 @@ class StripeMemory:
             self._resident[k] = allocate(cupy, (stop - start, self._across), types[0])
             blank(self._found, self._resident[k][:, job.n :])
         for _ in range(min(tiling.resident, tiling.stripes(job.n)) if tiling.passes else 0):
-            self._room.append(allocate(cupy, (height, self._across), types[0]))
-            blank(self._found, self._room[-1])
-        if self._room:
+            self._spare_stripes.append(allocate(cupy, (height, self._across), types[0]))
+            blank(self._found, self._spare_stripes[-1])
+        if self._spare_stripes:
             self._queue = [Slot(-1, cupy, None, packed, types) for _ in range(QUEUED)]
         if resident:
             self._packs = [allocate(cupy, (width, side), types[1]) for _ in range(2)]

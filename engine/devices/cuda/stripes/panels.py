@@ -85,7 +85,7 @@ class CudaPanels(StripeMemory):
         slot = self._slot() if rows is not None or not self._queue else self._queued()
         self._wait_for(slot)
         if rows is not None:
-            source = self._room.pop() if hold else slot.rows
+            source = self._spare_stripes.pop() if hold else slot.rows
             self._bring_in(source[: bottom - top], k, stripe, rows, slot.index)
             arrived = self._event(self._load)
             if hold:
@@ -108,7 +108,7 @@ class CudaPanels(StripeMemory):
     def forget(self) -> None:
         """Hold no stripe any more; later ones arrive after all products that are queued, which read earlier ones."""
         self._after(self._load, *(self._event(lane) for lane in self._low))
-        self._room.extend(rows for rows, _ in self._held.values())
+        self._spare_stripes.extend(rows for rows, _ in self._held.values())
         self._held = {}
 
     def close(self, k: int) -> None:

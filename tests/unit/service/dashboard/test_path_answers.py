@@ -50,3 +50,7 @@ def test_the_page_of_another_semiring_says_what_its_values_are(
     assert f"over {len(path['weights'])} arc" in answer.text
     assert f"semiring={semiring}" in answer.text
     assert "Copy as a table" not in answer.text, "which adds weights up"
+
+
+def test_every_semiring_joins_the_lengths_of_a_path() -> None:
+    assert set(_JOINED) == set(SEMIRINGS)

@@ -74,6 +74,7 @@ def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -
     cuda = machine.cuda
     if cuda is not None and any(c.device == "cuda" for c in near):
         key = f"{cuda.count} {cuda.name}, {kind.name}, {machine.threads} threads"
+        key += ", places apart" if cuda.count > 1 else ""  # rates of GPUs that copied the same bytes were too low
         values = _known(key, lambda: _device_rates(cuda, kind, machine.threads))
         machine = replace(machine, cuda=_with_bus(cuda, kind, values))
     return machine

@@ -259,12 +259,14 @@ def _from_wkb(path: Path, column: pl.Series) -> tuple[Floats, Floats]:
     for row, data in enumerate(column.to_list()):
         if data is None:
             continue
-        order = "<" if data[:1] == b"\x01" else ">"
-        kind = int(np.frombuffer(data, f"{order}u4", 1, 1)[0]) if len(data) >= 21 else 0
-        if (kind & 0x1FFFFFFF) % 1000 != 1:  # a point with height or measure has other thousands or high bits
+        held = data if isinstance(data, bytes) else b""
+        order = "<" if held[:1] == b"\x01" else ">"
+        kind = int(np.frombuffer(held, f"{order}u4", 1, 1)[0]) if len(held) >= 5 else 0
+        at = 9 if kind & 0x20000000 else 5  # behind the number of a system of coordinates, if there is one
+        # a point with height or measure has other thousands or high bits
+        if (kind & 0x1FFFFFFF) % 1000 != 1 or len(held) < at + 16:
             raise InvalidRequest(f"{path}, row {row + 1}: the geometry is no point", field="nodes")
-        at = 9 if kind & 0x20000000 else 5
-        x[row], y[row] = np.frombuffer(data, f"{order}f8", 2, at)
+        x[row], y[row] = np.frombuffer(held, f"{order}f8", 2, at)
     return x, y
 
 
@@ -284,7 +286,7 @@ def _geojson(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None
             own = {"id": feature["id"]} if "id" in feature else {}
             properties = {**own, **(feature.get("properties") or {})}
             rows.append({name: _as_text(name, value) for name, value in properties.items()})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidRequest(f"{path} is no GeoJSON FeatureCollection ({error!r})", field="nodes") from error
     return pl.DataFrame(rows, infer_schema_length=None, strict=False), (x, y, LONLAT)
 

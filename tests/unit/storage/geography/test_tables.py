@@ -161,6 +161,28 @@ def test_geoparquet(tmp_path, column, system):
     assert (list(table.ids), table.system) == (["1", "2", "3", "4"], system)
 
 
+@pytest.mark.parametrize("size", range(26))
+@pytest.mark.parametrize("kind", [1, 1001, 0x20000001, 0xA0000001, 2])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_points_that_are_cut_are_refused_with_their_row(tmp_path, size, kind, order):
+    system = struct.pack(f"{order}I", 4326) if kind & 0x20000000 else b""
+    whole = bytes([order == "<"]) + struct.pack(f"{order}I", kind) + system + struct.pack(f"{order}3d", 3, 4, 5)
+    file = geoparquet(tmp_path / "nodes.parquet", [wkb(1, 2), whole[:size]])
+    if kind != 2 and size >= 21 + len(system):
+        assert (read_points(file).x[1], read_points(file).y[1]) == (3, 4)
+        return
+    with pytest.raises(InvalidRequest, match="row 2: the geometry is no point"):
+        read_points(file)
+
+
+def test_geometries_that_are_no_bytes_and_deep_geojson_are_refused(tmp_path):
+    with pytest.raises(InvalidRequest, match="row 1: the geometry is no point"):
+        read_points(geoparquet(tmp_path / "nodes.parquet", [1, 2]))
+    (tmp_path / "p.geojson").write_text('{"features":' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(InvalidRequest, match="is no GeoJSON"):
+        read_points(tmp_path / "p.geojson")
+
+
 def test_parquet_with_columns_and_geojson(tmp_path):
     pl.DataFrame({"id": ["a", "b"], "lon": [1.0, None], "lat": [2.0, None]}).write_parquet(tmp_path / "p.parquet")
     table = read_points(tmp_path / "p.parquet")

@@ -215,7 +215,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
             u = near[i]
             since[u] = now + 1
             degree[u] -= 1
-            if found > 1:  # a single neighbour forgets the vertex later
+            if found > 1:  # the list of a single neighbour keeps the vertex, and readers skip it
                 added, free = _join_neighbours(i, near[:found], lists, gone, free)
                 degree[u] += added
             if degree[u] <= most and not waits[u]:
@@ -401,7 +401,7 @@ def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
                 break
             above = path[deep - 1]
             low[above] = min(low[above], low[u])
-            if low[u] >= number[above]:  # what was found from u on is joined to the rest only by the vertex above
+            if low[u] >= number[above]:  # the vertices found from u on reach the rest only through ``above``
                 size = 1.0
                 while True:
                     kept, size = kept - 1, size + 1

@@ -22,11 +22,11 @@ from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
-#: Seconds that the three searches for the arcs across take for each vertex and arc (measured: 1e-9 to 2e-8), and the
+#: Seconds for each vertex and arc that the three searches for the hops across take (measured: 1e-9 to 2e-8), and the
 #: share of a solve's time that these searches may take if only the description of the graph needs their result.
 ACROSS_SECONDS: Final = 2e-8
 ACROSS_SHARE: Final = 0.002
-#: Seconds that these searches may take even if that share is smaller.
+#: Seconds that these searches may take even if ``ACROSS_SHARE`` of the solve's time is less.
 ACROSS_LEAST: Final = 1e-4
 
 
@@ -126,7 +126,7 @@ def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     longest = replace(
         problem, across=math.ceil(LATTICE * problem.n**0.5)
-    )  # among lattices of n vertices, searches take longest on these
+    )  # the shortest lattice, on which searches take longest
     if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
         return problem
     return replace(problem, across=profile.hops_across)

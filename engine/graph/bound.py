@@ -11,8 +11,8 @@ from engine.model.backend import Arcs, Array, heaviest_out
 from engine.model.dtypes import WORK_TYPES
 from storage.graph.graph import Graph
 
-#: The largest distances of the types that hold whole numbers exactly.  A smaller bound leads to another type only if it
-#: passes below one of these numbers.
+#: The largest distances of the types that hold whole numbers exactly.  A smaller bound leads to another type only if
+#: one of these numbers lies between the two bounds.
 _LASTS: Final = (int(WORK_TYPES["uint16"].largest), int(WORK_TYPES["int32"].largest), 2**53)
 
 

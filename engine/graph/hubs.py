@@ -31,8 +31,8 @@ from storage.graph.graph import Graph
 Lengths = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
-#: Most passes over the vertices that :func:`_by_few_arcs` makes: in a dense graph they suffice to label all vertices;
-#: if they do not, shortest paths are searched.
+#: Most passes over the vertices of a directed graph that :func:`_by_few_arcs` makes.  In a dense graph they suffice to
+#: label all vertices; if they do not, :func:`_by_chains` finds the bound.
 PASSES: Final = 3
 #: A bound up to this number leads to the narrowest type, so a tighter bound is of no use.
 NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
@@ -116,7 +116,7 @@ def _through_hubs(
         return None
     passing = int(both[0].max() + both[1].max())
     through = np.zeros(len(sizes), np.int64)
-    if len(order) - sizes[largest] > len(sizes) - 1:  # a second component has more than one vertex
+    if len(order) - sizes[largest] > len(sizes) - 1:  # another component, too, has more than one vertex
         both = _there_and_back(sides, component, np.delete(hubs, largest), limit, search)
         if both is None:
             return None
@@ -146,7 +146,7 @@ def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
     """Return the vertex of highest degree of each of ``count`` components."""
     by_degree = np.argsort(np.diff(arcs.indptr), kind="stable")
     hubs = np.empty(count, np.int64)
-    hubs[component[by_degree]] = by_degree  # of several writes to one component, the last one counts
+    hubs[component[by_degree]] = by_degree  # of all vertices of a component, the last one written remains
     return hubs
 
 
@@ -170,7 +170,8 @@ def _there_and_back(
 
     found: list[Lengths] = []
     for side in sides:
-        # the way to a hub and back must not be above the limit, so neither way may be above what the other leaves of it
+        # the largest distances from a single hub and to it must sum to at most the limit, so the second search gets
+        # what the first leaves; in an undirected graph both are equal, so each gets half
         least = int(found[0].max()) if found and len(hubs) == 1 else 0
         most = limit // 2 if len(sides) == 1 else limit - least
         labels = np.empty(len(component), np.int64)

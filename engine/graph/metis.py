@@ -29,8 +29,8 @@ SHORT: Final = 2**19
 LOW_DEGREE: Final = 3
 LOW_DEGREE_OF_LARGE: Final = 2
 SMALL: Final = 2**15
-#: A vertex of several neighbours is left to METIS if one of them has more neighbours than this, and all that are left
-#: after this many rounds.
+#: A vertex of two or three neighbours is left to METIS if one of these has more than ``WIDE`` neighbours itself.  METIS
+#: also orders all vertices that are left after ``ROUNDS`` rounds of elimination.
 WIDE: Final = 64
 ROUNDS: Final = 12
 
@@ -106,11 +106,11 @@ def main() -> None:
     """Order the graph on the standard input; :func:`nested_dissection` starts this in a separate process."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all its processes; only the parent reacts
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":  # METIS never looks for the end of the parent, so the system kills this process then
+    if sys.platform == "linux":  # METIS does not notice that the parent has ended, so Linux then kills this process
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     rows, arcs = np.frombuffer(sys.stdin.buffer.read(16), np.int64)
     indptr, heads = (np.frombuffer(sys.stdin.buffer.read(4 * size), np.int32) for size in (rows, arcs))
-    if len(indptr) == rows and len(heads) == arcs:  # else the parent is gone
+    if len(indptr) == rows and len(heads) == arcs:  # otherwise the parent ended while it sent the graph
         for array in _dissect(indptr, heads):
             sys.stdout.buffer.write(array.data)
 

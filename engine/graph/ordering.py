@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int32]
 
-#: How many numbers 16 bits hold; NumPy sorts such numbers without comparing them.
+#: The number of values that 16 bits hold; NumPy sorts such values by a radix sort, in linear time.
 SHORT: Final = 2**16
 
 

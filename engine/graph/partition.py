@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made if it may save at least this many times its own seconds: the rest of the solve is predicted
-#: to take so much longer than a sweep takes at least.
+#: A trial partition is made if it may save at least this many times the seconds that it takes itself.  It may save the
+#: predicted seconds of the solve without parts, less those that a sweep takes at least.
 WORTHWHILE: Final = 20.0
-#: This ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
-#: separators are likely small.
+#: The same ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so
+#: the separators are likely small.
 LONG_WORTHWHILE: Final = 2.5
-#: This ratio if a GPU would search a graph of many hops: the separators of such graphs are mostly small, so a sweep is
-#: much faster than the searches.
+#: The same ratio if a GPU would search a graph of many hops: the separators of such graphs are mostly small, so a sweep
+#: is much faster than the searches.
 DEVICE_WORTHWHILE: Final = 1.0
 #: Seconds that the search for articulation vertices takes for each vertex and arc, and the most time that it may take,
 #: as a share of the rest of the solve.
@@ -56,10 +56,11 @@ BRIDGED_SECONDS: Final = 8e-8
 DENSE_PIECES: Final = 16
 #: Floyd-Warshall in pieces reaches this share of its rate in a whole graph.
 BRIDGED_RATE: Final = 0.5
-#: Finding parts takes at most this number of bytes for each entry of the borders of parts of one vertex each.
+#: Most bytes that finding parts takes for each entry of all vertices' borders, before vertices are merged into parts.
 ENTRY_BYTES: Final = 16
 
-#: Seconds to compile the kernels of a partition, once per machine: solves that are predicted to be shorter do without.
+#: Seconds to compile the kernels of a partition, once per machine.  A solve that is predicted to be shorter goes
+#: without parts where these kernels are not compiled yet.
 COMPILING_SECONDS: Final = 10.0
 
 Array = npt.NDArray[np.generic]
@@ -393,7 +394,7 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
         return replace(
             problem, no_parts=f"the separators are large: the borders of all vertices have more than {most} entries"
         )
-    coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the same order, so the same borders
+    coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the dissection is already within ``most``
     took = working_time() - began
     coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)
     return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse_facts)

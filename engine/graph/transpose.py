@@ -46,7 +46,8 @@ def components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]
 
 
 def _components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    from engine.graph._walks import strong_components  # a survey takes this module for the bound's kernels
+    # imported here, because ``engine.execution.survey`` infers from this import that the bound's kernels are loaded
+    from engine.graph._walks import strong_components
 
     found: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] = call(
         strong_components, fixed(arcs.indptr), fixed(arcs.heads), work=len(arcs.indptr) + len(arcs.heads)

@@ -27,8 +27,8 @@ FAR: Final = 2**62
 #: With more arcs per vertex than this, no order of the vertices keeps neighbours near each other, so the vertices are
 #: not renumbered.  Meshes have up to 27 arcs per vertex.
 DENSE: Final = 32
-#: On a graph of at most SMALL vertices with more than DENSE_SMALL arcs per vertex, breadth-first searches of all
-#: sources take no longer in any order: what they hold of the vertices fits in a cache.
+#: A graph of at most SMALL vertices with more than DENSE_SMALL arcs per vertex, all of weight 1, is not renumbered
+#: either: its breadth-first searches take equally long in any order, because their rows of bits fit in a cache.
 SMALL: Final = 4096
 DENSE_SMALL: Final = 8
 #: Up to this many neighbours are sorted by insertion.
@@ -143,7 +143,7 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
             decimal = decimal[0][moved], decimal[1]
     else:
         bits = max(1, n - 1).bit_length()
-        # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
+        # keys are packed only if the key of n * largest, a bound on distances, is below 2^62, and weights fit int32
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
     return PreparedArcs(indptr, heads, weights, into, tails, back, rank, bits, largest, {}, {}, decimal)
@@ -206,7 +206,7 @@ def search_order(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32]) -> npt
             last: npt.NDArray[np.int32] = found[::-1].copy()
             return last
     degree = np.diff(indptr) + np.diff(into)
-    seeds = ascending(degree, 2 * len(degree))  # of several arcs between two vertices a graph keeps one
+    seeds = ascending(degree, 2 * len(degree))  # a graph has no parallel arcs, so degrees are below 2 n
     order: npt.NDArray[np.int32] = _cuthill_mckee(fixed(indptr), fixed(heads), fixed(into), fixed(tails), degree, seeds)
     return order[::-1]
 

@@ -335,7 +335,8 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     return seen, visit, fresh, planes, squares, active, np.zeros_like(active), counts, arrivals, facts
 
 
-#: Fewer sources than this are searched one by one.
+#: Least sources of a batch that is searched by bits, and of its blocks if it has several; smaller batches are searched
+#: in lanes or one by one.
 LEAST: Final = 32
 
 

@@ -18,9 +18,9 @@ Indices = npt.NDArray[np.int64]
 BITS: Final = 64 * WORDS
 #: Binary digits of a distance; steps are counted up to 255.
 PLANES: Final = 8
-#: Squares of 64 columns that are transposed before rows are written.
+#: Squares of 64 sources and 64 columns that are transposed together, before their entries of the rows are written.
 SQUARES: Final = 4
-#: Row numbers in the array of a block's facts; the digits of the largest distances begin at the last one.
+#: Row numbers in the array of a block's facts; the digits of the largest distances begin at row ``DIGITS``.
 REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
 
 

@@ -29,11 +29,11 @@ ROW_BYTES: Final = 256
 
 #: Side of the squares that are transposed in registers; a power of two that divides the lanes.
 SIDE: Final = 16
-#: Squares that are transposed before rows are written.
+#: Squares that are transposed together, before their entries of the rows are written.
 SQUARES: Final = 4
 
-#: A block is given up after this many relaxations of every arc and four per vertex.  Measured: 64 searches with a heap
-#: take as long as 130 to 160 such passes.
+#: A block is given up after about this many passes; a pass counts a relaxation for each arc and four for each vertex.
+#: Measured: 64 searches with a heap take as long as 130 to 160 such passes.
 PASSES: Final = 96
 
 
@@ -81,7 +81,7 @@ def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no
             through = builder.fadd(label, weight)
             less = builder.fcmp_ordered("<", through, best)
         else:
-            # the largest sum, twice `unreachable`, is below 2^31 (int32) and 2^16 (uint16)
+            # no sum wraps: the largest, twice `unreachable`, is below 2^31 (int32) or 2^16 (uint16)
             through = builder.add(label, weight)
             less = builder.icmp_unsigned("<", through, best)
         lower = builder.select(less, through, best)
@@ -260,7 +260,7 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
             row = out[rows[j]]
             for v in range(start, min(n, start + 16)):
                 value = labels[rank[v], j]
-                # the difference of potentials first: it is nearly exact, and exact for whole numbers
+                # the difference of potentials is computed first: it is nearly exact, and exact for whole numbers
                 row[v] = sentinel if value == far else shift.dtype.type(value) + (onto[v] - base)
                 if row[v] >= beyond:
                     row[v] = sentinel
@@ -319,7 +319,7 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
     columns = np.empty(0, np.int32)
     if finished and len(shift) == 0:
         columns = _touched_columns(touched, near)
-        if len(columns) > 0:  # only these are looked at, all others filled
+        if len(columns) > 0:  # only these columns are copied, all others are filled with the sentinel
             _emit(labels, far, near[columns], rows, out, sentinel, unit)
             expand_rows(out, rows, columns, sentinel)
         else:

@@ -39,18 +39,18 @@ from engine.model.backend import Array
 DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 #: Rows of A packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
-#: Bytes of a row of C in one item; an item packs B this wide.
+#: Most bytes of a row of C in one item, and so of a row of B that the item packs.
 ITEM_BYTES: Final = 4096
 #: Rows of B that packing reads side by side: as many as the hardware prefetches at once.
 STREAMS: Final = 8
 #: Items per thread if there is enough work: more items balance the threads better, fewer need less packing.
 ITEMS: Final = 3
-#: The calling thread does a product of fewer updates alone, since waking another thread costs as much.
+#: The calling thread does a product of fewer updates alone.  This many, four times ``EACH``, take less than 1 ms.
 ALONE: Final = 2**24
 #: Least number of updates of a product for each of its threads: one or two tenths of a millisecond, several times as
 #: long as waking a thread takes.
 EACH: Final = 2**22
-#: The calling thread transposes fewer entries alone.
+#: The calling thread transposes a matrix of fewer entries alone.
 TRANSPOSED_ALONE: Final = 2**17
 #: Rows of a band of a transpose: a cache line of the narrowest type.
 BAND: Final = 32
@@ -225,7 +225,7 @@ def close_whole(d, start, stride, n, by_bits, left, right, edge, leaf):  # type:
     An explicit stack replaces recursive calls, because another kernel cannot call a recursive kernel that was loaded
     from numba's cache.
     """
-    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, halves that are closed
+    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, number of closed halves
     stack[0, 0], stack[0, 1], stack[0, 2], top = start, n, 0, 0
     while top >= 0:
         a11, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]

@@ -157,7 +157,7 @@ def _count(block, rows, own, columns, unreachable, scale, counts):  # type: igno
             whole = len(some) - len(some) % HISTOGRAMS
             for j in range(0, whole, HISTOGRAMS):
                 for k in range(HISTOGRAMS):
-                    found[k, np.uint64(bins[j + k])] += 1  # unsigned: no code for negative indices
+                    found[k, np.uint64(bins[j + k])] += 1  # unsigned, so that numba adds no code for negative indices
             for j in range(whole, len(some)):
                 found[0, bins[j]] += 1
         if own[i] >= 0:

@@ -28,7 +28,7 @@ from engine.model.rows import KnownRows
 
 #: Labels of 16 bits are tried if no weight is larger than this.
 NARROW: Final = 4096
-#: Rows in a piece of work that copies known rows.
+#: Most rows in a piece of work that copies known rows.
 COPIED: Final = 64
 #: Most rows in a piece of work that searches one by one; its work space is allocated once for all of them.
 SINGLE: Final = 16
@@ -162,7 +162,7 @@ class SearchBatch:
         pieces = max(1, -(-int(there.sum()) // COPIED))
         return rows[~there], [partial(self._copy, known, part) for part in split_evenly(rows[there], pieces)]
 
-    def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - as all pieces
+    def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - all pieces take it
         for block, places, which in known.parts(self.sources[rows]):
             if block.dtype == self.out.dtype:
                 _copy_rows(block, places, self.out, rows[which])
@@ -274,7 +274,7 @@ def _emit(dist, far, near, shift, onto, source, row, sentinel, beyond, seen):  #
     else:
         for k in range(len(row)):
             value = dist[near[k]]
-            # the difference of potentials first: it is nearly exact, and value - shift[source] would lose small values
+            # the potentials' difference is computed first: it is nearly exact; value - shift[source] would lose digits
             row[k] = sentinel if value == far else value + (onto[k] - shift[source])
             if row[k] >= beyond:
                 row[k] = sentinel

@@ -27,20 +27,20 @@ from engine.model.dtypes import WorkType, work_type
 
 #: Most rows that a thread sweeps before it gathers their facts.
 PIECE_ROWS: Final = 128
-#: Least entries of a row alone for each of the first four threads that share it: for the 3,353 of Rome's roads, two
-#: threads take 0.11 ms and one takes 0.08; for 20,000 of a lattice 0.34 and 0.41, for 40,000 0.59 and 1.09.
+#: Least entries of a single row for each thread that shares it, up to four threads.  Measured with two threads and one:
+#: 0.11 and 0.08 ms for 3,353 entries (Rome), 0.34 and 0.41 for 20,000 (a lattice), 0.59 and 1.09 for 40,000.
 SHARED_ROW: Final = 2**14
-#: The same for each further thread: for the 231,161 of Delhi eight threads are no faster than four, for 1,000,000 of a
-#: lattice they take 0.6 of the time, and sixteen 0.5.
+#: Least entries for each thread if more than four share a row.  Measured: with 231,161 entries (Delhi) eight threads
+#: are no faster than four; with 1,000,000 (a lattice) eight take 0.6 of the time of four, and sixteen 0.5.
 LONG_ROW: Final = 2**16
 #: Most threads that share a row; more were not measured.
 MOST_SHARES: Final = 16
-#: Branches of the tree of parts for each thread that shares a row: more leave less idle, and leave more above all of
-#: them, which each thread does.
+#: Approximate number of branches of the tree of parts for each thread that shares a row.  With more branches threads
+#: are idle for less time, but more parts lie above all branches, and every thread relaxes these parts itself.
 BRANCHES: Final = 4
 #: The share of a row that one thread sweeps, as :func:`_shares` returns it.
 Share = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]
-#: Most entries that a thread sweeps, after the first sweep, before a sink takes them from the work space.
+#: Most entries of the rows in a thread's work space before a sink takes them; one sweep's rows may have more.
 KEPT_ENTRIES: Final = 2**20
 
 
@@ -123,7 +123,7 @@ def _sweep_rows(walk, space, places, far, sources, by_bits):  # type: ignore[no-
             relax_packed(x, starts[j], stride, rows, size, deep, above, by_bits, left, right, edge)
 
 
-# minima of floats become vectors only where no NaN can be met; sums stay as they are
+# fastmath promises that there are no NaNs, because LLVM vectorises minima of floats only then; sums are not reordered
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _relax_strip(some, value, across):  # type: ignore[no-untyped-def]
     """Relax some entries of a row by ``value`` and as many entries of ``across``."""
@@ -270,8 +270,8 @@ class Sweeper(CpuBackend):
         if len(sources) == 1:
             return self._begin_one((self._position, self._vertices, shift), ends, int(sources[0]), out[0])
 
-        # a piece consists of several sweeps, with one call for all of them, because calls from the
-        # interpreter wait for each other if there are many threads; but there are at least four pieces per thread
+        # one call does the several sweeps of a piece, because calls of many threads from the interpreter wait for each
+        # other; a piece has only as many sweeps as leave at least four pieces per thread
         rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
         if wanted.take is not None:
             rows = min(rows, high * max(1, KEPT_ENTRIES // (high * len(self._position))))
@@ -302,7 +302,7 @@ class Sweeper(CpuBackend):
         def sweep_one(share: Share, worker: int) -> Done:
             x = self._spaces.of(worker, ("sweep one", kind.name), lambda: np.empty(count, kind))
             _sweep_one(self._parts, x, tuple(columns), ends, source, row, share)
-            last = left.pop() == 0  # in one step, so that one share alone is the last
+            last = left.pop() == 0  # ``pop`` is atomic, so exactly one share is the last
             return Done(np.arange(1 if last else 0))
 
         return Searches(partial(sweep_one, share) for share in self._one_row)

@@ -140,7 +140,7 @@ class Team:
         assert self._task is not None
         lacking = wanted - len(self._others)
         if lacking > 0:
-            with contextlib.suppress(IndexError):  # in one step, between whose parts no interrupt is raised
+            with contextlib.suppress(IndexError):  # one call, in which no interrupt is raised; fewer may be parked
                 self._others.extend(map(self._parked.pop, repeat(-1, lacking)))
             self._others.extend(_Other() for _ in range(wanted - len(self._others)))
         while len(self._running) < wanted:
@@ -269,7 +269,7 @@ class _Other:
         try:
             self._start.thread()
         except (RuntimeError, MemoryError) as error:  # the next run tries again
-            self._tasks.put(None)  # the old one may begin yet
+            self._tasks.put(None)  # the refused thread may start after all; this ends it
             self._tasks, self._start = self._thread()
             raise SolveFailed(f"{THREADS_REFUSED} (the thread {worker} of a team): {error}") from error
         self.take_error()
@@ -279,7 +279,7 @@ class _Other:
 
     def wait(self) -> None:
         """Wait until the thread has done all its tasks."""
-        if not self._sure:  # an interrupt came: the last task may be in the queue or not, but none is behind this one
+        if not self._sure:  # after an interrupt, the last task may be queued or not: wait for one behind it
             self.begin(0, _nothing, ())
         if self._last is not None:
             self._last.wait()
@@ -342,7 +342,7 @@ def _forget(tasks: SimpleQueue[_Task | None]) -> None:
 def end_parked() -> None:
     """End the threads that belong to no team."""
     for parked in list(_PARKED.values()):
-        with contextlib.suppress(IndexError):  # others may take some
+        with contextlib.suppress(IndexError):  # no thread is left; a team may have taken some
             while True:
                 parked.pop().end()
 

@@ -3,8 +3,8 @@
 A tile of C, ``TILE_ROWS`` x ``TILE_VECTORS`` vectors, stays in registers during the loop over the depth of the product,
 as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).  Everything that depends on the
 machine is decided once, in this module, from the features that numba compiles for; numba's disk cache is keyed by the
-same features, so machines can share a cache.  (numba notices changes of the file in which a kernel is defined, not of
-this one: after an edit here, clear ``__pycache__``.)
+same features, so machines can share a cache.  (After an edit here, clear ``__pycache__`` if numba's own cache is used:
+it notices only changes of the file in which a kernel is defined; the cache of ``engine.graph.kernels`` notices all.)
 
 Two facts of arithmetic decide which instructions are used (``benchmarks/kernels/cpu_ceiling.py`` measures them):
 
@@ -50,7 +50,7 @@ ROW: Final = 64
 #: Whether a fused multiply-add is one instruction.
 FUSED: Final = _ARM or "fma" in _FEATURES
 
-#: Whether comparing floats of this number of bits as integers is faster: AVX2 and SSE lack a 64-bit integer minimum.
+#: By number of bits, whether comparing floats as integers is faster: AVX2 and SSE lack a 64-bit integer minimum.
 _BITS_HELP: Final = {32: not _ARM, 64: _WIDE}
 
 _WORD: Final = ir.IntType(64)

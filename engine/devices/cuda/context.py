@@ -138,7 +138,7 @@ class Modules:
             if key not in self._built:
                 self._built[key] = self._build(name, arithmetic)
             function = self._built[key]
-            # more than 48 KiB, static memory included, must be requested
+            # a kernel must request more than 48 KiB of shared memory, its static shared memory included
             if shared > max(40 * 1024, self._allowed.get(key, 0)):
                 with self.cupy.cuda.Device(self.device), translated(self.cupy):
                     most = self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -162,7 +162,7 @@ class Modules:
         architecture, code = found
         made = self.cupy.cuda.function.Module()
         try:
-            # the driver has to compile PTX, which takes as long as NVRTC
+            # callers are told about PTX, because the driver compiles it, which takes as long as NVRTC
             with _told(module.name) if architecture == prebuilt.PTX else nullcontext():
                 made.load(code)
         except self.cupy.cuda.driver.CUDADriverError as error:  # the driver is older than the compiler

@@ -129,14 +129,14 @@ class Solver:
                     with high:
                         panels.strips(d, start)
                 elif action is Action.REST:
-                    low.wait_event(prepared)  # the other stream has prepared the panel
+                    low.wait_event(prepared)  # the panels are prepared on stream ``high``
                     with low:
                         panels.rest(d, start)
                     before, relaxed = relaxed, event(disable_timing=True)
                     relaxed.record(low)
             if monitor is not None and k:
                 before.synchronize()
-                self._check_flag()  # the flag is that of this round's pivot block, or of a later one
+                self._check_flag()  # the flag is that of the round reported here, k - 1, or of a later one
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()

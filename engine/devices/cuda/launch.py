@@ -53,9 +53,9 @@ _SQUARE: Final = np.dtype(
     align=True,
 )
 _DEPTH_STEP: Final = 16  # the depth of relax is a multiple of this
-_SMALL: Final = 800  # up to this many vertices the single kernel is fastest with tiles of 32
+_SMALL: Final = 800  # from 65 up to this many vertices the single kernel is fastest with tiles of 32
 _WIDE: Final = (65, 1280)  # between these numbers of vertices tiles of 64 are fastest with 256 threads
-_RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks a multiprocessor
+_RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks per multiprocessor
 _WRAP: Final = 2**30
 
 

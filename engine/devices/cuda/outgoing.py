@@ -111,7 +111,7 @@ class Outgoing:
 
     def _send_bands(self, buffers: list[npt.NDArray[Any]], rows: Any, first: int) -> None:
         for start in range(0, len(rows) if buffers else 0, self.band):
-            if len(self._pending) == len(buffers):  # the oldest write still reads the next buffer
+            if len(self._pending) == len(buffers):  # the oldest write may still read the next buffer
                 self.told(self._pending.popleft().result())
             part = rows[start : start + self.band]
             block = buffers[self._next_buffer % len(buffers)][: len(part)]

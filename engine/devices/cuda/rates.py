@@ -28,7 +28,7 @@ _PIECE: Final = 2**25
 _PIECES: Final = 16
 #: Bytes of device memory that measuring needs.
 LEAST_MEMORY: Final = 2**29
-#: Products are faster by this factor in a solve, because the last thread blocks of one overlap the first of the next.
+#: Products are faster by this factor in a solve, because a product's last thread blocks overlap the next one's first.
 _OVERLAPPED: Final = 1.03
 
 

@@ -19,9 +19,9 @@ from engine.model.rows import ReducedRows, ReducingSink, RowFacts, RowReduction,
 
 _WEIGHTS: Final = np.dtype([("held", "u8"), ("weights", "u8"), ("many", "i4"), ("kinds", "i4")], align=True)
 _THREADS: Final = 256
-#: Rows that a matrix sends at a time, at most: those that are not consecutive are copied first.
+#: Most rows that a matrix sends at a time, which limits the memory for copies of rows that are not consecutive.
 _BAND: Final = 4096
-#: Bytes of the selected columns of some rows, which are copied before they are reduced.
+#: Most bytes of selected columns that are copied, and then reduced, at a time; at least one row is.
 _NARROWED: Final = 64 << 20
 
 
@@ -182,7 +182,7 @@ class Reducing:
         asked, rows, there = self._asked, len(self._asked.own), self._there
         for name, (shape, kind) in self._results().items():
             there[name] = allocate(self._cupy, (rows, *shape), kind)
-        for name in ("nearest", "distances"):  # every byte 255: -1, and NaN
+        for name in ("nearest", "distances"):  # bytes of 255 are -1 as int32, NaN as float64
             if there[name].nbytes:
                 there[name].data.memset_async(255, there[name].nbytes)
         there["own"], there["limits"] = self._send(asked.own), self._send(asked.limits)

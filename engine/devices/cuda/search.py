@@ -35,7 +35,7 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
-#: Numbers of hops that are counted: as many as bits of the steps hold (PLANES in hops.cu).
+#: Numbers of hops that are told apart: as many as the bit planes of a step's number can hold (PLANES in hops.cu).
 _LEVELS: Final = 256
 #: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources, which are searched one after
 #: the other, and visits at most about _COUNTED_ARCS arcs, which takes half a second.
@@ -78,7 +78,7 @@ def device_search(
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
         results = 0 if outlet is None else held_bytes(outlet.sink, shape[1], kind)
-        if _counts_levels(form, outgoing):  # no rows are held, so that memory does not limit a batch
+        if _counts_levels(form, outgoing):  # no rows are held, so memory does not limit a batch
             batch = _COUNTED * max(1, min(_MOST_BLOCKS, _COUNTED_ARCS // (_COUNTED * max(1, layout.arcs))))
             batches = [range(first, min(first + batch, layout.rows)) for first in range(0, layout.rows, batch)]
         else:

@@ -31,8 +31,8 @@ Integers = npt.NDArray[np.int64]
 
 _WALK: Final = np.dtype([(f, "u8") for f in ("columns", "sizes", "parents", "tables", "entries", "parts")], align=True)
 _THREADS: Final = 256
-#: Parts begin at multiples of this number of entries, so that relax reads and writes whole vectors; its depth is a
-#: multiple of this number, too.
+#: Parts begin at multiples of this number of entries, so that relax reads and writes whole vectors; the depth
+#: of each product is a multiple of this number, too.
 _GRAIN: Final = 16
 #: Side of the squares that ``gather`` copies.
 _SIDE: Final = 32

@@ -49,7 +49,8 @@ BESIDE: Final = "__pycache__"
 #: Up to this number of vertices and arcs, plain Python walks over a graph in less time than compiling a kernel takes
 #: (decision 120).
 PLAIN: Final = 50_000
-#: The form of the files of kernels; a program that writes another form neither reads nor replaces them.
+#: The version of the format of kernel files, a part of their hashed names: programs of another version never read or
+#: replace these files.
 FORM: Final = 2
 #: When this module was imported, before any module that defines kernels: seconds since 1970.
 _BEGUN: Final = time.time()
@@ -306,7 +307,7 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
 
 def _constant(value: Any) -> str:
     """Return the text of a constant, and type and name of other objects: their text may have a path."""
-    if isinstance(value, np.ndarray):  # the text of a long one is shortened
+    if isinstance(value, np.ndarray):  # NumPy shortens the text of a long array
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, (int, float, str, bytes, tuple, frozenset, np.generic)):
         return repr(value)
@@ -316,7 +317,8 @@ def _constant(value: Any) -> str:
 @cache
 def _hashed(path: str) -> bytes:
     content = Path(path).read_bytes()
-    # a file that changed after this program began may differ from what was imported: a random hash, never loaded again
+    # a file that changed after this program began may differ from what was imported, so it gets a random hash, and no
+    # later process loads what is saved under that hash
     return uuid.uuid4().bytes if Path(path).stat().st_ctime > _BEGUN else hashlib.sha256(content).digest()
 
 

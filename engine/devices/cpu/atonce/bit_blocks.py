@@ -78,7 +78,7 @@ class BitBlocks:
     def _count(self, rows: Indices, space: Any) -> Done:
         """Search one block without writing its rows."""
         batch, (arcs, (rank, near, _), limits) = self.batch, self._form
-        levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # of which only as many as there are steps are touched
+        levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # memory beyond the last step is never touched
         done, steps = search_levels(arcs, space, near, rank[batch.sources[rows]].astype(np.int64), limits, levels)
         if not done:
             return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
@@ -115,7 +115,7 @@ def bit_blocks(
     """
     count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
     rank = wanted.ready.rank
-    order = left[ascending(rank[wanted.sources[left]], len(rank))]  # neighbours share a block
+    order = left[ascending(rank[wanted.sources[left]], len(rank))]  # neighbouring sources share a block
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
     if blocks > threads:  # equally many blocks per thread, so that all threads end at about the same time
         blocks = min(-(-blocks // threads) * threads, count // LEAST)

@@ -95,7 +95,7 @@ def widen_bins(bins, worker, largest, whole):  # type: ignore[no-untyped-def]
     width, _, counts = bins
     if width[worker] == 0:
         width[worker] = 1.0 if whole else NARROWEST
-        if largest / BINS > width[worker]:  # rounding of the logarithm must not make it too wide
+        if largest / BINS > width[worker]:  # begin at half, as a rounded logarithm might double it
             width[worker] = max(width[worker], 2.0 ** (math.floor(math.log2(largest / BINS)) - 1))
     while largest >= width[worker] * BINS:
         own = counts[worker]

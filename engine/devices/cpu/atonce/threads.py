@@ -27,7 +27,7 @@ ALIVE, ENDING, FUNCTION, GIVEN, WORK, DONE, LOCK = 0, 8, 16, 24, 64, 128, 192
 WORDS: Final = 32
 #: Seconds without work after which a thread ends.
 IDLE: Final = 5
-#: Bytes of the stack of each thread; kernels keep arrays elsewhere.
+#: Bytes of the stack of each thread; kernels keep their arrays on the heap.
 STACK: Final = 2**20
 #: Words that hold the attributes of a thread, and a set of signals.
 _ATTRIBUTES, _SIGNALS = 16, 16

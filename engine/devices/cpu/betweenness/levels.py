@@ -135,7 +135,7 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
         if level == 0:
             for v in listed[: ends[1]]:
                 for k in range(LANES):
-                    if hops[v, k] == 0:  # the source: its flow is what ends here and what leaves it
+                    if hops[v, k] == 0:  # the source, where ``there`` is what ends plus what leaves
                         passed[k] = there[v, k] - wanted[v]
         _clear(here, listed[ends[level + 1] : ends[min(level + 2, len(ends) - 1)]])
         here, there = there, here

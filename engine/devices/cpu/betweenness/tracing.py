@@ -16,7 +16,7 @@ import numpy as np
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
 from engine.graph.kernels import njit
 
-#: Bits of a distance by which vertices are sorted at a time.
+#: Bits of a distance by which one pass of the radix sort orders the vertices.
 DIGIT = 11
 
 

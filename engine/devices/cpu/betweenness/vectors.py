@@ -18,7 +18,7 @@ _DOUBLE: Final = ir.DoubleType()
 _ROW: Final = ir.VectorType(_DOUBLE, LANES)
 _I64: Final = ir.IntType(64)
 _I32: Final = ir.IntType(32)
-#: Rows are aligned to cache lines, which is faster, but nothing breaks where they are not.
+#: Bytes of alignment that loads and stores assume.  Rows are aligned to cache lines for speed, but need not be.
 _ALIGN: Final = 8
 
 

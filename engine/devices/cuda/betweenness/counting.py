@@ -26,7 +26,7 @@ _SPACE: Final = np.dtype(
 _THREADS: Final = 128
 #: Blocks that a multiprocessor holds.
 _RESIDENT: Final = 8
-#: Rows that a matrix sends at a time, at most.
+#: Most rows that a matrix sends at a time.
 _BAND: Final = 4096
 #: Threads of a block that adds up the sums of all blocks, and most such blocks.
 _JOINING: Final = (256, 1024)

@@ -74,7 +74,7 @@ KERNELS: Final = MappingProxyType(
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         **{name: Kernel("tables.cu", name, 256) for name in ("merge", "multiply", "across", "descend", "present")},
-        # 8 rows per thread are best for many tiles, 4 (twice the threads) for the latency of few
+        # with many tiles 8 rows per thread are fastest; with few, 4 rows and twice the threads, for the shorter latency
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
         "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
@@ -90,7 +90,7 @@ KERNELS: Final = MappingProxyType(
         "hops_levels": Kernel("hops.cu", "hops", 256, ("LEVELS",)),
     }
 )
-#: With 64-bit entries the registers suffice for two blocks of 128 threads.
+#: Macros in place of those in ``KERNELS`` for 64-bit entries: a multiprocessor has registers for two blocks only.
 _FLOAT64: Final = MappingProxyType(
     {
         "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
@@ -147,7 +147,7 @@ def forms() -> tuple[tuple[str, Arithmetic], ...]:
 
 
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
-    if name in ("tell", "hops_levels", "joined"):  # they know words only, so one arithmetic suffices
+    if name in ("tell", "hops_levels", "joined"):  # they use no arithmetic of entries, so one form suffices
         return arithmetic.name == "Int32"
     if name == "passing":  # lengths of paths are compared, which is exact for whole numbers alone
         return arithmetic.name in ("Int32", "Uint16")

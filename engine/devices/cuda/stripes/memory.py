@@ -141,7 +141,7 @@ class StripeMemory:
         self._packed = allocate(cupy, (width, side), types[1])
         block = padded_side(width, job.kind.itemsize)
         self._block = allocate(cupy, (block, block), types[0])
-        # the pivot columns of a stripe in rounds, and in passes the panel's columns that are the rows of a stripe
+        # the columns to pack: in rounds a stripe's at the pivot block, in passes a panel's at the rows of a stripe
         deep, wide = (height, width) if tiling.passes else (width, height)
         shape, packed = (height, self._across), (deep, _round_up(wide, _TILE))
         for slot in range(tiling.slots):

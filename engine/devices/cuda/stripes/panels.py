@@ -21,8 +21,9 @@ from engine.model.backend import Array
 from engine.model.stripe_device import StripeJob
 from engine.model.tiling import FINISHED
 
-#: Seconds between two checks whether the device has finished with a slot: a share of a product, at the rate that
-#: products usually have, within limits.  Threads of Python that look too often hold up those that write.
+#: Least and most seconds between two checks whether the device has finished with a slot.  Between these limits they are
+#: the time of a product at ``_USUAL`` updates a second, divided by ``_LOOKS``.  More checks would hold up the Python
+#: threads that write.
 _LOOK: Final = (0.0002, 0.002)
 _LOOKS: Final = 4
 _USUAL: Final = 1.6e13
@@ -35,7 +36,7 @@ class CudaPanels(StripeMemory):
 
     def _clear(self) -> None:
         super()._clear()
-        self._count = -1  # panels are counted in the order in which they are begun; this is the present one
+        self._count = -1  # number of the present panel, counted in the order in which panels are begun
         self._ended: dict[int, Any] = {}  # by count: the event that marks a panel as relaxed and closed
         self._stored: dict[int, Any] = {}  # by count: the event that marks a panel as copied to the host
         self._reading: deque[tuple[Any, int, Array]] = deque()
@@ -62,7 +63,7 @@ class CudaPanels(StripeMemory):
         old = self._count - len(self.panels)
         while self._to_store and self._to_store[0][0] <= old:
             self._store_some(wait=True)
-        # the panel after the old one was relaxed by it
+        # the old panel also relaxed the panel after it, so wait until that one has ended, too
         self._after(self._load, self._stored.pop(old, None), self._ended.get(old + 1))
         self._ended.pop(old, None)  # the old panel is stored; later ones may not yet be
         job, panel, start = self._job, self._rows_of(k), self._job.pivot(k)[0]

@@ -40,10 +40,10 @@ class CudaWorkerDevice(StripeMemory):
         self._pieces = PinnedPool((min(job.tiling.width, job.n), job.n), job.kind.dtype, threads)
         # one slot of the least height, which stays unused
         job.tiling = replace(job.tiling, height=GRAIN, slots=1, resident=0)
-        job.devices = [cast(Streamer, self)]  # only for its memory; no round calls it
+        job.devices = [cast(Streamer, self)]  # ``open`` counts these to limit the memory; no round calls them
         self.open(job, 0, [])
-        # for each place: the round of its panel, the events before which it must not change, and the event of its
-        # completion
+        # for each place: the round of its panel, the events that must have occurred before it is overwritten, and the
+        # event at which its panel is complete
         self._panel_at = [-1] * places
         self._readers: list[dict[int, Any]] = [{} for _ in range(places)]
         self._ready: list[Any] = [None] * places

@@ -25,7 +25,7 @@ Indices = npt.NDArray[np.int64]
 
 #: A line as the kernels take it: its end, the part of its vertex, and its index in a block.
 LINE: Final = np.dtype([("end", "i8"), ("part", "i4"), ("place", "i4")], align=True)
-#: Most rows that are swept at a time; the rows of X are a multiple of the second number.
+#: Most rows that are swept at a time; a batch takes the memory of a multiple of ``ROW_STEP`` rows.
 BATCH: Final = 4096
 ROW_STEP: Final = 32
 #: Columns of a part that a thread holds (COLUMNS of tables.cu), of 64-bit entries and of others.

@@ -174,7 +174,7 @@ class DeviceTables:
                     swept.record(self._stream)
                     reducing.stream.wait_event(swept)
                     self._stream.wait_event(reducing.send(there, first))
-                    reducing.stream.synchronize()  # so that what is told is done
+                    reducing.stream.synchronize()  # so that ``told`` counts only rows that are reduced
                 told(len(there))
             with self._working():
                 reducing.finish()

@@ -18,13 +18,13 @@ from storage.errors import InvalidRequest
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-#: Longitude and latitude in degrees (WGS 84), or coordinates of a plane in units of their own.
+#: The systems of coordinates: longitude and latitude in degrees (WGS 84), and a plane with units of its own.
 LONLAT: Final = "lonlat"
 PLANE: Final = "plane"
 SYSTEMS: Final = (LONLAT, PLANE)
 #: Radius of the sphere on which great-circle distances are measured, in metres: the mean radius of the Earth (IUGG).
 EARTH_RADIUS: Final = 6_371_008.8
-#: The group of a store, and the beginning of the names of a saved graph's files.
+#: The group of a store that holds coordinates, and the beginning of the names of their files in a saved graph.
 GROUP: Final = "coordinates"
 
 

@@ -17,14 +17,14 @@ from storage.errors import InvalidRequest, StorageFailed
 if TYPE_CHECKING:
     import polars as pl
 
-#: The ending of the files.
+#: The ending of the names of GeoPackages.
 GEOPACKAGE: Final = ".gpkg"
 #: Longitude and latitude as a GeoPackage names them; the order of its coordinates is always x, y.
 _DEGREES: Final = "EPSG:4326"
 _DRIVER: Final = "GPKG"
-#: The version that is written: nothing of a later one is needed, and older programs warn of those.
+#: The version that is written.  Nothing of later versions is needed, and older programs warn of files that have them.
 _VERSION: Final = {"VERSION": "1.2"}
-#: Columns of every GeoPackage that pyogrio writes.
+#: Names of the columns of the key and the geometry, unless the table itself has a column of that name.
 _KEY, _SHAPE = "fid", "geom"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.readers.limits import ReadLimits
 
 MAGIC: Final = b"SQLite format 3\0"
-#: Types of geometry of layers of points, and of lines.
+#: Types of geometry of layers of points, of layers of lines, and of layers that may hold both.
 POINTS: Final = frozenset({"POINT"})
 LINES: Final = frozenset({"LINESTRING", "MULTILINESTRING", "CURVE", "MULTICURVE", "COMPOUNDCURVE"})
 ANY: Final = frozenset({"GEOMETRY"})
@@ -33,9 +33,10 @@ _LAYERS: Final = (
 )
 #: Rows that are fetched at a time; their size is checked before more are held in memory.
 _ROWS: Final = 256
-#: Longest statement that defines a table. It may contain a default, which every row without a value repeats.
+#: Most characters of a statement that defines a table.  It may contain a default value, which is repeated for each
+#: row without a value, so that a small file could fill the memory.
 _LONGEST: Final = 1 << 18
-#: Most layers of a file.
+#: Most layers of a file; a file with more is refused.
 _MOST: Final = 1000
 #: Most layers that a message names.
 _NAMED: Final = 12

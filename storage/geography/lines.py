@@ -19,7 +19,7 @@ _KINDS: Final = {
     1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",
     7: "GeometryCollection", 8: "CircularString", 9: "CompoundCurve", 10: "CurvePolygon", 11: "MultiCurve",
 }  # fmt: skip
-#: Bits that PostGIS sets in the kind of a geometry: it has heights, it has measures, a system of coordinates follows.
+#: Bits that PostGIS sets in the kind of a geometry with heights, with measures, and with a code of its system after it.
 _HEIGHT_BIT, _MEASURE_BIT, _SYSTEM_BIT = 0x80000000, 0x40000000, 0x20000000
 
 
@@ -53,8 +53,8 @@ class Lines:
     def lengths(self, *, geographic: bool) -> Floats:
         """Return the length of each line, shape (k,): metres for degrees, else in units of the plane."""
         steps = crow_distances(self.x[:-1], self.y[:-1], self.x[1:], self.y[1:], geographic)
-        steps[self.starts[1:-1] - 1] = 0.0  # from the end of a line to the start of the next
-        # Sums of each line by itself: differences of one running sum would carry the rounding of all lines before.
+        steps[self.starts[1:-1] - 1] = 0.0  # a step from the end of a line to the start of the next is in no line
+        # Each line is summed by itself: differences of one running sum would carry the rounding of all lines before.
         return np.add.reduceat(np.append(steps, 0.0), self.first) if len(self.first) else np.zeros(0)
 
 

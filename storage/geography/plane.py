@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: arrays of a packed network begin at multiples of this many bytes
+#: The first array of a packed network begins at a multiple of this many bytes.
 _ALIGNED: Final = 8
-#: the largest whole number that JavaScript reads exactly from JSON
+#: The largest safe integer of JavaScript: a larger whole number in JSON may be rounded when it is read.
 _SAFE: Final = 2**53 - 1
 
 
@@ -69,7 +69,7 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
     """
     x, y = projected(coordinates)
     ends = edge_ends(graph, coordinates.there)
-    # relative to the middle, float32 keeps a ten-millionth of the network's size
+    # Relative to the middle, the rounding of a coordinate to float32 is below a ten-millionth of the network's size.
     origin = [float(np.nanmin(side) + np.nanmax(side)) / 2 for side in (x, y)]
     selected = {name: about[name] for name in ("sources", "targets")}
     counts = {name: None if found is None else len(found) for name, found in selected.items()}

@@ -264,7 +264,7 @@ class VertexFinder:
         """
         if not len(self._known):
             raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")
-        with self._lock:  # the tree is made once
+        with self._lock:  # so that only one thread makes the tree
             tree = self._tree
         found, places = tree.query(self._placed(x, y), k=count)
         distances = arc_metres(found) if self.geographic else np.asarray(found, np.float64)

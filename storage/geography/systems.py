@@ -13,10 +13,10 @@ _DEGREES: Final = frozenset({"EPSG:4326", "EPSG:4979", "OGC:CRS84", "OGC:CRS84H"
 _TOKEN: Final = re.compile(r'\s*+("(?:[^"]|"")*+"|[\w.+-]++|[\[\](),])')
 _PROJECTED: Final = frozenset({"PROJCS", "PROJCRS", "PROJECTEDCRS", "ProjectedCRS"})
 _ANGULAR: Final = frozenset({"GEOGCS", "GEOGCRS", "GEODCRS", "GEOGRAPHICCRS", "GEODETICCRS", "GeographicCRS"})
-#: Keywords of systems that contain the one that is wanted.
+#: Keywords of systems that contain another, as a compound system contains a horizontal one; the inner one is read.
 _OUTER: Final = frozenset({"COMPD_CS", "COMPOUNDCRS", "BOUNDCRS", "SOURCECRS"})
-#: Names of projections whose units are not lengths on the ground: in that of most web maps, a metre on the ground at
-#: Helsinki is two units.
+#: Names of projections whose units are not lengths on the ground: in Web Mercator, that of most web maps, a metre on
+#: the ground at Helsinki is two units.
 _STRETCHED: Final = re.compile(r"mercator|equirectangular|equidistant.?cylindrical|plate.?carr", re.IGNORECASE)
 _NOT_STRETCHED: Final = re.compile(r"transverse|oblique", re.IGNORECASE)
 
@@ -36,7 +36,7 @@ class ReferenceSystem:
     metres: float | None = None
 
 
-#: GeoParquet without a system: the standard says longitude and latitude.
+#: The system of a GeoParquet file that names none: the standard says longitude and latitude.
 DEFAULT: Final = ReferenceSystem("OGC:CRS84", LONLAT)
 UNKNOWN: Final = ReferenceSystem("an unknown system of coordinates", None)
 

@@ -34,9 +34,9 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: Endings of the files that are read as tables of points.
 TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson", GEOPACKAGE)
-#: A column of this name, which spreadsheets hold as text, is left out: the coordinates say the same.
+#: A column of this name, which holds geometries as text, is left out: the columns of coordinates say the same.
 GEOMETRY: Final = "geometry"
-#: Up to here, no whole number is rounded to the float of another one.
+#: Up to this number, whole numbers are exact in float64, and no other whole number is rounded to one of them.
 MAX_WHOLE: Final = 2**53 - 1
 _GEOGRAPHIC: Final = {("OGC", "CRS84"), ("EPSG", "4326"), ("EPSG", "4979")}
 
@@ -142,7 +142,7 @@ def _table(
         system, used = found[2], set(found[:2])
     else:
         assert geometry is not None
-        (x, y, system), used = geometry, set((_pair(names) or ())[:2])  # OSMnx writes them beside the geometry
+        (x, y, system), used = geometry, set((_pair(names) or ())[:2])  # OSMnx writes x and y beside the geometry
     id_column = _one(names, "id") or (names[0] if first_is_id and names and names[0] not in used else None)
     name_column = _one(names, "name")
     ids = None if id_column is None else [name.strip() for name in _texts(frame[id_column])]
@@ -160,7 +160,7 @@ def _one(names: Sequence[str], kind: str) -> str | None:
     """Return the column of a kind; InvalidRequest if there are two."""
     usual = _NAMES[kind]
     found = {name: usual.index(word) for name in names if (word := name.strip().lower()) in usual}
-    if kind in ("id", "name") and len(set(found.values())) == len(found):  # the usual word comes first
+    if kind in ("id", "name") and len(set(found.values())) == len(found):  # the more usual word wins
         return min(found, key=found.__getitem__, default=None)
     if len(found) > 1:
         raise InvalidRequest(f"two columns may be the {kind}: {' and '.join(found)}; leave one out", field="nodes")
@@ -202,7 +202,7 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
 
     ending = path.suffix.lower()
     if ending == GEOPACKAGE:
-        from storage.geography.layers import read_points_of  # it loads an SQL database, and nothing else needs one
+        from storage.geography.layers import read_points_of  # loads SQLite, which no other table needs
 
         layer = read_points_of(path)
         return layer.table, (*_from_wkb(path, layer.geometry), layer.system)

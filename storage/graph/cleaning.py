@@ -21,11 +21,11 @@ AnyArray = npt.NDArray[np.generic]
 
 #: Up to this number, whole numbers are exact in float64, so rules that compute in float64 are exact as well.
 EXACT = 2**53
-#: Up to this number of arcs sorting them takes less time than the import of scipy.sparse.
+#: Most arcs that are sorted with NumPy, which up to this number takes less time than importing scipy.sparse.
 FEW_ARCS = 1 << 18
-#: Entries processed at a time where a temporary array of the whole length would exceed the memory bound.
+#: Entries processed at a time where a temporary array of the whole length would raise the peak memory of reading.
 CHUNK = 1 << 20
-#: Number of entries that fit in a cache, so that several passes over them are fast.
+#: Entries processed at a time where several passes are made over them, so that they stay in a cache of the processor.
 CACHED = 1 << 14
 
 
@@ -259,7 +259,7 @@ def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32]
         ``indptr`` (shape (n + 1,)), heads, weights and quantities (shape (arcs,) each), and how many arcs were merged.
     """
     weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
-    key = -weights.astype(np.float64) if arcs.greatest else weights  # exact, as weights are at most 2**53
+    key = -weights.astype(np.float64) if arcs.greatest else weights  # exact, as whole weights are at most 2**53
     order = np.lexsort((*reversed(arcs.quantities.values()), key, arcs.heads, arcs.tails))
     tails, heads = arcs.tails[order], arcs.heads[order].astype(np.int32, copy=False)
     first = np.ones(len(order), np.bool_)
@@ -330,7 +330,7 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
         return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), weights, 0
     if len(arcs.tails) <= FEW_ARCS:
         return _merge_parallel(*_sorted_rows(arcs, weights, n), best)
-    # Imported here, so that the start of the API process and small solves need not wait for scipy.sparse.
+    # scipy.sparse is imported only here, so that the start of the API process and small solves need not wait for it.
     from scipy.sparse import coo_array
 
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
@@ -393,5 +393,5 @@ def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.i
         if low >= -(2**31) and high < 2**31:
             return weights.astype(np.int32)
     elif weights.dtype == np.float64:
-        np.add(weights, 0.0, out=weights)  # minus zero is zero
+        np.add(weights, 0.0, out=weights)  # minus zero becomes zero, so that equal weights have equal bytes
     return weights  # type: ignore[return-value]

@@ -114,7 +114,7 @@ class Receipt:
     infinite_arcs: int
     weight_column: str | None
     notes: tuple[str, ...] = field(default=())
-    #: the formula over ``weight_column`` that made the weights
+    #: The formula over ``weight_column`` that made the weights; None without one.
     length_of: str | None = None
 
 
@@ -338,7 +338,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         "text_labels": text,
         "terminals": graph.terminals,
         "digest": graph_digest(graph),
-        # earlier versions do not know ``length_of``, so it is left out if empty: then they can read the receipt
+        # An empty ``length_of`` is left out, because earlier versions, which do not know it, would refuse the receipt.
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
     if graph.unit is not None:

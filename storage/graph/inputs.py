@@ -14,7 +14,7 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
 
-#: an unknown name is compared with at most this many known names
+#: Most known names that an unknown name is compared with, for each of the capital and the small first letter.
 _COMPARED = 2_000
 
 

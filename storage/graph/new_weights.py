@@ -26,7 +26,7 @@ from storage.readers.lines import line_of
 Indices = npt.NDArray[np.int64]
 #: Formats whose entries are table rows; errors name the row, because the file has no lines.
 _ROWS: Final = frozenset({"parquet", "gpkg"})
-#: Formats that are not text.
+#: Formats that are not text; errors name the number of the entry.
 _BINARY: Final = frozenset({"npz", "npy"})
 
 
@@ -194,7 +194,7 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
     if graph.terminals and new.arcs and new.weights.min() < 0:
         raise InvalidRequest("a graph with terminals cannot have negative arcs", field="weights")
     unit = graph.unit if graph.weighted else None
-    # arcs that keep their weights are still those that reading kept
+    # An arc that keeps its weight is still the one of its parallel arcs that was kept when the graph was read.
     parallel = graph.parallel if changed and graph.weighted else new.parallel
     new = replace(
         new, weighted=True, terminals=graph.terminals, coordinates=graph.coordinates, unit=unit, parallel=parallel

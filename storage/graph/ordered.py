@@ -28,7 +28,7 @@ def build_from_rows(indptr: IntArray, heads: npt.NDArray[np.int32], weights: Any
     tails = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     numbers = None if weights is None else canonical_weights(weights)
     if numbers is not None and numbers is weights:
-        numbers = numbers.copy()  # it is changed below
+        numbers = numbers.copy()  # because ``smallest_type`` changes it in place
     arcs = ArcList(tails, heads.astype(np.int32, copy=False), numbers)
     if drop_loops(arcs, labels) != (0, 0):
         indptr = np.concatenate([[0], np.cumsum(np.bincount(arcs.tails, minlength=n))])

@@ -106,7 +106,8 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
-#: Options that apply to arcs after a reader has found them.
+#: Options that are not passed on to a reader as they were given: ``read_graph`` uses them itself, or, as
+#: ``length_of``, parses them first.
 _NOT_OF_READERS: Final = frozenset({"format", "length_of", "nodes", "unit", "parallel"})
 #: Formats in which single quotes are part of the names that they enclose.
 _UNQUOTED: Final = frozenset(
@@ -242,7 +243,7 @@ def _parsed(
         file = Source(regular, limits)
         name = form or _told(file, options)
         _check_meaning(name, options)
-        # Imported by name, so that the start of the API process need not wait for polars and SciPy.
+        # The reader is imported only here, so that the API process starts without waiting for polars and SciPy.
         reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
         parsed = reader.read(file, options)
         parsed.arcs.greatest = keeps_greatest(reading.get("parallel"))
@@ -283,7 +284,8 @@ def _net(format: str | None) -> Iterator[None]:  # noqa: A002
     except (ApspError, MemoryError):
         raise
     except BaseException as error:
-        # A panic of polars is no Exception; its class cannot be named without importing polars.
+        # A panic of polars is no Exception; it is recognised by the name of its class, because the class could be had
+        # only by importing polars.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise unforeseen(error, format) from error

@@ -14,7 +14,7 @@ from storage.readers.left_out import LeftOut
 from storage.readers.lengths import length_among
 from storage.readers.parsed import ReadOptions
 
-#: The attribute that GEXF and Pajek define themselves, with a default.
+#: The attribute for which a format itself may define a default, as GEXF and Pajek do.
 OWN = "weight"
 
 

@@ -15,7 +15,7 @@ from storage.readers.limits import ReadLimits
 if TYPE_CHECKING:
     import polars as pl
 
-#: Up to this number of names a dictionary takes less time than the import of polars.
+#: Most names for which a dictionary is used, because filling it takes less time than importing polars.
 FEW_NAMES = 1 << 17
 
 _ORDER = (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64))
@@ -151,7 +151,7 @@ class _Categories:
     def ordered(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """Return the names in ascending order, and for each code its position among them."""
         names = self._categories.to_series()
-        # A code may have been reserved without a name; such ones sort last and occur on no arc.
+        # Polars may reserve a code that no name gets; such codes sort last and occur on no arc.
         ascending = names.arg_sort(nulls_last=True)
         order = np.empty(len(names), np.int32)
         order[ascending.to_numpy()] = np.arange(len(names), dtype=np.int32)

@@ -20,9 +20,9 @@ _BINARY = {
     b"PAR1": "parquet",
     b"SQLite format 3\0": "gpkg",
 }
-#: The head of the first blob of OpenStreetMap's PBF: its length in four bytes, and what it is.
+#: The first bytes of an OpenStreetMap PBF file: the length of a header in four bytes, then the type that it names.
 _PBF = re.compile(rb"\0\0..\n\tOSMHeader", re.DOTALL)
-# All of these patterns are applied to lines stripped of blanks.
+# The patterns below are applied to lines stripped of blanks.
 _TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*+:")
 _GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
 #: First lines of formats that would otherwise be read as odd edge lists.
@@ -41,16 +41,17 @@ _STRANGERS = {
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
 _DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)
-#: Comments that may precede it; matched at the start only, so that the end of a comment is searched for only once.
+#: Comments that may precede a DOT graph.  The pattern is matched at the start of the text only: if it were
+#: searched for everywhere, each ``/*`` that is never closed would be followed to the end of the text.
 _C_COMMENTS = re.compile(r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|(?://|#)[^\n]*+)*+")
-#: Whatever may precede the root of an XML document.
+#: One item that may precede the root of an XML document: a declaration, a comment or a document type.
 _PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
 _ROOT = re.compile(r"\s*+<(?:[\w.-]++:)?([\w.-]++)")
-#: NetworkX writes the time into the head of its adjacency lists.
+#: The comment with date and time that NetworkX writes above adjacency lists, by which they are recognised.
 _ADJLIST = re.compile(r"#\s?GMT \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 #: Kinds of interactions by which files of Cytoscape are recognised.
 _RELATIONS = frozenset({"pp", "pd", "pr", "rc", "cr", "gl", "pm", "mp", "xx", "interacts-with", "interacts with"})
-#: Number of lines that are read to recognise a format; formats with longer heads are recognised by their first words.
+#: Most lines that are examined to recognise a format by the shape of its rows.
 _LINES = 200
 
 
@@ -201,7 +202,7 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
     known = second <= _RELATIONS
     _refuse_lengths(rows, 4)
     if any(map(is_number, third)) and not any(map(is_number, first)):
-        # Two names, then a number: a weighted edge list, unless the second column holds known relations.
+        # Two names and a number are a weighted edge list; if the second is a known relation, the caller must decide.
         return _two_ways(rows[0]) if known and len(rows) > 1 else None
     if known or (third & first and not any(map(is_number, third))):
         return "sif"
@@ -221,7 +222,7 @@ def _refuse_lengths(rows: list[list[str]], width: int) -> None:
     rows = rows[1:] if len(rows) > 1 and not is_number(rows[0][-1]) else rows
     if not rows or min(map(len, rows)) < width or not all(is_number(row[-1]) and not is_number(row[0]) for row in rows):
         return
-    # Below a relation all targets may be numbers.
+    # The targets of a relation may all be numbers; a second field that is never a first one is taken for a relation.
     lists = all(is_number(word) for row in rows for word in row[2:])
     if not lists or {row[1] for row in rows} & {row[0] for row in rows}:
         row = rows[0]

@@ -12,7 +12,7 @@ import re
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import EXACT, is_label
 
-#: at most 400 digits: no working type holds a longer number, and Python refuses to convert very long ones
+#: A whole number of at most 400 digits: no type holds a longer one, and Python refuses to convert very long ones.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _FORTRAN = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[dD][+-]?[0-9]++")
@@ -23,7 +23,7 @@ _SHOWN = 60
 #: White space that separates fields, besides line ends.  All other white space (form feeds, no-break spaces) belongs to
 #: the field.
 BLANKS = " \t"
-#: Bytes of the longest row that is taken apart.
+#: Length of the longest row that is split into fields, in bytes or, where it is text already, in characters.
 LONGEST_ROW = 1 << 20
 
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest
 
 Floats = npt.NDArray[np.float64]
-#: A step of evaluation: a text is an operation on the top of the stack (and the entry below); a number is pushed; None
-#: pushes the column.
+#: A step of evaluation on a stack: a text names an operation on the top entry or on the two top entries; a number is
+#: pushed; None pushes the column.
 Step = str | float | None
 
 _TOKEN: Final = re.compile(

@@ -38,8 +38,8 @@ _UNITS: Final = (
 #: Units of times: a unit of lengths before one of them makes a speed (``max_m_s``, ``km_h``).
 _TIMES: Final = frozenset(_UNITS[_UNITS.index("minute") : _UNITS.index("milliseconds") + 1])
 _TYPES: Final = ("float", "double", "int", "integer", "long", "real", "numeric", "number", "decimal", "in", "of")
-#: Words that may precede ``time`` or a unit in the name of a length; others (departure, end, created) mean a point in
-#: time.
+#: Words that may precede ``time`` or a unit in the name of a length; after others (departure, end, created) ``time``
+#: means a point in time.
 _KINDS: Final = (
     "travel", "traveling", "travelling", "transfer", "transit", "transport", "free", "flow", "freeflow", "ff",
     "min", "minimum", "max", "maximum", "mean", "avg", "average", "median", "total", "sum", "drive", "driving", "walk",
@@ -47,8 +47,8 @@ _KINDS: Final = (
     "car", "bus", "train", "road", "street", "route", "path", "link", "edge", "arc", "segment", "seg", "track", "shape",
     "congested", "crossing", "elapsed", "wait", "waiting", "network", "estimated", "est", "base",
 )  # fmt: skip
-#: Words that may precede ``length`` if it is the length of an edge; sequences, alignments, reads and names have
-#: lengths, too.
+#: Words that may precede ``length`` in the name of an edge's length; after other words it may be the length of a
+#: sequence, an alignment, a read or a name.
 _WAYS: Final = frozenset({
     *_KINDS, "line", "way", "highway", "section", "branch", "bond", "connection", "cable", "wire", "fiber", "fibre",
     "pipe", "pipeline", "duct", "conduit", "channel", "canal", "river", "stream", "reach", "rail", "railway", "trail",

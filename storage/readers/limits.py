@@ -8,7 +8,7 @@ from storage.arguments import check_whole
 from storage.counted import counted
 from storage.errors import InvalidGraph, LimitExceeded
 
-#: Up to this size content is harmless whatever the ratio of compression: a small file of zeros is no bomb.
+#: Most bytes of content for which the ratio of compression is not checked: a small file of zeros is no bomb.
 HARMLESS_BYTES = 16 << 20
 #: A header may declare this many vertices even if the file has less than one arc per hundred vertices.
 HARMLESS_VERTICES = 1 << 20

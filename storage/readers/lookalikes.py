@@ -42,7 +42,7 @@ _FORMS: Final = (
 )
 #: A line that consists of drawing signs only, as below the header of a printed table.
 _RULE: Final = re.compile(r"(?=.*-{3})[\s|+:=-]++")
-#: Signs between two vertices.
+#: A field that consists of signs only, such as an arrow between two vertices.
 _SIGN: Final = re.compile(r"[-=~<>|.:&→←↔⇒⇐⇔—–]{1,4}")
 #: Two vertices joined by one sign in a field, followed by a number: ``A-B 3``.
 _JOINED: Final = re.compile(r"[^\s:/|~–—-]++(-{1,2}|[:/|~–—])[^\s:/|~–—-]++")
@@ -68,7 +68,7 @@ def refuse_lookalikes(lines: list[str]) -> None:
         "lists or tuples of Python",
         "write the fields of each row without brackets and quotes",
     )
-    rows = _rows([(at, line) for at, line in body if '"' not in line])  # names in quotes may be anything
+    rows = _rows([(at, line) for at, line in body if '"' not in line])  # names in quotes may hold any sign
     _refuse_dimacs(rows)
     _refuse_signs(rows, dict(body))
     _refuse_brackets(rows, dict(body))

@@ -76,7 +76,7 @@ def note_quotes(labels: AnyArray) -> list[str]:
     """
     if labels.dtype.kind in "iu" or not len(labels):
         return []
-    # In this order, all names that begin with a quote follow one another.
+    # In the order of code points, names that begin with a quote are adjacent, and ( is the character after the quote.
     first, end = search_text(labels, "'"), search_text(labels, "(")
     quoted = [name for name in map(str, labels[first:end]) if len(name) > 2 and name.endswith("'")]
     for name in quoted:

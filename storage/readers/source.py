@@ -22,16 +22,16 @@ from storage.errors import InvalidGraph, NotFound
 from storage.readers.limits import ReadLimits
 from storage.readers.spool import temporary_copy
 
-#: Bytes of text handled at a time: large enough for the column parser, small against any graph that matters.
+#: Bytes of text that are handled at a time: enough for the column parser to be fast, and little beside a large graph.
 BLOCK = 2 << 20
-#: Longest line: one vertex of a METIS file with some twenty million neighbours.
+#: Bytes of the longest line that is read: enough for a vertex of a METIS file with some twenty million neighbours.
 LINE = 256 << 20
 #: Bytes that are read to recognise the format.
 HEAD = 64 << 10
 #: Bytes of the first line that are read if it is longer than ``HEAD``, because it may hold the names of all columns.
 FIRST_LINE = 1 << 20
-#: Compressed bytes fed to zstd at a time; four bytes may expand to 128 KiB, so this bounds the memory that a bomb
-#: takes.
+#: Compressed bytes that are fed to zstd at a time.  Four of them may expand to 128 KiB, so a small step bounds the
+#: memory that a decompression bomb takes.
 _ZSTD_STEP = 1 << 10
 _ZSTD_WINDOW = 1 << 27
 #: The first line of a CSV file that names the separator for Excel.

@@ -34,7 +34,7 @@ from storage.readers.tables.no_lengths import (
 
 #: Exceptions that NumPy's parser of headers, which are Python literals, raises for damaged bytes.
 _BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
-#: Exceptions of ZIP archives and their decompressors.
+#: Exceptions that ZIP archives and their decompressors raise for damaged bytes.
 _BAD_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
     *(ValueError, LookupError, NotImplementedError, RuntimeError),

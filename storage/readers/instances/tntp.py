@@ -110,7 +110,7 @@ def _fields(rows: list[str]) -> tuple[int, int, str | None]:
     rows = [row.replace(";", " ").rstrip(" ") for row in rows if row.strip()]
     tabs = {row.count("\t") for row in rows}
     if len(tabs) == 1 and min(tabs) > 1:
-        # blanks may stand before the first tab, too
+        # Blanks may precede a leading tab, so they are removed before it is looked for.
         return min(tabs) + 1, int(rows[0].lstrip(" ").startswith("\t")), "\t"
     return len(rows[0].split()), 0, None
 

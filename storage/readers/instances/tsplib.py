@@ -15,7 +15,8 @@ from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 
-#: Columns of one triangle are the rows of the other.
+#: The order of the entries for each EDGE_WEIGHT_FORMAT.  The columns of one triangle of a symmetric matrix are the rows
+#: of the other.
 _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "FULL_MATRIX": lambda n: MatrixEntries.full(n, zeros=True),
     "UPPER_ROW": lambda n: MatrixEntries.upper(n, diagonal=False, zeros=True),
@@ -27,7 +28,7 @@ _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "UPPER_DIAG_COL": lambda n: MatrixEntries.lower(n, diagonal=True, zeros=True),
     "LOWER_DIAG_COL": lambda n: MatrixEntries.upper(n, diagonal=True, zeros=True),
 }
-#: The keys that say what the numbers mean.
+#: The keys that say what the numbers mean, so that none may have two values.
 _MEANT = ("TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT")
 _WORD = re.compile(rb"(?m)^[ \t]*+[A-Z_]{3}")
 _OTHER = re.compile(rb"(?m)^[ \t]*+([A-Z_]{1,40}_SECTION)\b")

@@ -37,7 +37,7 @@ METRES: Final = "metres"
 _UNIT: Final = "m"
 #: Digits after the point that computed metres keep.
 _DIGITS: Final = 3
-#: Names of the ends where lines have no columns of vertices.
+#: Names of two columns that stand for the ends of lines where no columns name the vertices.
 _ENDS: Final = ("source", "target")
 
 
@@ -134,7 +134,7 @@ def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
     measured = (options.column or "").lower() == METRES and METRES not in (name.lower() for name in header.names)
     if measured and layer.system is None:
         raise InvalidRequest(f"{layer.title} has no lines to be measured, and no column {METRES!r}", field="weight")
-    # The column that says which rows go both ways is read, so ``choose_by_name`` need not refuse it.
+    # Without a direction, ``choose_by_name`` would refuse a column that says which rows go both ways; here it is read.
     plain = replace(options, directed=True)
     try:
         columns = header.columns(_unweighted(plain) if measured else plain)

@@ -23,10 +23,11 @@ from storage.readers.source import Source
 if TYPE_CHECKING:
     import polars as pl
 
-#: The names of the layers that OSMnx writes; if there are several layers, these are read.
+#: The names that OSMnx gives its layers.  Of several layers of lines the one called ``edges`` is read; coordinates of
+#: vertices come from the layer called ``nodes``.
 _EDGES: Final = "edges"
 _NODES: Final = "nodes"
-#: Bytes of memory for each edge while the file is read.
+#: Bytes of memory that each edge takes while the file is read, counted against ``ReadLimits``.
 _EDGE: Final = 24
 
 

@@ -96,7 +96,7 @@ class ParquetLines:
         table = self._table.select(names).collect() if names else pl.DataFrame()
         if not geometry:
             return table, []
-        # Few bytes may stand for many: a page holds a value once for all rows that have it.
+        # A page may hold one value for many rows, so the size in memory is checked before each row gets its own bytes.
         column = self._table.select(pl.col(self._primary)).collect().to_series()
         held = int(column.bin.size().sum() or 0)
         self._limits.check_bytes(held, self._path.stat().st_size)

@@ -23,15 +23,15 @@ from storage.readers.networks.xml import XmlEvents, parse_xml
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
-#: Attributes of the graph that are read.
+#: Attributes of the graph that are read; the receipt lists all others as not read.
 _TOLD: Final = ("crs", "created_with")
 #: What OSMnx's attributes of edges measure, as its documentation says.
 _OSMNX_UNITS: Final = {"length": "m", "travel_time": "s"}
-#: Most pieces of text of one value that are kept; a longer value cannot be a weight.
+#: Most pieces, as the XML parser delivers text, that are kept of one value; a value of more cannot be a weight.
 _VALUE = 4096
 _DEPTH = 100
-#: The elements in which each element of a graph may stand; elements of other programs stand in ``data`` and are
-#: skipped.
+#: For each element of a graph, the elements that may directly contain it.  Elements of other programs stand in ``data``
+#: and are skipped.
 _INSIDE = {"graph": ("graphml",), "node": ("graph",), "edge": ("graph",), "hyperedge": ("graph",), "default": ("key",)}
 
 

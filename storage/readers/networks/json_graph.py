@@ -27,7 +27,7 @@ _KNOWN = (
 )
 #: Members of an edge that say whether it is directed.
 _DIRECTIONS = ("directed", "undirected")
-#: Members that say which program wrote the file.
+#: Members that say which program wrote the file; the receipt does not mention them.
 _PROGRAM = frozenset({"format_version", "generated_by", "target_cytoscapejs_version"})
 
 
@@ -140,7 +140,7 @@ class _Json:
                     raise InvalidGraph(f"expected an object, found {shown(_text(value))}", line=line)
                 take(self._data(value, line) if inner else value, line)
             except InvalidGraph as error:
-                # One line may be the whole file, so the element is named, too.
+                # The whole file may be one line, so the error names the element, too.
                 message = str(error).removeprefix(f"line {error.line}: ")
                 raise InvalidGraph(f"{key}[{i}]: {message}", line=error.line, field=error.field) from None
 
@@ -168,7 +168,7 @@ class _Json:
             if key not in ("nodes", "edges"):
                 raise InvalidGraph(f"elements of the kind {shown(key)}", line=self._walker.line, field="elements")
             self._each(key, self._node if key == "nodes" else self._edge, inner=True)
-        # Cytoscape itself writes all ids as text; NetworkX writes the ends of edges as they are.
+        # NetworkX writes ids of nodes as text here, but ends of edges as they are, so their types are not compared.
         self._kinds["edge"].clear()
 
     def _element(self, data: dict[str, Any], line: int) -> None:

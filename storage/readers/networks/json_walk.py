@@ -11,9 +11,10 @@ from typing import Any
 from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 
-#: Most text of one decoded value: a vertex or an edge with its attributes.
+#: Most characters of one value that is decoded whole, such as a vertex or an edge with its attributes.
 VALUE = 1 << 20
-#: An error this close to the end of the text read so far may only be due to the cut; longer than any word of JSON.
+#: An error within this many characters of the end of the text read so far may only mean that the text is cut off there.
+#: No word of JSON is as long.
 _CUT = 16
 _BLANK = re.compile(r"[ \t\r\n]*")
 

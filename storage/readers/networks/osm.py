@@ -26,9 +26,9 @@ from storage.readers.source import Source
 
 #: The weights to choose from, the first of which is the default, and their units.
 UNITS: Final = {"seconds": "s", "metres": "m"}
-#: Digits after the point that weights keep: tenths of a metre are finer than any map.
+#: Digits after the point that weights keep: tenths of a second or a metre are finer than the data.
 DIGITS: Final = 1
-#: Bytes that each entry in the node list of a way takes while the file is read.
+#: Bytes of memory that each node of a way takes while the file is read, counted against ``ReadLimits``.
 _ENTRY: Final = 48
 
 Ids = npt.NDArray[np.int64]
@@ -211,7 +211,7 @@ def _network(ways: _Ways, places: _Places) -> _Network:
     where = np.searchsorted(places.ids, ways.nodes)
     x, y = places.longitudes[where], places.latitudes[where]
     steps = crow_distances(x[:-1], y[:-1], x[1:], y[1:], geographic=True)
-    steps[ways.starts[1:-1] - 1] = 0.0  # from the end of a way to the start of the next
+    steps[ways.starts[1:-1] - 1] = 0.0  # a step from the end of a way to the start of the next is in no arc
     usable = ~(np.isnan(places.longitudes) | places.blocked)[where]
     junction = np.bincount(where, minlength=len(places.ids))[where] > 1
     first, last = ways.starts[:-1], ways.starts[1:] - 1
@@ -221,7 +221,7 @@ def _network(ways: _Ways, places: _Places) -> _Network:
     begin, end = stops[:-1], stops[1:]
     same = way[begin] == way[end]
     begin, end = begin[same], end[same]
-    along = np.concatenate(([0.0], np.cumsum(np.nan_to_num(steps))))  # metres from the first node of all to each
+    along = np.concatenate(([0.0], np.cumsum(np.nan_to_num(steps))))  # metres from the first node of the first way
     wrong = np.concatenate(([0], np.cumsum(~usable)))
     whole = wrong[end + 1] == wrong[begin]
     begin, end = begin[whole], end[whole]

@@ -14,13 +14,13 @@ from typing import Final
 
 _ROADS: Final = ("primary", "secondary", "tertiary", "unclassified", "residential", "road", "service")
 _LINKS: Final = ("primary_link", "secondary_link", "tertiary_link")
-#: Values of access tags by which a way, or a barrier, is open or closed; others leave the rule of its kind as it is.
+#: Values of access tags that open or close a way or a barrier; a tag with any other value is passed over.
 _OPEN: Final = frozenset({"yes", "designated", "permissive", "official", "destination", "customers"})
 _CLOSED: Final = frozenset(
     {"no", "private", "agricultural", "forestry", "delivery", "emergency", "military", "permit", "psv", "bus"}
     | {"use_sidepath", "dismount", "discouraged"}
 )
-#: Roads of car parks and similar places, which lead nowhere else.
+#: Values of ``service`` for roads that lead nowhere else, as in car parks; drivers do not use them.
 _CUL_DE_SACS: Final = frozenset({"parking_aisle", "drive-through", "emergency_access"})
 _FORWARD: Final = frozenset({"yes", "true", "1"})
 _BACKWARD: Final = frozenset({"-1", "reverse"})
@@ -29,7 +29,7 @@ _LIMIT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s?(km/h|mph|knots)?")
 _KILOMETRES: Final = {None: 1.0, "": 1.0, "km/h": 1.0, "mph": 1.609344, "knots": 1.852}
 #: The limit in kilometres an hour for each word that is used in place of a number.
 _WORDS: Final = {"walk": 6.0, "none": 130.0}
-#: Smallest and largest limit, in kilometres an hour, that is plausible; others are ignored.
+#: Smallest and largest plausible speed limits, in kilometres an hour; a limit outside of them is ignored.
 _LEAST_LIMIT: Final = 5.0
 _MOST_LIMIT: Final = 150.0
 

@@ -40,12 +40,12 @@ from storage.readers.tables.remarks import Remarks
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
 #: A sign before or instead of a number: ``$5``, ``w=5``, ``=``.
 _DRESSED = re.compile(r"(?:\w{1,20}+\s?[=:]|[^\w\s.+-])\s?[+-]?[0-9.]|[=:@$€£]$")
-#: A day, 20240131.
+#: A day in eight digits, such as 20240131.
 _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
 #: The first days of 2000 and of 2050 as Excel counts days.
 _EXCEL_2000, _EXCEL_2050 = 36526, 54789
 _NUMBERED = 8
-#: A file with fewer rows than this is completely among the sampled rows.
+#: If fewer rows than this were sampled, they are taken to be all rows of the file.
 _FEW = 500
 
 
@@ -177,7 +177,7 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
         return
     numbers = len(body[0]) > 3 and all(is_label(f) for row in body for f in row[1:3])
     numbers = numbers and all(is_number(row[3], True) for row in body)
-    # If it begins at 1, the rows may be a path: 1 2, 2 3, 3 4.
+    # If column 1 begins at 1 and column 2 is always one more, the rows may be arcs of a path: 1 2, 2 3, 3 4.
     numbers = numbers and (first == 0 or any(int(row[1]) != int(row[0]) + 1 for row in body))
     if numbers or not any(is_number(f, True) or is_missing(f) for row in body for f in row[1:3]):
         raise InvalidRequest(
@@ -259,7 +259,7 @@ def _default_weight(
                 "--unweighted",
                 field="weight",
             )
-        # A few gaps, or commas for points, do not change this: the row parser names their lines.
+        # A few missing values or decimal commas do not matter here: the row parser refuses what it cannot read.
         if third is None or not _holds_numbers(body, third):
             _refuse_units(body, third)
             _refuse_other_columns(body, ends, third)

@@ -12,7 +12,7 @@ from storage.readers.lengths import plain
 
 #: Values of Gephi's column ``Type`` and whether they mean directed.
 KINDS: Final = MappingProxyType({"directed": True, "undirected": False})
-#: Values of a column ``directed``.
+#: Values of a column ``directed`` and whether they mean directed.
 YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
 
 

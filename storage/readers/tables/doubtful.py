@@ -65,7 +65,6 @@ class CommentedRows:
         """Refuse comments that look like arcs if names of vertices also begin with ``#`` or ``%``."""
         if self._first is None:
             return
-        # in the order of code points, names that begin with the same sign are neighbours
         signed = next((name for name in names.tolist() if str(name).startswith(("#", "%"))), None)
         if signed is not None:
             line, text = self._first

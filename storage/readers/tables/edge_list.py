@@ -29,10 +29,10 @@ from storage.readers.tables.sniff import COMMENTS, Sniffed, sniff
 from storage.readers.tables.table import ArcTable
 from storage.readers.tables.text_rows import is_comment
 
-#: SNAP writes the counts into a comment.
+#: The comment in which SNAP writes the numbers of vertices and of edges.
 _SNAP = re.compile(r"#\s*+Nodes:\s*+([0-9]{1,18})\s++Edges:\s*+([0-9]{1,18})", re.IGNORECASE)
-#: A first line 'n m' that may be an arc is taken for counts if there are at least this many rows; with fewer, the
-#: caller must decide.
+#: A first line 'n m' that may be an arc is taken for counts if at least this many rows follow; if fewer follow, the
+#: file is refused, so that the caller decides.
 _FEW = 32
 
 

@@ -33,14 +33,14 @@ _COUNTED: Final = re.compile(
 )
 #: Names that only number the columns, as in R, data frames and spreadsheets.
 _NUMBERED: Final = re.compile(r"(v|x|c|var|col|column|field|f)([0-9]{1,3})")
-#: Such names with the letter first: ``A Node`` and ``B Node`` in models of traffic.
+#: Names of both ends that begin with their letter: ``A Node`` and ``B Node`` in models of traffic.
 _LETTERED: Final = re.compile(r"([ab])(node|vertex|point|stop|station|zone)(?:id|no|nr)?")
-#: Names of columns that hold no vertices but ids, names and kinds of the edges themselves.
+#: Names of columns that hold no vertices, but ids, names, kinds, times or weights of the edges themselves.
 _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",
                              "linkid", "index", "idx", "nr", "no", "num", "number", "row", "rowid", "rownumber", "key",
                              "unnamed0", "label", "name", "type", "kind", "timeset", "timestamp", "date", "time",
                              "interval", "weight", "value"})  # fmt: skip
-#: Those of these names that only number the rows; a table may have them besides its ends, as they are no lengths.
+#: The names in ``_NUMBERS`` of columns that only number the rows; such a column is never taken for a length.
 _ROW_NUMBERS: Final = frozenset(
     {"id", "fid", "gid", "oid", "objectid", "ogcfid", "index", "idx", "row", "rowid", "rownumber"}
 )
@@ -50,7 +50,8 @@ _COORDINATE: Final = re.compile(
     r"(?:from|to|start|end|origin|destination|dest|source|target|src|dst|node|stop|point)?"
     r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
 )
-#: Names of columns that say whether a row is an arc both ways, and their values.
+#: Names of columns by which a row is an arc both ways: a value of ``_NO`` in ``ONE_WAY``, a value of ``_YES`` in
+#: ``_TWO_WAY``, or the length of the way back in ``_WAY_BACK``.
 ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
 _TWO_WAY: Final = frozenset({"bidirectional", "bidir", "isbidirectional", "twoway", "reversible", "bothways"})
 _WAY_BACK: Final = frozenset({"reversecost", "rcost", "costreverse", "reversetime", "reverselength", "backwardcost"})
@@ -204,7 +205,8 @@ def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: 
     """
     short = [plain(name) for name in names]
     if "osmid" in short and not {"u", "v", "from", "to"} <= set(short):
-        return  # OSMnx lists both arcs of a street that is not one-way; undirected it lists one, with from and to, too
+        # OSMnx lists both arcs of a two-way street; only its undirected tables, with u, v, from and to, list one.
+        return
     for i, name in enumerate(short):
         values = {row[i].strip().lower() for row in body} if i not in used else set()
         both = (name in ONE_WAY and values & _NO) or (name in _TWO_WAY and values & _YES)

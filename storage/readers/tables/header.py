@@ -22,7 +22,8 @@ _TITLE: Final = frozenset({"graph", "digraph", "multigraph", "subgraph", "networ
                            "weighted", "unweighted", "vertices", "nodes", "edges", "arcs", "matrix",
                            "list"})  # fmt: skip
 _WORD: Final = re.compile(r"[^\W\d]")
-#: In a file of at least this many rows, a first row that shares no vertex with the others may still be an arc.
+#: If at least this many rows are examined below the first row, that row may be an arc although it shares no vertex with
+#: them, because the file may have further rows.
 _MANY: Final = 500
 
 Line = tuple[int, str]
@@ -171,7 +172,7 @@ def _refuse_counts(rows: list[list[str]], line: Line) -> None:
     below = {field for row in rest for field in row}
     names = len(first) == 2 and mixed and below.isdisjoint(first) and not any(map(is_whole, below))
     words = any(_WORD.match(field) for field in first[:2])
-    # in a stacked table, pandas names the column of values 0
+    # pandas gives the column of values of a stacked table the name 0, so such a first row names columns
     stacked = len(first) == 3 and first[2] == "0" and _is_apart(first, rest)
     if (numbers and words) or names or stacked or _is_odd(first, rest):
         raise InvalidGraph(

@@ -210,9 +210,9 @@ def _labelled(sample: FirstRows) -> Shape | None:
     if len(names) != width - 1 or width < 3 or (corner and is_number(corner)):
         return None
     if len(head) < width and any(map(is_number, names)):
-        return None  # a first row of counts, or a short one
+        return None  # the first row holds counts, or is too short
     if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
-        return None  # the corner has an entry, so these are no names: a symmetric matrix has equal first row and column
+        return None  # these are entries, not names: a symmetric matrix, too, has equal first row and column
     known, tails = set(names), {row[0] for row in body}
     if corner and width == 3 and len(tails) < len(body):
         return None  # rows of an edge list: a vertex may have two arcs, a matrix names each row once

@@ -53,7 +53,8 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     schema = table.collect_schema()
     rows = int(table.select(pl.len()).collect().item())
     options.limits.check_arcs(rows)
-    # Run-length encoding can pack a billion rows into one page; in memory each row takes three columns of 8 bytes.
+    # Run-length encoding can pack a billion rows into one page, so the limits apply to the size in memory: three
+    # columns of 8 bytes a row.
     if 24 * rows > HARMLESS_BYTES:
         options.limits.check_bytes(24 * rows, path.stat().st_size)
     lines = lines_of(path, table, options.limits)

@@ -21,20 +21,22 @@ _PLAIN: Final = frozenset({"a", "an", "the", "this", "it", "is", "are", "as", "a
                            "digraph", "multigraph", "network", "edge", "edges", "arcs", "links", "list", "simple",
                            "multi", "weighted", "unweighted", "signed", "temporal", "connected", "sparse", "dense",
                            "complete", "random", "planar", "small", "large", "treated"})  # fmt: skip
-#: Text after these words describes the graph further, but not its direction.
+#: The text after one of these words describes the graph further, and need not consist of ``_PLAIN``.
 _MORE: Final = frozenset({"of", "with", "in", "on", "from", "for", "between", "where"})
 _VALUES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _NOT: Final = ("not", "non", "un")
-#: "# directed: no" of a file, "# Undirected graph (each unordered pair of nodes is saved once): x.txt" of SNAP
+#: Words, numbers and signs of a comment, such as "# directed: no", or of SNAP "# Undirected graph (each unordered pair
+#: of nodes is saved once): x.txt".
 _WORDS: Final = re.compile(r"[^\W\d_]+|[0-9]+|[^\s\w-]")
-#: Other words for undirected edges; if a comment has one, the caller has to decide.
+#: Words for undirected edges; if a comment has one, but none states plainly that edges are undirected, the caller must
+#: decide.
 _BOTH_WAYS: Final = (
     *("undirected", "un directed", "non directed", "bidirectional", "bi directional", "two way", "both ways"),
     *("both directions", "symmetric", "ungerichtet", "non orient", "no dirigid"),
 )
-#: First line of KONECT: the kind of edges, and the meaning of their third column.
+#: First line of a KONECT file: the kind of edges, and the meaning of the third column.
 _KONECT: Final = re.compile(r"%\s*+(sym|asym|bip)\s*+([a-z]*+)\s*+")
-#: Kinds of KONECT whose third column is no length: counts of edges, signs, and the like.
+#: Words of that line for a third column that holds no lengths but counts of edges, signs and the like.
 _COUNTS: Final = frozenset({"positive", "signed", "multisigned", "multiweighted", "dynamic"})
 _WORD: Final = re.compile(r"[^\W\d][^#%]{0,40}+")
 

@@ -67,7 +67,7 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     """
     lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
-    # With another separator, 1,008 could also mean a thousand and eight, so the row parser refuses it.
+    # Decimal commas are read only between semicolons: elsewhere 1,008 may mean 1008, so the row parser refuses it.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     remarks = read_remarks(head, lines[0][0], separator, width, options)
     refuse_marks(rows, lines[0])
@@ -181,7 +181,7 @@ def _are_rows(texts: list[str], cut: list[str]) -> bool:
         return False
     if separator is None:
         return True
-    # With commas as separators, a blank and a # may be part of a name.
+    # Unless blanks separate the fields, a blank and a # may be part of a name, so the last field must be a number.
     return all(is_number(row[-1]) for row in rows[1:] or rows)
 
 

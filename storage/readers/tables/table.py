@@ -149,7 +149,7 @@ class ArcTable:
         width = layout.width - bool(layout.mark)
         separator = layout.separator or " "
         plain = b"".join(data.split(b'"')[::2]) if quotes else data
-        # polars fills short rows with nulls and drops excess fields, also in columns that are not read.
+        # polars fills short rows with nulls and drops excess fields without an error, so the separators are counted.
         if not _even(plain, separator, width, rows):
             return None
         frame = self._parse_frame(data, separator, width, quotes)
@@ -163,7 +163,7 @@ class ArcTable:
         layout = self.layout
         shift = bool(layout.mark)
         names = [str(i) for i in range(width)]
-        # Numbers that are names are parsed as text where two spellings of one number may be among them.
+        # Vertices named by numbers are parsed as text if one may have two spellings, because 07 and 7 are two names.
         as_text = layout.text or (layout.first is None and may_have_other_spellings(data))
         ends = [str(layout.source - shift), str(layout.target - shift)]
         wanted = ends if layout.weight is None else [*ends, str(layout.weight - shift)]
@@ -173,7 +173,7 @@ class ArcTable:
         tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
         for kind in tries[:1] if layout.weight is None or layout.integer else tries:
             if layout.weight is not None:
-                # polars would accept both 1.234 and 0,5 in one file, where the point may mark thousands.
+                # With decimal commas, weights are parsed as text: polars would also accept 1.234, which may mean 1234.
                 schema[wanted[2]] = pl.String() if layout.decimal_comma else kind
             try:
                 frame = pl.read_csv(
@@ -219,7 +219,7 @@ class ArcTable:
         heads: list[int] = []
         weights: list[int | float] = []
         names: list[str] = []
-        known: dict[str, int] = {}  # most vertices are in several rows
+        known: dict[str, int] = {}  # vertices parsed before, as most occur in several rows
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
             row = self.row(raw, number)
             if row is None:
@@ -326,7 +326,8 @@ def may_have_other_spellings(data: bytes) -> bool:
     """Return whether some number may have a leading zero or a plus, or be minus zero, judging from bytes alone."""
     if b"+" in data or (b"-" in data and b"-0" in data):
         return True
-    # In ASCII, separators and signs are below the point and digits above it; the semicolon is not, so it is replaced.
+    # A leading zero is a 0 between a separator or sign, which ASCII has below the point, and a digit, which it has
+    # above the slash.  The semicolon is above the point, so a comma replaces it.
     letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
     found = letters[:-2] < ord(".")
     found &= letters[1:-1] == ord("0")

@@ -193,7 +193,7 @@ class _Matrix:
             raise InvalidGraph(f"weight {shown(wrong)} is not a number", line=number, field="weight")
         if self._shape.separator != ";":
             return text
-        # a comma that does not separate is a decimal one
+        # Between semicolons, a comma is a decimal comma.
         self._marking = self._marking and self._marks.look(cells, number)
         self._signs |= {sign for sign in ",." if sign in text}
         if len(self._signs) > 1:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Most characters of a value that messages show.
 _SHOWN = 80
-#: Far beyond every label that is a number.
+#: Bound of labels that are numbers, far beyond those of any graph; messages shorten greater numbers.
 _HUGE = 1 << 100
 
 
@@ -32,7 +32,7 @@ def shown(value: object) -> str:
     """Return a value as messages show it, with its type."""
     try:
         text = repr(value)
-    except ValueError:  # an int of thousands of digits
+    except ValueError:  # Python does not print an int of thousands of digits
         text = "a number"
     return f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'} ({type(value).__name__})"
 
@@ -263,10 +263,10 @@ def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
     listed = isinstance(value, list | tuple | range)
     try:
         found = unmasked(field, value) if listed or hasattr(value, "__array__") else np.zeros((0, 0))
-    except ValueError:  # lists of several lengths
+    except ValueError:  # NumPy refuses lists of different lengths
         found = np.zeros((0, 0))
     whole = found.dtype.kind in "iu" or (found.dtype.kind == "O" and all(type(one) is int for one in found.flat))
-    if listed and whole:  # NumPy takes bools among numbers for numbers
+    if listed and whole:  # NumPy turns bools among numbers into numbers
         whole = all(kind is not bool and issubclass(kind, (int, np.integer)) for kind in set(map(type, value)))
     if found.ndim != 1 or not (whole or not found.size):
         raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)

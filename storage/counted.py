@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Nouns whose singular is not the plural without its last letter.
+#: Irregular nouns: the singular of each plural.
 _SINGULAR: Final = {"vertices": "vertex", "matrices": "matrix", "indices": "index"}
 
 

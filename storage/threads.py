@@ -143,7 +143,7 @@ class ThreadPool:
         self._orders: SimpleQueue[bool] = SimpleQueue()  # True starts one more thread, False ends all
         self._ordered = 0
         self._begun = self._sure = self._ending = self._dropping = self._over = self._refused = False
-        # the first is held by the one thread that starts others; the second is free when all threads have ended
+        # ``_managed`` is held by the one thread that starts others; ``_busy`` is free once all threads have ended
         self._managed, self._busy = allocate_lock(), allocate_lock()
         self._busy.acquire()
 
@@ -161,7 +161,7 @@ class ThreadPool:
         call = _Call(partial(function, *args))
         self._begun = True
         self._start()
-        # before its thread is ordered: if that cannot be started, the call must be there to be dropped
+        # queued before a thread is ordered: if none can be started, the call must be in the queue to be dropped
         self._calls.put(call)
         if self._ordered < self._most:
             self._orders.put(True)
@@ -241,7 +241,7 @@ class ThreadPool:
                 except (
                     RuntimeError,
                     MemoryError,
-                ):  # the system has too few, and whoever waits for a call must not hang
+                ):  # the system refuses, and whoever waits for a call must not hang
                     if self._together:
                         self._refused = True
                         self._drop_all(_REFUSED)

@@ -2,5 +2,5 @@
 
 from typing import Final
 
-#: The build of the package reads it, too.
+#: The build of the package (``pyproject.toml``) reads it, too.
 VERSION: Final = "0.1.0"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: most requests of one caller that wait for answers at the same time, because each may hold a thread; further ones
 #: queue
 _AT_ONCE: Final = 4
-#: the share of the cache that one band of chunks may take
+#: a band of chunks is computed as a whole if this many such bands fit in the cache; otherwise, only the chunk asked for
 _BAND_PART: Final = 2
 
 
@@ -91,7 +91,7 @@ class Answering:
             digest: of its seal.
         """
         settings = self._settings
-        # tables that a GPU does not hold stay on the processors
+        # cuda becomes auto: where a GPU lacks memory for the tables of a result, the processors answer
         device: AnswerDevice = "cpu" if settings.answer_device == "cpu" else "auto"
         return PreparedPlace(
             path, digest, settings.threads, settings.tables_memory, device, settings.answer_device_memory

@@ -78,7 +78,7 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
     if not taken and (finished() or store.exists()):  # an earlier claim has finished meanwhile
         return True
     for made in earlier:
-        if taken or kept_record(made) is None:  # else a checkpoint could not be copied: leave it for the next claim
+        if taken or kept_record(made) is None:  # otherwise its checkpoint, not copied yet, stays for the next claim
             throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 
@@ -148,7 +148,7 @@ def throw_away(folder: Path, trash: Path) -> None:
 def _make(own: Path, trash: Path) -> None:
     from storage.files.atomic import failure
 
-    throw_away(own.parent, trash)  # left by a claim of this number, before the database was restored from a backup
+    throw_away(own.parent, trash)  # a claim of this number may have left it before the database was restored
     try:
         own.parent.mkdir(parents=True)
     except OSError as error:
@@ -165,7 +165,7 @@ def _put(made: Path, store: Path) -> bool:
             atomic.sync_path(folder)
     except FileExistsError:
         return True
-    except FileNotFoundError:  # a later claim has put it there
+    except FileNotFoundError:  # ``made`` is gone: a later claim has published it
         return store.exists()
     except OSError as error:
         raise atomic.failure("put the finished store at", store, error) from error

@@ -13,10 +13,10 @@ from typing import Any, Final
 from service.settings import Settings, variable
 from storage.errors import LimitExceeded
 
-#: Summaries that are kept; a summary has a few kilobytes.
+#: Most summaries that are kept; a summary has a few kilobytes.
 _MOST: Final = 256
 
-#: the predicted processor seconds, and the summary; None where these were too many
+#: the predicted processor seconds, and the summary; None instead of a summary if the seconds exceed the limit
 Counted = tuple[float, dict[str, Any] | None]
 
 

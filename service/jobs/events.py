@@ -86,7 +86,7 @@ class EventStreams:
         """Return the job with the size of its log; reads the file system."""
         try:
             size = log_path(self._settings, record.id).stat().st_size
-        except OSError:  # no runner has started it
+        except OSError:  # no runner has started the job
             size = 0
         return Snapshot(record, size)
 
@@ -169,7 +169,7 @@ class EventStreams:
             self._task = asyncio.create_task(self._look())
         await self._looked.wait()
         found = self._seen.get(job_id, before)
-        # the query may have started before this stream
+        # a query that began before this stream may have found an older version of the job than the stream has
         return before if found is not None and found.record.version < before.record.version else found
 
     async def _look(self) -> None:

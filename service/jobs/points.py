@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.jobs.results import Label, ResultReader
     from storage.geography.coordinates import Coordinates
 
-#: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``, and if it is called something ``id`` and ``name``.
+#: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``; and, where it has them, ``id`` and ``name``.
 Point = Mapping[str, Any]
 #: Advice for graphs without coordinates.
 _REMEDY: Final = "a service keeps those that stand in the uploaded file ({0}); name vertices in place of points"

@@ -154,7 +154,7 @@ class AskedPrepared(PreparedStore):
         Raises:
             BlockingIOError: the kernel is reading it from the disk; try again soon.
         """
-        pairs = self._pairs[0] if self._pairs else None  # opened by a thread, which asks for the first pair
+        pairs = self._pairs[0] if self._pairs else None  # ``entries`` opens them, in a thread; here that would wait
         if pairs is None or not (0 <= source < self.n > target >= 0):
             return None
         found: np.generic | None = pairs.peek(source, target)

@@ -40,7 +40,7 @@ class ResultReader:
         path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
     """
 
-    #: whether it is a table, which holds no distances of pairs
+    #: whether the result is a table, which holds no distances of pairs
     table = False
 
     def __init__(self, path: str | Path | SealedResult) -> None:
@@ -86,7 +86,7 @@ class ResultReader:
         """Raise Conflict if the values are of another semiring than the question asks for; None means min-plus."""
         check_understood("the result", self.matrix.attributes, asked or MIN_PLUS, _SAY_IT)
 
-    def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading counts for nobody
+    def asked_by(self, who: str | None) -> ResultReader:  # noqa: ARG002 - reading is charged to nobody
         """Return a reader for the questions of one request by the caller ``who``."""
         return self
 
@@ -94,7 +94,7 @@ class ResultReader:
         """Do nothing, because reading takes no processor seconds that are limited."""
 
     def _route(self, source: int, target: int) -> Any:
-        with self._lock:  # the arcs are transposed once, not once in each thread
+        with self._lock:  # all threads share one router, which keeps the reversed arcs
             router = self._router
         return router.route(source, target)
 

@@ -26,10 +26,10 @@ from storage.tables.uploaded import UploadedTables
 
 #: version of results: increased when the same graph and options lead to another store, so that old ones are not reused
 RESULT_FORMAT: Final = 1
-#: seconds for which a plan is cached; the runner makes its own
+#: seconds for which a plan is cached; the runner makes its own plan, so an old one here does no harm
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
-#: options that came later
+#: options that earlier versions did not have: left out of digests where they are None, so that digests stay the same
 _LATER: Final = frozenset({*declared(TableOptions), "also", "snap_limit"})
 #: options that do not change the result
 _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})

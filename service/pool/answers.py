@@ -100,7 +100,7 @@ def _open(place: PreparedPlace) -> _Held:
     return _Held(matrix, Router(matrix), ComputedStore(matrix, cache=_ONE_BAND))
 
 
-#: with this limit, the store of chunks caches the band that it has computed last
+#: bytes of computed rows that the store of chunks caches: a band of 64 rows of 2^20 vertices, 4 bytes an entry
 _ONE_BAND: Final = 256 << 20
 
 

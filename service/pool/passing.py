@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from service.settings import Settings
 
-#: demands without a path that a result names
+#: most demands without a path that the summary of a result names
 NAMED: Final = 100
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: members of a request that are no options of the engine
 _NOT_OF_ENGINE: Final = frozenset({"result", "snap_limit", "points", *declared(TableOptions)})
-#: commands that a refusal advises, and the jobs that do the same
+#: commands that the engine's refusals advise, and the jobs that the service's refusals advise instead
 _WAYS_OUT: Final = (
     ("(apsp prepare answers", '(a job with "result": "prepared" answers'),
     ("(apsp measure:", '(a job with "result": "measures":'),

@@ -23,12 +23,12 @@ from service.routing.valhalla import NO_PATH, Valhalla, refused
 from service.routing.valhalla import SERVICES as VALHALLA_SERVICES
 from storage.version import VERSION
 
-#: Bytes of the longest address, which holds the places of OSRM's requests, and of the largest body.
+#: Most bytes of a URL, in which OSRM's requests name their places, and of a body.
 _ADDRESS_BYTES: Final = 1 << 20
 _BODY_BYTES: Final = 16 << 20
 #: Requests that are answered at a time; more get 503.
 _MOST_AT_ONCE: Final = 64
-#: Names of this machine; VROOM looks for a server at 0.0.0.0 by default.
+#: Names of this machine that a request's ``Host`` may have; VROOM looks for a server at 0.0.0.0 by default.
 _NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0", "testserver"]  # noqa: S104 - a name, not an address
 _BRACKET: Final = re.compile(rb"\)|%29")
 
@@ -95,7 +95,7 @@ async def _no_service(request: Request, _error: Exception) -> Response:
 
 
 def _json(status: int, content: dict[str, Any]) -> Response:
-    # infinity becomes null
+    # orjson writes infinity as null
     return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
 
 

@@ -161,7 +161,7 @@ class RoutingNetwork:
         if self._metres is not None:
             return table * self._metres
         vertices, row = np.unique(sources.vertices, return_inverse=True)
-        with self._lock:  # the graph is read once
+        with self._lock:  # only one thread reads the graph
             ways = self._ways
         ways.check(len(vertices))
         found = np.empty(table.shape)
@@ -176,7 +176,7 @@ class RoutingNetwork:
 
     def leg(self, source: int, target: int) -> Leg | None:
         """Return a shortest path between two vertices (indices); None where there is none."""
-        with self._lock:  # the arcs are transposed once
+        with self._lock:  # all threads share one router, which keeps the reversed arcs
             router = self._router
         route = router.route(source, target)
         if route is None:

@@ -22,7 +22,7 @@ from storage.geography.coordinates import crow_distances, wrong_degrees
 
 _PLACE: Final = re.compile(r"(-?\d{1,3}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?),(-?\d{1,2}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?)")
 _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
-#: Most places of one request, of one trip, and most vertices of *nearest*.
+#: Most places of one request, most places of one trip, and most vertices that *nearest* returns.
 MOST_PLACES: Final = 20_000
 MOST_VISITED_PLACES: Final = 500
 MOST_NEAREST: Final = 1000
@@ -44,7 +44,7 @@ _SILENT: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     "nearest": {},
     "trip": {"annotations": frozenset({"false"})},
 }
-#: Parameters that are understood; hints only save OSRM a search, so they may be anything.
+#: Parameters that are understood.  Hints, which only save OSRM a search, are accepted with any value and ignored.
 _PLACED: Final = frozenset({"radiuses", "approaches", "hints"})
 _OWN: Final[Mapping[str, frozenset[str]]] = {
     "table": _PLACED

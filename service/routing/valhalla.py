@@ -19,7 +19,7 @@ from storage.errors import ApspError, InvalidRequest, LimitExceeded
 
 #: Those of Valhalla's services that are answered.
 SERVICES: Final = ("sources_to_targets", "route")
-#: Valhalla's numbers of errors: no such path, no JSON, too many places, anything else.
+#: Valhalla's numbers of errors: no service at this path of the URL, no JSON, too many places, anything else.
 NO_PATH: Final = 106
 _NO_JSON, _TOO_MANY, _OTHER = 100, 150, 199
 #: Valhalla's numbers of errors, by the field that an error names.

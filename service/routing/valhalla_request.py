@@ -19,7 +19,7 @@ from storage.geography.coordinates import wrong_degrees
 
 #: Metres in the units of a request.
 UNITS: Final = {"km": 1000.0, "kilometers": 1000.0, "mi": 1609.344, "miles": 1609.344}
-#: Characters of a text that a client gets back.
+#: Most characters of a client's text that its answer repeats.
 _LONGEST_TEXT: Final = 200
 #: Parameters of every request that the network cannot follow, and why.
 _REFUSED: Final[Mapping[str, str]] = {
@@ -29,7 +29,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     ),
     "date_time": "ways take the same time all day",
 }
-#: Parameters of a place that the network cannot follow: those for which the test is true.
+#: Parameters of a place that the network cannot follow; a value is refused if the test of its parameter is true.
 _REFUSED_AT_PLACES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "heading": lambda value: value is not None,
     "search_filter": bool,

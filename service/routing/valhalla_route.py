@@ -93,7 +93,7 @@ def _types(given: Sequence[Any]) -> list[str]:
 def _legs(network: RoutingNetwork, stops: Stops, types: Sequence[str]) -> list[Leg]:
     """Return the legs between breaks."""
     parts, legs, path = list[Leg](), list[Leg](), stops.vertices[:1].tolist()
-    at = list[int]()  # where each stop is on the path
+    at = list[int]()  # the position on the path of each stop after the first
     for number, (a, b) in enumerate(pairwise(stops.vertices.tolist())):
         found = network.leg(a, b)
         if found is None:
@@ -145,7 +145,7 @@ def _maneuvers(leg: Leg, metres: float, directions: str) -> list[Answer]:
 
 
 def _lengths(legs: Sequence[Leg], metres: float) -> Answer:
-    """Return time and length of legs together, the latter in units of so many metres."""
+    """Return time and length of legs together; ``metres`` are those of the unit of the length."""
     times = [leg.seconds for leg in legs if leg.seconds is not None]
     seconds = round(sum(times), 3) if len(times) == len(legs) else None
     return {"time": seconds, "length": round(sum(leg.metres for leg in legs) / metres, 3)}

@@ -17,7 +17,7 @@ from storage.matrix.sealed import SealedResult
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Vertices that the searches of one request may visit, all sources together.
+#: Most vertices that the searches of one request may visit, all sources together.
 MOST_VISITED: Final = 50_000_000
 
 
@@ -76,7 +76,7 @@ class FastestWays:
         lengths, before = dijkstra(self._arcs, indices=source, return_predecessors=True)
         self._compare(lengths[targets], times)
         found = np.where(np.isfinite(times), 0.0, np.inf)
-        # the last vertex of each way that has coordinates; all ways are followed to the source together
+        # all ways are followed back to the source at once; ``last``: the vertex with coordinates met last on each
         last, at = targets.copy(), targets.copy()
         moving = np.flatnonzero(np.isfinite(times) & (targets != source))
         while len(moving):
@@ -90,7 +90,7 @@ class FastestWays:
 
     def _compare(self, again: Floats, times: Floats) -> None:
         there, known = np.isfinite(times), np.isfinite(again)
-        if not self._whole:  # distances beyond the cutoff are not in the table
+        if not self._whole:  # the search also finds ways beyond the cutoff, which the table leaves out
             known &= there
         off = np.zeros(len(times))
         off[there] = np.abs(again[there] - times[there])

@@ -112,7 +112,7 @@ class RunnerProcess:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         # The runner stops when its standard input ends, which happens however this process ends.  It runs in a separate
-        # session, so that the terminal's interrupt does not reach it, because it must stop after the API.
+        # session, where the terminal's interrupt does not reach it: the API gets that interrupt, and must stop first.
         environment = {**os.environ, **of_runner(self._settings, self.device)}
         process = subprocess.Popen(  # noqa: S603 - nothing in it comes from outside
             [sys.executable, "-m", "service.runner.runner", self.device, WITH_PARENT],
@@ -221,7 +221,7 @@ class Supervisor:
         try:
             self._jobs.ping()
         except DatabaseFailed:
-            self._leases.forget()  # no runner could store a heartbeat
+            self._leases.forget()  # no runner could store a heartbeat, so none counts as silent
             raise
         for runner in self.runners:
             # a hanging or suspended runner of this node must not resume and write into another runner's job

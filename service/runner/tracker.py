@@ -19,13 +19,13 @@ from storage.jobs.store import JobRecord, JobStore, Progress
 
 log = logging.getLogger(__name__)
 
-#: seconds between two reports; a cancellation is noticed within this time
+#: least seconds between two reports of a solve, each of which also notices a cancellation
 REPORT_SECONDS: Final = 0.25
-#: seconds between two checks for a cancellation by the heartbeat thread
+#: seconds between two checks for a cancellation by the heartbeat thread, however long a tile takes
 LOOK_SECONDS: Final = 1.0
 #: time constant, in seconds, with which the displayed rate is averaged
 _RATE_SECONDS: Final = 5.0
-#: the prediction of a phase counts as much as what is observed while this share of the phase is done
+#: share of a phase at which prediction and observation count equally; below it, the prediction counts more
 _TRUST: Final = 0.1
 
 
@@ -36,7 +36,7 @@ class _Phase:
         self.predicted = predicted
         self.total = self.done = 0
         self.spent = 0.0
-        # seconds and units at the first progress: before it kernels may have been compiled without being announced
+        # seconds and units at the first progress; what came before does not count: it may be unannounced compiling
         self.first: tuple[float, int] | None = None
 
     def share(self) -> float:
@@ -141,7 +141,7 @@ class ProgressEstimator:
         if whole > 0:
             self._fraction = max(self._fraction, min(1.0, before / whole))
         left = current.left(self._rate)
-        if left and self._interrupted in self._order:  # most kernels are called as a phase begins
+        if left and self._interrupted in self._order:  # a phase calls most kernels early, so few follow later
             left *= 1 - self._phases[self._interrupted].share()
         return Progress(self._fraction, self._rate, self.unit, None if left is None or after is None else left + after)
 

@@ -132,7 +132,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         sync_data(handle)
-        if not past:  # else only the last page is in the cache, and the next write of the file's end needs that page
+        if not past:  # O_DIRECT caches only the last page, which the next write of the file's end needs
             direct.forget(handle)
     finally:
         os.close(handle)
@@ -275,7 +275,7 @@ class Staging:
         try:
             sync_path(self.target.parent)
         except OSError as error:
-            # The old store is kept: after a power cut the folder may name it again.
+            # The old store is kept: after a power cut, its name may be back in the parent folder.
             raise failure("make durable the new name", self.target, error) from error
         if replaced is not None:
             # The new store is in place; what remains of the old one is garbage that the next writer removes.
@@ -319,7 +319,7 @@ class Staging:
             self._writing = None
 
     def _unlock(self) -> None:
-        # the lock is cleared first: an interrupt after os.close must not lead to a second one of the same handle
+        # cleared first: if an interrupt came after os.close, a second os.close could hit another file of this number
         handle, self._lock = self._lock, None
         if handle is not None:
             os.close(handle)
@@ -370,7 +370,7 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
                 return folder, handle
         except (BlockingIOError, FileNotFoundError):
             pass
-        except BaseException:  # an interrupt, too: nobody else knows the descriptor
+        except BaseException:  # an interrupt, too: only this function can close the descriptor
             os.close(handle)
             folder.rmdir()
             raise

@@ -24,7 +24,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]
 
-#: Memory, offsets and lengths are multiples of this; no disk requires more.
+#: Memory addresses, offsets and lengths are multiples of this many bytes; no disk requires more.
 _GRAIN: Final = 4096
 #: Files of ``_LEAST`` to ``_MOST`` bytes are read and written with O_DIRECT: smaller files do not gain from it, and
 #: buffers are not larger.
@@ -68,7 +68,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         os.lseek(handle, 0, os.SEEK_SET)
         _set_direct(handle, size, on=False)
         return False
-    # the rest is less than a block: it is written through the page cache, so that the file never is too long
+    # the rest is less than a block: it is written through the page cache, as O_DIRECT writes whole blocks only
     _set_direct(handle, size, on=False)
     _write_all(handle, place[whole:size].data)
     return True

@@ -27,7 +27,7 @@ class FileLock:
             with contextlib.suppress(OSError):  # if the disk is full, others are refused without a name
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, str(os.getpid()).encode(), 0)
-        except BaseException:  # an interrupt, too: nobody else knows the descriptor
+        except BaseException:  # an interrupt, too: only this function can close the descriptor
             os.close(handle)
             raise
         self._handle = handle
@@ -84,7 +84,7 @@ def lock_folder(base: Path, target: Path) -> int:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the previous holder may have removed the folder that was opened
+            # the previous holder may have removed the folder that was opened: a lock on it would keep nobody out
             if base.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
         except FileNotFoundError:
@@ -92,7 +92,7 @@ def lock_folder(base: Path, target: Path) -> int:
         except BlockingIOError:
             os.close(handle)
             raise Conflict(f"another process is writing {target}") from None
-        except BaseException:  # an interrupt, too: nobody else knows the descriptor
+        except BaseException:  # an interrupt, too: only this function can close the descriptor
             os.close(handle)
             raise
         os.close(handle)

@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 
 from storage.errors import Conflict
 
-#: Most bytes of a file that are read.
+#: Most bytes that are read of a lock file, which says who holds the lock.
 _BYTES: Final = 4096
 
 
@@ -38,7 +38,7 @@ class _Hold:
 
     def __init__(self, path: Path) -> None:
         """Open the file, which is made if there is none.  Raises OSError."""
-        self.file = FileIO(path, "a+")  # an object, because a number would be lost if an interrupt came now
+        self.file = FileIO(path, "a+")  # if an interrupt comes now, this object closes itself; a number would not
         found = os.fstat(self.file.fileno())
         self.key = found.st_dev, found.st_ino
         self.thread, self.users = threading.get_ident(), set[int]()
@@ -53,7 +53,7 @@ class _Hold:
         with contextlib.suppress(OSError):
             if self.process == os.getpid() and path.stat().st_ino == self.key[1]:
                 path.unlink()
-        self.file.close()  # not before: until then no other file gets the number of the inode
+        self.file.close()  # last: while it is open, no other file gets its inode number, compared above
 
 
 #: Each lock that this process holds, by device and inode of its file.
@@ -124,7 +124,7 @@ class Writing:
             hold = _Hold(self._path)
             try:
                 fcntl.flock(hold.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # the previous writer may have removed the file that was opened
+                # the previous writer may have removed the file that was opened: a lock on it would keep nobody out
                 if self._path.stat().st_ino == hold.key[1]:
                     self._hold = hold
                     break

@@ -44,7 +44,7 @@ _OF_QUANTITY: Final = re.compile(
     r"(?:/zarr\.json|/c(?:/[0-9]+)+)",
     re.ASCII,
 )
-#: The names of the chunks of a prepared graph's tables.
+#: How the names of the chunks of a prepared graph's tables begin.
 _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
 

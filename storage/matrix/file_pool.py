@@ -32,7 +32,8 @@ class FilePool:
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # code enters this lock, not the condition: an interrupt within the condition's Python code would leave the lock
+        # held (decision 166)
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._free: list[Path] = []

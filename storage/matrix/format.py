@@ -32,17 +32,17 @@ from storage.version import VERSION
 #: which an earlier reader would lead routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
 #: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
 #: tiles an earlier reader would neither check nor copy.  Version 7 has values of another semiring than min-plus, which
-#: an earlier reader would take for distances.
+#: an earlier reader would take for distances.  Version 8 is a prepared graph in the compact form, which has no tables.
 FORMAT_VERSION: Final = 8
 _SEMIRING_VERSION: Final = 7
 DISTANCES: Final = "distances"
 #: The group of the further arrays, and the attribute of the store that has their types.
 ALSO: Final = "also"
 _ALSO_VERSION: Final = 6
-#: The array that a prepared graph always has (``storage.prepared``), and its version.
+#: The array that a prepared graph has unless it is in the compact form (``storage.prepared``), and its version.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
-#: The array that a prepared graph in the compact form has instead, and its version.
+#: The array that a prepared graph in the compact form has instead of tables, and its version.
 CLOSED_PARTS: Final = "tables/closed"
 _COMPACT_VERSION: Final = 8
 #: The file that a result in rows always has (``storage.tables``), and its version.
@@ -50,12 +50,12 @@ TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
-#: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
+#: Level of Zstandard.  It follows a byte shuffle, in Blosc's container: smaller and faster to read than alone.
 ZSTD_LEVEL: Final = 3
 _CHECK_BYTES: Final = 1 << 22
-#: Bytes from which a checksum is computed without Python's lock.  A call through ctypes takes 2 microseconds more.
+#: Bytes from which a checksum is computed without Python's lock.  That call, through ctypes, takes 2 microseconds more.
 _LONG: Final = 1 << 15
-#: The CRC-32C of every file that ends with its own CRC-32C, whatever is before: the residue of the code.
+#: The residue of CRC-32C: the checksum of any bytes that end with the CRC-32C of those before.
 _RESIDUE: Final = 0x48674BC7
 
 Array = npt.NDArray[np.generic]
@@ -81,8 +81,8 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
 def _c_function() -> Callable[[int, int, int], int] | None:
     """Return the C function that the package calls, which ctypes calls without Python's lock; None if it is not there.
 
-    The package keeps the lock, so that threads that wrote tiles of 2 MiB together came to 2.4 GB/s, 16 of them as well
-    as 64.
+    The package keeps the lock while it computes: threads that wrote tiles of 2 MiB reached 2.4 GB/s together, whether
+    there were 16 of them or 64.
     """
     try:
         from google_crc32c import _crc32c

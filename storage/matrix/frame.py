@@ -40,7 +40,7 @@ from storage.matrix.side_arrays import side_array
 _OWN: Final = frozenset(
     {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal", "also"}
 )
-#: The group of the numbers of arcs that further arrays sum.
+#: The group of the quantities of arcs, which further arrays sum along paths.
 QUANTITIES: Final = "quantities"
 #: Vertex indices of the rows and of the columns; None for all vertices, in order.
 Sides = tuple[IntArray | None, IntArray | None]
@@ -107,7 +107,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, spec.unreachable)
     rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
-    # First: a writer that died between two renames has left the old store next to the target.
+    # First, as it moves back the old store that a writer left beside the target if it died between two renames.
     atomic.clear_stale(target)
     check_target(target, overwrite)
     common = {

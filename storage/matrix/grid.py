@@ -10,9 +10,9 @@ from storage.errors import InvalidRequest
 
 #: Rows of a tile.  Sources are solved and written in bands of this height; reading one row reads at most one band.
 TILE_ROWS: Final = 64
-#: Most bytes of one row of a tile: 64 of them make files of 2 MiB.
+#: Most bytes of one row of a tile: 64 such rows make a file of 2 MiB.
 SEGMENT_BYTES: Final = 32_768
-#: Segments begin at a multiple of this many entries, so that float32 rows begin at a multiple of 256 bytes.
+#: Tiles are multiples of this many entries wide, so that their float32 rows begin at a multiple of 256 bytes.
 ALIGNMENT: Final = 64
 #: Every tile file ends with its checksum (CRC-32C, four bytes).
 CHECKSUM_BYTES: Final = 4

@@ -111,7 +111,7 @@ def _copied(old: Path, new: Path) -> bool:
                 same = _stamp(source / RECORD) == before
             except FileNotFoundError:  # its process has finished, or another process has taken the checkpoint
                 raise _Replaced from None
-            if not same:  # before the record is written: it must not claim more than the tiles hold
+            if not same:  # checked before the record is written, which must not claim more than the tiles hold
                 raise _Replaced
 
         with contextlib.suppress(_Replaced):

@@ -35,7 +35,7 @@ __all__ = [
 Result = TypeVar("Result", bound=SealedFolder)
 
 _ATTEMPTS: Final = 20
-#: The names of tiles, with their place in the grid.
+#: The pattern of the names of tiles; its groups are row and column in the grid.
 TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
 
 _FURTHER_KEY: Final = re.compile(rf"{ALSO}/([^/]+)/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)

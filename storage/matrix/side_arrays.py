@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from storage.files import atomic
 
-#: Entries in a chunk of the one-dimensional arrays (labels, graph).
+#: Most entries of a chunk along a dimension of its array.
 SIDE_CHUNK: Final = 1 << 20
 #: More names than this are read by zarr, whose decoder is compiled.
 MANY_NAMES: Final = 1 << 16

@@ -37,7 +37,7 @@ class StoreFolder:
     def __init__(self, path: Path) -> None:
         """Open the folder.  Raises NotFound if there is none, StorageFailed if it cannot be opened."""
         self.path = path
-        # A writer that swaps by renaming may finish just between the first two attempts.
+        # The third attempt is for a writer that swaps by renaming and finishes between the first two.
         for self.root in (path, set_aside(path), path):
             try:
                 self.handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -233,7 +233,7 @@ class TileReader:
         except BlockingIOError:
             os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
             raise
-        except OSError:  # the file system lacks this flag, or the disk is damaged; the usual read tells which
+        except OSError:  # the file system lacks NO_WAIT, or the disk is damaged; the usual read tells which
             return None
         finally:
             os.close(handle)

@@ -36,7 +36,8 @@ __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint
 #: Most new tiles that wait for a commit; the thread that writes one more makes them durable.  A matrix with more tiles
 #: than this is written past the page cache.
 _PENDING: Final = 128
-#: Attributes that say how a matrix was solved; a checkpoint may be resumed with other values.
+#: Attributes in which a solve may differ from the checkpoint that it resumes.  Only the compression must be the same:
+#: ``open_working`` takes it from the spec.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
 
 
@@ -153,7 +154,7 @@ class WorkingMatrix(MatrixWriter):
                     quantity.settle()
                 self._sync_new(0)
                 self._file_pool.settle()
-                if not self._committed:  # a process that resumes writes all files except the tiles again
+                if not self._committed:  # folders only: a process that resumes writes all files except tiles again
                     for path in (Path(self._tiles), Path(self._tiles).parent, folder, folder.parent):
                         atomic.sync_path(path)
                 self._place.save(record)
@@ -324,7 +325,7 @@ class WorkingMatrix(MatrixWriter):
             raise self._fail("make tiles durable in", Path(self._tiles), error) from error
 
     def _fail(self, action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
-        """Make an error, after which nothing is committed: an fsync may succeed after one that told a loss."""
+        """Make an error, after which nothing is committed: once an fsync has failed, later ones prove nothing."""
         self._failed = atomic.failure(action, path, error, wanted)
         return self._failed
 

@@ -178,7 +178,7 @@ class WorkingDir(atomic.Staging):
         with contextlib.suppress(OSError):
             stamp_file(self.folder).unlink(missing_ok=True)
         self._stamped = False
-        # held until the folder is gone: the next writer needs a folder of that name
+        # the right to write is kept until the folder is gone, because the next writer makes a folder of that name
         writing, self._writing = self._writing, None
         try:
             super().publish(replace=replace)
@@ -197,7 +197,7 @@ class WorkingDir(atomic.Staging):
             if self.record is None and self._process == os.getpid():
                 with contextlib.suppress(
                     OSError
-                ):  # one of a commit that failed at its last step must not outlive its tiles
+                ):  # the record of a commit that failed at its last step must not outlive its tiles
                     _drop_record(self._base)
                 self._remove()
             self._release()
@@ -230,7 +230,7 @@ class WorkingDir(atomic.Staging):
         if "stamp" in document:
             self._stamp, self._stamped = document["stamp"], stamp_file(self.folder).exists()
         if "publishing" in document:
-            # Done before the seal is removed, because a folder without a stamp is recognised by its seal.
+            # This puts the stamp back before the seal is removed: without either, the tiles could not be recognised.
             self.save(document["record"])
         _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES, ALSO))

@@ -119,7 +119,8 @@ class MatrixWriter:
             name: QuantityTiles(staging.folder, name, grid, about, compressed=self._compressed)
             for name, about in further(attributes).items()
         }
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # code enters this lock, not the condition: an interrupt within the condition's Python code would leave the lock
+        # held (decision 166)
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._open, self._accepting, self._busy = True, True, 0

@@ -15,9 +15,9 @@ from storage.files import atomic
 
 Array = npt.NDArray[np.generic]
 
-#: Bytes of a pair in the files: its target, and its distance before it is known that 32 bits hold all.
+#: Bytes of a pair in the files: its target in 4, and its distance in 8, until it is known whether 4 suffice for all.
 SPILLED_BYTES: Final = 4 + 8
-#: Entries that are narrowed at a time.
+#: Distances that are converted to 32 bits at a time.
 _BLOCK: Final = 1 << 20
 
 

@@ -21,17 +21,16 @@ import numpy.typing as npt
 from storage.matrix.format import Array, IntArray
 from storage.threads import in_threads
 
-#: A table, and where the spans of its entries begin and end that a question needs; None for all entries.
+#: A table, and where the spans of entries begin and end that a question needs of it; None for all entries.
 Need = tuple["CheckedTable", tuple[IntArray, IntArray] | None]
 Mask = npt.NDArray[np.bool_]
 #: For each table, the sections that a question needs.
 Masks = Sequence[tuple["CheckedTable", Mask]]
 
-#: The system counts no memory for pages that were never written; Python 3.11 has no name for this flag of Linux.
+#: Flag of Linux: pages that were never written do not count as memory.  Python 3.11 has no name for it.
 _UNCOUNTED: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0)
 #: Up to this number of spans, their sections are marked one span after the other, which is faster for few of them.
 _FEW: Final = 64
-#: A context manager that does nothing.
 NOTHING: Final = nullcontext()
 
 
@@ -146,7 +145,7 @@ class CheckedTable:
                 for k in idle[np.argsort(self._used[idle], kind="stable")].tolist():
                     if done >= count:
                         break
-                    self.complete = False  # first, because an interrupt may come after any step
+                    self.complete = False  # first: an interrupt after any step must not leave it true
                     self._there[k] = False
                     done += self._release(k)
             finally:
@@ -165,7 +164,7 @@ class CheckedTable:
 
     def _runs(self, some: npt.NDArray[np.intp]) -> tuple[list[int], list[int]]:
         """Return where runs of neighbours in one chunk begin and end among the numbers of some sections."""
-        if not len(some):  # another thread has brought them meanwhile
+        if not len(some):  # another thread has read them meanwhile
             return [], []
         begins = np.flatnonzero((np.diff(some, prepend=-2) != 1) | (some % self._together == 0))
         ends = np.append(begins[1:], len(some)) - 1
@@ -215,17 +214,18 @@ class TableMemory:
 
     def __init__(self, tables: Sequence[CheckedTable], free: Callable[[], int], refuse: Callable[[int], None]) -> None:
         self._tables, self._free, self._refuse = tables, free, refuse
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # code enters this lock, not the condition: an interrupt within the condition's Python code would leave the lock
+        # held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
-        # weak: a question that an interrupt has ended between two steps counts no longer than its frame lives
+        # weak references: a question that an interrupt kept from calling ``end`` stops counting when it is freed
         self._asking, self._coming = WeakSet[_Question](), WeakKeyDictionary[_Question, int]()
         self._clearing = False
 
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        with self._lock:  # sections are dropped with it, so what is true here stays true
+        with self._lock:  # sections are dropped under it, but none once all are there: true stays true
             return all(table.complete for table in self._tables)
 
     def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:
@@ -304,7 +304,7 @@ class TableMemory:
         try:
             self._wait(lambda: not (self._asking if passing else self._coming))
             lacking = _lacking(masks)
-            if not lacking:  # others have brought it; nothing may be dropped from tables that are complete now
+            if not lacking:  # others have read them; nothing may be dropped from tables that are complete now
                 return 0
             for table, mask in masks:
                 while (short := lacking - self._left()) > 0 and table.drop(mask, short):
@@ -319,7 +319,7 @@ class TableMemory:
     def _wait(self, happened: Callable[[], bool]) -> None:
         """Wait for something that other questions do; the caller holds the lock, which is free meanwhile."""
         while not happened():
-            self._change.wait(1.0)  # not for ever: a question that an interrupt has ended does not tell
+            self._change.wait(1.0)  # for 1 s at most: a question that an interrupt ended notifies nobody
 
     def _left(self) -> int:
         """Return the bytes that may be read, without those that other questions are about to read."""

@@ -64,7 +64,7 @@ class PreparedJournal:
             self.record = _files_in(self._base, self._identity)
             for path in self._base.iterdir():
                 if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)  # an earlier run's workers may still put files into it
+                    shutil.rmtree(path, ignore_errors=True)  # fails if workers of an earlier run still put files there
                 elif not (self.record and path.name in {RECORD, *(each["file"] for each in self.record)}):
                     path.unlink()
         except OSError as error:

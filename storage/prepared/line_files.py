@@ -18,7 +18,7 @@ from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.tiles import NO_WAIT, StoreFolder
 from storage.prepared.sections import SectionChecks
 
-#: Bytes that are read and checked at a time, because other threads wait while a checksum is computed.
+#: Bytes that are read at a time when a whole chunk is checked, which then needs no buffer of the chunk's size.
 _PIECE: Final = 1 << 20
 
 
@@ -93,7 +93,7 @@ class LineFiles:
         handle = self._open(k)
         try:
             found = os.preadv(handle, [data], place, flags)
-            if found < len(data) and flags:  # the system has only the first pages of it in memory
+            if found < len(data) and flags:  # the system has only the first pages of these bytes in memory
                 raise BlockingIOError
         except BlockingIOError:
             os.posix_fadvise(handle, place, len(data), os.POSIX_FADV_WILLNEED)

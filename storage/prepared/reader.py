@@ -239,7 +239,7 @@ class PreparedStore(SealedResult):
             piece: the entries that are wanted; where the table ends in a section, the rest of that is padding.
             checks: the checksums.
         """
-        assert isinstance(self._folder, StoreFolder)  # sections of objects are not read
+        assert isinstance(self._folder, StoreFolder)  # from an object store, only whole chunks are read
         first, begin, chunk = place
         whole = min(chunk - begin, -(-len(piece) // checks.section) * checks.section)
         data = piece if len(piece) == whole else np.empty(whole, piece.dtype)

@@ -29,9 +29,9 @@ from storage.prepared.sections import SECTIONS, Checksums, checksums_of_file, ru
 from storage.remote.generation import Generation
 from storage.threads import ThreadPool
 
-#: Entries in a chunk of a table.
+#: Most entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
-#: The tables whose lines are read one by one.
+#: Prefixes of the chunks of tables whose lines are read one by one; only for these are checksums of sections stored.
 _IN_SECTIONS: Final = ("tables/forward/", "tables/backward/")
 #: Threads that write chunks.
 _THREADS: Final = 4

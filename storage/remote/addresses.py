@@ -55,7 +55,7 @@ def check_address(address: str, *, overwrite: bool) -> Stat | None:
         StorageFailed: the bucket does not exist, or the object store cannot be reached or refuses.
     """
     found = sealed_stat(address)
-    if found is None:  # perhaps because the bucket does not exist
+    if found is None:  # listing raises if the bucket does not exist
         next(Objects(address).names(), None)
     if found is not None and not overwrite:
         raise Conflict(f"{address} exists already; choose another address or ask for it to be overwritten")

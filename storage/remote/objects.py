@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 SCHEME: Final = "s3://"
-#: Objects that are sent or fetched at a time; with 2 MiB each, this hides the latency long before the network is full.
+#: Objects that are sent or fetched at a time: with 2 MiB each, enough that the latency of each costs little.
 THREADS: Final = 16
 #: Larger files are sent in parts of this many bytes.
 PART_BYTES: Final = 64 << 20
@@ -135,7 +135,7 @@ class Objects:
         Raises:
             StorageFailed: it ignores them, or cannot be reached, or refuses.
         """
-        name = f"conditions-{os.urandom(8).hex()}"  # secrets imports OpenSSL, and commands import this module
+        name = f"conditions-{os.urandom(8).hex()}"  # ``secrets`` imports OpenSSL, which would delay commands
         tries: dict[str, Callable[[], None]] = {
             "If-None-Match": partial(self.create, name, b"second"),
             "If-Match": partial(self.replace, name, b"third", '"another"'),
@@ -215,7 +215,7 @@ class Objects:
         try:
             put()
         except (AlreadyExistsError, PreconditionError):
-            # The client library may have repeated this very request after the answer was lost.
+            # An equal object counts as put: the client library may have repeated the request after its answer was lost.
             if self.stat(name) is None or self.read(name) != data:
                 raise Conflict(f"{self.address}/{name} exists already, or was changed meanwhile") from None
         except Exception as error:

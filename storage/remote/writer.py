@@ -165,7 +165,7 @@ class RemoteMatrix(WorkingMatrix):
         each(lambda tile: self._send_tile(*tile), np.argwhere(self._unsent).tolist())
 
     def _send_tile(self, i: int, j: int) -> None:
-        self._unsent[i, j] = False  # set before reading: if a thread writes the tile after this, it marks it again
+        self._unsent[i, j] = False  # cleared before reading: a thread that writes the tile later marks it again
         try:
             data = _read_whole(Path(f"{self._tiles}/{i}/{j}"))
             self._objects.write(f"{self.generation}/{DISTANCES}/c/{i}/{j}", data)

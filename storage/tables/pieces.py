@@ -63,7 +63,7 @@ class Pieces:
                 table.sink_parquet(
                     out, compression="zstd", maintain_order=True, row_group_size=together, metadata=dict(said)
                 )
-            except ComputeError as error:  # the writer tells a full disk so
+            except ComputeError as error:  # Polars reports a full disk like this
                 raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error)) from error
             finally:
                 wanted.put(False)

@@ -18,7 +18,7 @@ from storage.remote.reader import RemoteFolder
 if TYPE_CHECKING:
     import polars as pl
 
-#: Most bytes of the file of a table in an object store that stay in memory as long as the table is open.
+#: A table in an object store stays in memory, once fetched, while it is open, if its file has at most this many bytes.
 KEPT: Final = 64 << 20
 
 
@@ -106,7 +106,7 @@ class SealedTable(SealedFolder):
         if sort is None:
             return self._read(lambda table: table.select(columns).slice(first, count))
         order = self._sorted(sort)[first : first + count]
-        # one column at a time, so that memory holds one and the page
+        # one column at a time, so that memory holds one whole column and the page
         return pl.DataFrame([self.values(name)[order] for name in columns])
 
     def rows_of(self, names: Sequence[str], columns: Sequence[str], most: int) -> pl.DataFrame:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 #: seconds to wait for another upload or deletion, which only renames files
 _LOCK_SECONDS: Final = 30.0
-#: what a table holds whose first column, or whose first two columns, name vertices
+#: what a table holds: opportunities if only its first column names vertices, demands if its first two do
 _HOLDS: Final = ("opportunities", "demands")
 _TABLE, _FACTS, _OWNERS = "table.parquet", "facts.json", "owners"
 

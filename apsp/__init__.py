@@ -105,7 +105,7 @@ __all__ = [
     "warm",
 ]
 
-#: Module of each name, and what it is called there where that is something else.
+#: Module that defines each name; after a colon, the name that it has there, if that differs.
 _HOMES = {
     "Assignment": "engine.api.betweenness.assignment",
     "AsyncClient": "service.client",

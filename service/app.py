@@ -41,7 +41,7 @@ _RESPONSE_HEADERS: Final = [
     "Accept-Ranges", "Content-Length", "Content-Range", "Distance-Unit", "ETag", "Last-Modified", "Link", "Location",
     "Preference-Applied", "Retry-After", "Value-Unit", "X-Request-ID",
 ]  # fmt: skip
-#: Processes that check long bodies.  There are two because no caller may occupy all of them.
+#: Processes that check long bodies.  One caller may occupy all but one of them, so a second one serves all others.
 _CHECKERS: Final = 2
 ROUTERS: Final = (
     graphs.router,

@@ -28,7 +28,7 @@ _MEMBERS: Final = ("job_id", "method", "path", "status", "milliseconds")
 def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
     """Send all logs of this process to standard error; ``auto`` is text on a terminal, else JSON."""
     root = logging.getLogger()
-    if root.handlers:  # the program that embeds this service has configured logging already
+    if root.handlers:  # a program that embeds this service has configured logging already
         return
     handler = logging.StreamHandler(sys.stderr)
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())

@@ -23,9 +23,10 @@ Compression = Literal["none", "zstd"]
 #: numbers, or names, in a list; on the command line and in forms, a text with commas
 Numbers = list[float] | None
 Words = list[str] | None
-#: numbers by vertex, to be summed, or demands: a file, a table, or columns; over the wire an id or columns
+#: numbers by vertex that are summed, or demands: a file, a table or columns; in a request to the service, the id of an
+#: uploaded table, or columns
 Opportunities = Any
-#: who solves, or prepares
+#: where a graph is solved or prepared
 Executor = Annotated[
     Literal["local", "dask"],
     Option("Where to solve: in this process, or by the workers of a Dask scheduler.", default="local",

@@ -159,10 +159,10 @@ def _get_ready() -> None:
         from storage.matrix.reader import get_ready
 
         get_ready()
-        # These objects live until the end, so garbage collections during requests can skip them.
+        # What is imported lives until the process ends, so garbage collections during requests skip it from here on.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(700, 10, 10)  # what Python begins with; see service.cli.start
+        gc.set_threshold(700, 10, 10)  # the defaults of Python 3.11; service.cli.start has raised the first
     except Exception as error:
         log.warning("imports failed, so the first query of a result will take longer: %s", error)
 

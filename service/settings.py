@@ -156,9 +156,9 @@ class Settings(BaseModel):
     def _addresses(cls, value: str) -> str:
         items = [item.strip() for item in value.split(",")]
         for item in items:
-            if item != "*":  # the server would accept a host name, which never matches an address
+            if item != "*":  # uvicorn would accept a host name, which matches no client's address
                 ipaddress.ip_network(item)
-        if "*" in items and len(items) > 1:  # nor does the server see a * among other items
+        if "*" in items and len(items) > 1:  # uvicorn takes * for all only where it is alone
             raise ValueError("* stands for all addresses, so it stands alone")
         return value
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from service.jobs.submission import Plans
     from service.jobs.table_results import TableReader
 
-#: seconds after which a client should request an open job again
+#: seconds after which a client should ask again about a job that is not over
 RETRY_AFTER = 1
-#: seconds for which a result in an object store is assumed to exist without reading the job's record
+#: seconds for which an open result in an object store is assumed to exist; then the job's record is read again
 TRUSTED_SECONDS: Final = 10.0
 
 
@@ -91,10 +91,10 @@ class Results:
         with self._lock:
             kept = self._open.get(job_id)
         if kept is not None and kept.result.matrix.current():
-            fresh = kept.result  # this one has tiles in its cache
+            fresh = kept.result  # rather than a new one, because its cache holds tiles
         else:
             self.forget(job_id)
-            # this takes a while, so the lock is not held
+            # opening takes a while, so the lock is not held meanwhile
             fresh = open_reader(result_place(self._settings, job_id), self._answering)
         with self._lock:
             found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
@@ -151,7 +151,7 @@ class Service:
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
         """Return the job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
-        if "\0" in job_id:  # PostgreSQL refuses it
+        if "\0" in job_id:  # PostgreSQL refuses null characters with an error
             raise NotFound(f"there is no job {job_id!r}")
         try:
             record = self.jobs.job(job_id)
@@ -315,7 +315,7 @@ async def _asker(service: Shared, caller: Known) -> Asker:
     return Asker(service, caller)
 
 
-#: the dependency by which routes get the caller and the service
+#: the dependency by which a route gets the caller and the service
 KnownAsker = Annotated[Asker, Depends(_asker)]
 
 
@@ -338,7 +338,7 @@ async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncItera
         yield found.asked_by(caller.owner)
 
 
-#: the opened result of the job that the URL names; a result that is not cached is opened in a thread
+#: the opened result, of any kind, of the job that the URL names; one that is not cached is opened in a thread
 if TYPE_CHECKING:
     OpenedAny = Annotated[ResultReader, Depends(_opened_any, scope="function")]
 else:
@@ -369,7 +369,7 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
-#: the questions that are answered for another semiring than min-plus
+#: the questions that are also answered for semirings other than min-plus, as the error of all others lists them
 _OF_SEMIRINGS: Final = (
     "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
     "and the store (zarr, apsp fetch), "
@@ -377,7 +377,8 @@ _OF_SEMIRINGS: Final = (
 )
 _KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs",
                  "betweenness": "betweenness", "flows": "flows"}  # fmt: skip
-#: the opened result of the job, which must be one with distances, one with values of any semiring, or a table
+#: the opened result of the job; refused is one without values of pairs (OpenedValues), one without distances (Opened),
+#: or one that is no table (OpenedTable)
 if TYPE_CHECKING:
     OpenedValues = Annotated[ResultReader, Depends(_opened_values, scope="function")]
     Opened = Annotated[ResultReader, Depends(_opened, scope="function")]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from service.settings import variable
 from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidRequest, LimitExceeded
 
-#: the setting that limits a resource; there is none for the memory of a GPU, because each job states its own limit
+#: resource -> the setting that limits it; no setting limits the GPU memory of a job, which states its own limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
 #: results that are smaller than a matrix; the option ``result`` and the candidates of refusals have these names
 WAYS_OUT: Final = ("prepared", "measures", "near")

@@ -18,7 +18,7 @@ _TITLES: Final = {
     "graphs": "Graphs", "jobs": "Jobs", "results": "Results", "store": "Files of a result", "service": "The service",
 }  # fmt: skip
 _CODE: Final = re.compile(r"(`{1,2})([^`]+)\1")
-#: Media types of bodies that are typed in; another body is a file.
+#: Media type of the bodies that a reader of the page types; a body of another type is sent from a file.
 _TYPED: Final = "application/json"
 _Operation = dict[str, Any]
 
@@ -27,7 +27,7 @@ def render(document: dict[str, Any]) -> str:
     """Return the page of an OpenAPI document."""
     from jinja2 import Undefined
 
-    # most members of an OpenAPI document may be left out
+    # an OpenAPI document may lack most members, which the template must take for empty
     template = environment().overlay(undefined=Undefined).get_template("api.html")
     return template.render(
         document=document, groups=_groups(document), inline=_inline, path="/docs", version=VERSION,

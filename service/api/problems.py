@@ -17,7 +17,7 @@ from storage.errors import ApspError
 
 MEDIA_TYPE: Final = "application/problem+json"
 
-#: code -> status and title; codes are the ``kind`` of the error classes and the service's own
+#: code -> HTTP status and title; a code is the ``kind`` of an error class, or one that only the service has
 CODES: Final[dict[str, tuple[int, str]]] = {
     "invalid-graph": (422, "The graph cannot be understood"),
     "invalid-request": (422, "The request is invalid"),
@@ -60,7 +60,7 @@ RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, 
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 
-#: FastAPI's message for a body that its parser cannot read, and the service's own
+#: FastAPI's message for a body that its parser cannot read, and the message that the service sends instead
 _NOT_PARSED: Final = "There was an error parsing the body"
 NO_JSON: Final = "the body is no JSON: it is not UTF-8, or nested too deeply"
 #: limits on the errors listed for one request and on the length of each name; clients control both
@@ -120,7 +120,7 @@ def respond(
         status: HTTP status; that of the fault's code if None.
         headers: further headers of the answer.
     """
-    # request.url is not used: it contains the Host header and raises if that is malformed
+    # not request.url, which is made from the Host header and raises an error if that header is malformed
     service = getattr(request.app.state, "service", None)
     if service is not None:
         fault = without_paths(fault, service.settings.data_dir)
@@ -133,7 +133,7 @@ def respond(
     return JSONResponse(body, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
 
 
-#: renders an error for a browser that asked for a page: the request, what went wrong, the status
+#: renders an error for a browser that asked for a page; called with the request, what went wrong, and the status
 ErrorPage = Callable[[Request, Fault, int], Response]
 #: paths that only programs ask for
 _FOR_PROGRAMS: Final = ("/v1/", "/health/", "/static/", "/openapi.json")
@@ -154,7 +154,7 @@ def install(app: FastAPI, error_page: ErrorPage) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:
-        if isinstance(error.body, bytes):  # FastAPI did not parse it
+        if isinstance(error.body, bytes):  # FastAPI leaves a body unparsed if its Content-Type is not JSON
             message = "the body must be JSON, with the header Content-Type: application/json"
             return respond(request, Fault("invalid-request", message))
         return respond(request, validation_fault(error.errors()))
@@ -223,7 +223,7 @@ def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
     return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", details)
 
 
-#: for the ``responses`` of routes: the schema of all errors
+# Routes pass the result to FastAPI as ``responses``.
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI descriptions of the problem answers with these statuses."""
     reference = {"$ref": "#/components/schemas/ProblemDocument"}

@@ -18,12 +18,12 @@ from storage.jobs.sessions import SessionStore
 COOKIE: Final = "apsp_session"
 #: seconds after which a session ends
 SESSION_SECONDS: Final = 12 * 3600.0
-#: seconds for which a printed link is valid, once
+#: seconds for which a printed link is valid; only its first use opens a session
 TICKET_SECONDS: Final = 600.0
 _MOST_REMEMBERED: Final = 10_000
 
 
-#: session cookies of one request that are examined; a browser sends one for each host and path that set one
+#: the most session cookies of one request that are examined; a browser sends one for each host and path that set one
 _MOST_COOKIES: Final = 4
 
 

@@ -204,7 +204,8 @@ class with_options:  # noqa: N801 - a decorator
     """
 
     def __init__(self, command: Callable[..., None]) -> None:
-        # ``__wrapped__`` would lead Typer to the original command.
+        # ``functools.wraps`` is not used: it sets ``__wrapped__``, by which Typer would find the parameters of the
+        # original command.
         self._command = command
         self.__name__, self.__qualname__, self.__module__ = command.__name__, command.__qualname__, command.__module__
         self.__doc__ = command.__doc__
@@ -253,8 +254,8 @@ def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> ins
         kind = Path | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
-    # Typer's message does not name the wrong value, and Typer accepts NaN, so the code that uses real numbers checks
-    # them
+    # The code that uses a cutoff checks it, because Typer's message does not name the wrong value, and Typer accepts
+    # NaN.
     least, most = (None, None) if name == "cutoff" else (option.least, option.most)
     shown = typer.Option(
         flag_of(name, option), metavar=option.metavar, help=option.help, min=least, max=most, rich_help_panel=heading

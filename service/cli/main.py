@@ -328,7 +328,7 @@ def run(arguments: list[str] | None = None) -> int:
     from service.cli.commands.interrupts import INTERRUPTS
 
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # the parent process has closed it
+        if getattr(sys, name) is None:  # the parent process has closed this stream
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     try:
         INTERRUPTS.install()
@@ -337,7 +337,7 @@ def run(arguments: list[str] | None = None) -> int:
             complain(f"interrupted; {INTERRUPTS.left_behind}")
             return INTERRUPTS.exit_code
         return code
-    except KeyboardInterrupt:  # one more, while a message was written
+    except KeyboardInterrupt:  # a further interrupt came while a message was written
         return INTERRUPTS.exit_code
     finally:
         INTERRUPTS.remove()

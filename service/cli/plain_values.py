@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-#: Texts of numbers that Python and Typer read alike, and that no bound of a type is near.
+#: Texts of numbers that Python and Typer read alike, and that are too short to reach a limit of a number type.
 _WHOLE: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _REAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
 #: Stands for a value that Typer has to convert.
@@ -110,6 +110,6 @@ def _refused(path: str | Path) -> bool:
         os.stat(path)  # noqa: PTH116 - as Typer does: an empty text names no file
     except OSError:
         return False
-    except ValueError:  # a null character
+    except ValueError:  # the path contains a null character
         return True
     return not os.access(path, os.R_OK)

@@ -17,7 +17,7 @@ from storage.counted import counted, singular
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-#: The unit of compiling.
+#: The unit in which the progress of compiling is counted.
 KERNELS: Final = "kernels"
 #: Share of a phase that must be done before the time left is estimated.
 _ENOUGH: Final = 0.01
@@ -92,7 +92,7 @@ class Display:
 
             texts = TextColumn("{task.description}"), TextColumn("{task.fields[rest]}")
             columns = texts[0], BarColumn(), TaskProgressColumn(), texts[1]
-            # other output appears above the bar, and standard output is not redirected
+            # other messages on standard error appear above the bar; standard output, where answers go, is left alone
             self._bar = Progress(*columns, console=Console(file=self._stream), redirect_stdout=False)
             self._bar.add_task("", rest="")
             self._bar.start()
@@ -211,8 +211,8 @@ class ProgressMonitor(Monitor):
         """Return the amount, rate and time left."""
         since, self._last = self._last, (seconds, self.done)
         if self.unit == KERNELS:
-            since = (0.0, 0)  # one may take a hundred times as long as the next
-        # the recent rate, because the first part of a phase may have waited for a kernel's compilation
+            since = (0.0, 0)  # from the beginning, as one kernel may take a hundred times as long as the next
+        # otherwise only since the last update, because the first part of a phase may have waited for a compilation
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
         parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []

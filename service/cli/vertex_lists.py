@@ -240,7 +240,7 @@ def _index(graph: Labels, name: str, place: str) -> int:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except (OSError, ValueError):  # a long list is too long for a name
+    except (OSError, ValueError):  # a text that lists many vertices is too long for a file name
         return False
 
 

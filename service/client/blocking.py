@@ -133,7 +133,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         self._http = httpx2.Client(**wire.settings(url, key))
         self.patience = Patience(patience) if tell is None else Patience(patience, tell=tell)
         self._driver = BlockingDriver(self._http)
-        # a client without close() is closed when it is garbage-collected
+        # connections of a client whose close() is never called are closed when it is garbage-collected
         self._release = weakref.finalize(self, self._http.close)
 
     def __enter__(self) -> Self:

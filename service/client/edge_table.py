@@ -29,7 +29,7 @@ def column_query(weight: str | None, length_of: str | None, further: Iterable[st
         return {"format": "parquet"}
     source, target = end_names(weight, further)
     found: dict[str, Any] = {"format": "parquet", "source": source, "target": target}
-    if weight is None:  # a further column must not become that of the weights
+    if weight is None:  # otherwise the service would take a further column for the weights
         return {**found, "unweighted": True}
     return {**found, "weight": weight} if length_of is None else {**found, "length_of": length_of}
 
@@ -63,7 +63,7 @@ def write_table(
 
     tails, heads = _vertices(tails), _vertices(heads)
     if isinstance(tails, list) != isinstance(heads, list):
-        # A vertex has the same name in both columns: 2 in an array is the same vertex as 2.0 in a list.
+        # Both columns are named together, so that 2 in an array and 2.0 in a list are one vertex with one name.
         tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
     names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
     try:
@@ -80,7 +80,7 @@ def write_table(
     if len(set(sizes.values())) > 1:
         raise InvalidRequest(f"columns must be of one length; there are {sizes}", field="graph")
     for side in sides:
-        if columns[side].dtype == pl.Null():  # the graph has no edges
+        if columns[side].dtype == pl.Null():  # without edges, polars cannot tell the type of the vertices
             columns[side] = columns[side].cast(pl.Int64())
     pl.DataFrame(columns).write_parquet(path)
     return names

@@ -56,7 +56,7 @@ class ProblemDetails:
         return self.details.get("setting")
 
 
-#: Programs import the class by this name.
+#: The name by which programs import ``ProblemDetails``.
 Problem = ProblemDetails
 
 

@@ -15,12 +15,12 @@ from storage.errors import StorageFailed
 if TYPE_CHECKING:
     from storage.matrix.download import Download, Piece
 
-#: called with the bytes fetched so far and the bytes in all
+#: called with the number of bytes fetched so far, and of all bytes to fetch
 Meter = Callable[[int, int], None]
 
 #: files downloaded at the same time
 _WIDTH: Final = 4
-#: a body that a proxy compresses could not be continued after a break
+#: asks proxies not to compress a body, because the download of a compressed body cannot continue after a break
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 
 

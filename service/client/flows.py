@@ -28,14 +28,14 @@ Watcher = Callable[[Document], None]
 
 #: states of a job that is not over
 OPEN: Final = ("accepted", "running")
-#: the id of a job, and what may be a part of one
+#: the id of a job, and a text that may be a part of one
 WHOLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,35}")
 #: seconds for which the service is asked to delay its answer about an open job: with a watcher, and without one
 _WATCHED, _UNWATCHED = 1, 20
 #: waiting for a job is this many times as patient as a single request
 _MORE_PATIENCE: Final = 10
-#: further seconds for which the connection may be silent
+#: seconds of silence, in addition to the delay that was asked for, after which a request is aborted
 _SLACK: Final = 30.0
 
 
@@ -171,7 +171,8 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
             return found
         if left == 0.0:
             raise StillOpen(f"job {job} is not over after {timeout:g} s; the job continues")
-        if "preference-applied" not in answer.headers or seconds == 0:  # a proxy prevents waiting
+        # the service did not delay its answer: a proxy removed the header, or less than a second is left
+        if "preference-applied" not in answer.headers or seconds == 0:
             pause = retry_after(answer) or 1.0
             yield Pause(pause if left is None else min(pause, left))
 

@@ -109,7 +109,7 @@ def _encoded(graph: Any, reading: UploadOptions, path: Path) -> Upload:
             raise InvalidRequest(message, field=field)
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and sparse.issparse(graph):
-        with path.open("wb") as file:  # SciPy would append an ending to a name
+        with path.open("wb") as file:  # given a name, SciPy would append .npz
             sparse.save_npz(file, graph.tocsr(), compressed=False)
         return Upload(path, {**query, "format": "npz"}, Names())
     if isinstance(graph, tuple | list) and len(graph) in (2, 3) and all(map(_is_column, graph)):

@@ -10,7 +10,7 @@ from storage.arguments import check_distance, shown
 from storage.errors import InvalidRequest
 
 Label = int | str
-#: a point on the wire, which no vertex can be: a dict is not hashable
+#: a point on the wire; it is never taken for a vertex, because vertices are hashable and a dict is not
 Point = dict[str, Any]
 _AXES = ({"lon", "lat"}, {"x", "y"})
 

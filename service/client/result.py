@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataArray
 
-#: pairs in one request
+#: the most pairs in one request
 _PAIRS: Final = 10_000
 
 
@@ -126,7 +126,8 @@ class ResultMethods(TableMethods):
         for first in range(0, len(pairs), _PAIRS):
             some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
             body: Document = {"pairs": some, **self._said}
-            # a part without points takes no limit; where there are none at all, the service says so
+            # The service refuses a limit where no point is given, so it goes only with batches that have points.  If no
+            # pair has one, it goes with all, so that the service refuses it.
             if snap_limit is not None and (_have_points(some) or not _have_points(pairs)):
                 body["snap_limit"] = snap_limit
             answer = yield from self._question("POST", "distances", json=body)
@@ -288,7 +289,7 @@ class ResultMethods(TableMethods):
         for part in _parts(shape, cells):
             body: Document = {"sources": rows[part[0]], "targets": columns[part[1]], **self._said}
             if whole and len(body["targets"]) == across:
-                del body["targets"]  # for whole rows, targets need not be named
+                del body["targets"]  # the service answers with whole rows if no targets are named
             address = job_path(self.job, "submatrix")
             request = Request("POST", address, {"format": "npy", "also": also}, json=body, seconds=300.0)
             answer = yield from ask(request, self._patience)

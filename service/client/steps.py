@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-#: bytes of a body that are in memory at once
+#: bytes of a body that are read at once
 CHUNK = 1 << 18
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: results of a job that are tables
 TABLES: Final = ("measures", "near", "betweenness", "flows")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
-#: those members of tables in a request that name vertices
+#: the members of a table in a request that list vertices; all others list numbers
 _NAMES: Final = frozenset({"vertices", "origins", "destinations"})
 #: rows of one page, at most
 _PAGE: Final = 1000

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 WIDTH, HEIGHT = 720, 200
-#: the height of a line of stops, and of a stop in its middle and at its ends
+#: heights in the picture of a path: of the picture, of the tick of a stop on the way, and of the ticks at both ends
 _LINE, _TICK, _END = 36, 14, 30
 _MOST_BARS: Final = 72
 
@@ -73,7 +73,7 @@ def line_of_stops(vertices: Sequence[object], so_far: Sequence[float]) -> dict[s
          "top": (_LINE - height) / 2, "bottom": (_LINE + height) / 2}
         for k, x in enumerate(at)
         for height in (_END if k in (0, len(at) - 1) else _TICK,)
-        # of stops at one pixel, the first is drawn, and the last of all in any case
+        # of the stops that fall on one pixel only the first is drawn; both ends of the path are always drawn
         if k in (0, len(at) - 1) or int(x) != int(at[k - 1])
     ]  # fmt: skip
     k = max(range(len(lengths)), key=lengths.__getitem__)

@@ -21,7 +21,7 @@ from storage.semirings import EVERY
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-#: jobs or graphs on one page of a list
+#: the most jobs or graphs on one page of a list
 _PAGE: Final = 50
 #: the most waiting jobs that one request cancels
 _MOST_CANCELLED: Final = 10_000

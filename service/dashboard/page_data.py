@@ -34,14 +34,15 @@ from storage.semirings import SEMIRINGS
 
 View = dict[str, Any]
 
-#: finished jobs on one page
+#: the most finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
 #: waiting jobs on the first page: the next ones to run
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: entries of a prepared result up to which its page counts all pairs without being asked: a tenth of a second
+#: most entries of a prepared result of which the page counts all pairs without being asked; that many take a tenth of
+#: a second
 _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
@@ -56,7 +57,8 @@ _NO_RECEIPT: Final = {
     "format": "?", "compression": None, "entries": 0, "self_loops": 0, "parallel_arcs": 0, "infinite_arcs": 0,
     "notes": (),
 }  # fmt: skip
-#: what jobs make, in a word, and the names of algorithms that say no more than that
+#: what the pages call each kind of result; and the kind of those algorithms that make only one, so that their names,
+#: which would say nothing more, are not shown
 _KINDS: Final = {
     "prepared": "prepared graph", "measures": "measures", "near": "near pairs", "betweenness": "betweenness",
     "flows": "flows",
@@ -65,7 +67,7 @@ _OWN: Final = {"prepared": "prepared", "near": "near", "betweenness": "betweenne
 STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
-#: values and words of the filter by state
+#: the choices of the filter by state: the value that is sent, and the text that is shown
 FILTERS: Final = (("", "all states"), *STATES.items())
 
 

@@ -17,9 +17,9 @@ View = dict[str, Any]
 _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     MIN_PLUS: operator.add, "max-min": min, "min-max": max, "max-times": operator.mul, "lor-land": min,
 }  # fmt: skip
-#: a path of more stops is folded, and shows this many at its beginning and at its end
+#: the most stops of a path that is shown whole; a longer one is folded, and shows this many at its beginning and end
 _MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
-#: the most stops that are shown once it is unfolded
+#: the most stops between these that a reader can unfold; of a still longer path the middle is left out
 _MOST_BETWEEN: Final = 1000
 
 

@@ -38,20 +38,20 @@ HEADERS: Final = {
 }
 
 
-#: options of the command line, and the fields of the page that mean the same
+#: options of the command line, which messages name, and the labels of the fields of the page that mean the same
 _FIELDS: Final = {
     "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
     "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
     "--also": "Further columns to sum along paths",
     "--labels": "Attribute that names vertices",
 }  # fmt: skip
-#: those of the form of a job are declared with its options
+#: all such options; the labels of the fields of a job's form are declared with its options
 _SPOKEN: Final = {
     **{f"--{name.replace('_', '-')}": one.label for name, (_, one) in declared(JobOptions).items() if one.label},
     **_FIELDS,
 }  # fmt: skip
 _OPTION: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(_SPOKEN, reverse=True))})(?![\w-])")
-#: what to install or to type, which is nothing that a reader of the page can do
+#: the part of a message that says what to install or to type, which a reader of the page cannot do
 _INSTALLING: Final = re.compile(r": install apsp\[cuda\].*?--device cpu")
 #: an option of the command line, in parentheses, that has no field
 _ASIDE: Final = re.compile(r" \(--[\w-]+\)")
@@ -97,7 +97,7 @@ def environment() -> Environment:
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
         "quoted": _quoted, "spoken": _spoken, "field": _field,
     }  # fmt: skip
-    # Imported with the first page, because it imports NumPy.
+    # Imported here, because it imports NumPy, which would slow the start of the process.
     from storage.readers import FORMATS
 
     made.globals["formats"] = tuple(FORMATS)

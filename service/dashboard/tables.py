@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-#: rows and columns that are shown at once, and bins of the histogram
+#: the most rows and columns that are shown at once, and the bins of the histogram
 _ROWS: Final = 20
 _COLUMNS: Final = 16
 _BINS: Final = 48
-#: columns that name vertices, beside the first one: their whole numbers are no quantities
+#: columns, in addition to the first one, that name vertices: their whole numbers are names, so they get no histogram
 _VERTICES: Final = re.compile(r"target|farthest|nearest_\d+")
-#: the column that a table is asked for, whose histogram is shown first
+#: columns whose histogram is shown first, if the table has them; otherwise that of the first column of numbers is
 _MAIN: Final = ("flow",)
 
 

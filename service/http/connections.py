@@ -17,11 +17,12 @@ from typing import Any, Final, Protocol
 
 log = logging.getLogger(__name__)
 
-#: limit on open files that this process requests; it never holds more connections
+#: the most open files that this process requests from the system; it never holds more connections than that
 _ENOUGH_FILES: Final = 1 << 16
 #: file descriptors reserved for databases, results and processes
 _OWN_FILES: Final = 256
-#: the most connections that wait to be accepted; all of them may be accepted before the first one can be closed
+#: the most connections that wait to be accepted; file descriptors are reserved for them, because all of them may be
+#: accepted before the first one can be closed
 _BACKLOG: Final = 2048
 #: errors of accept() when there is no file descriptor or memory for another connection
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from service.jobs.results import ResultReader
 
 
-#: The version that answers, as tags have it.
+#: The version of this program as it goes into entity tags, so that answers of other versions have other tags.
 SOFTWARE: Final = VERSION.encode()
 
 
@@ -49,5 +49,5 @@ async def _tagged(request: Request, response: Response, opened: OpenedAny) -> di
 
 #: headers of the answer; raises 304 if the client has the answer already
 Tagged = Annotated[dict[str, str], Depends(_tagged)]
-#: dependency of a route that does not look at these headers itself
+#: the same for routes that do not use the headers themselves: they list it as their ``dependencies``
 TAGGED: Final = [Depends(_tagged)]

@@ -30,7 +30,8 @@ _Answer = tuple[dict[str, str], bytes]
 _DISTANCE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/distance")
 _TILE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/zarr/(?P<key>distances/c/[0-9]+/[0-9]+)", re.ASCII)
 _LONGEST_NAME: Final = 1000
-#: seconds to wait after each attempt while the kernel reads the bytes; after the last attempt a thread waits for them
+#: seconds to wait after each attempt while the kernel reads the bytes; after the last attempt the normal route reads
+#: them, in a thread that can wait
 _PAUSES: Final = (0.0, 0.0005, 0.0)
 
 
@@ -51,7 +52,7 @@ class FastPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
         found = asked = None
-        # a traced request takes the normal route, whose parts are spans
+        # a traced request takes the normal route, whose parts its trace shows
         if scope["type"] == "http" and scope["method"] == "GET" and "fastapi.telemetry" not in scope:
             if asked := _DISTANCE.fullmatch(scope["path"]):
                 found = await self._find(scope, asked[1])
@@ -83,7 +84,7 @@ class FastPath:
         if any(name == b"if-none-match" for name, _ in scope["headers"]):
             return None
         opened = self._opened(scope, job_id)
-        if opened is None or opened.table or opened.said:  # the normal route asks for the semiring
+        if opened is None or opened.table or opened.said:  # tables and other semirings take the normal route
             return None
         for pause in _PAUSES:
             try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SENDFILE: Final = "apsp.sendfile"
 #: files of a sealed store never change
 CACHE: Final = "private, max-age=31536000, immutable"
-#: bytes of a file in this process at once, if the kernel cannot send it
+#: bytes of a file that this process reads at once, if the kernel cannot send the file
 _CHUNK: Final = 1 << 20
 
 
@@ -149,6 +149,6 @@ def proxy_headers(settings: Settings, job_id: str, key: str) -> dict[str, str]:
         key: path of the file in the job's store.
     """
     folder = settings.store(job_id).relative_to(settings.data_dir).as_posix()
-    # the proxy decodes the path; names of quantities may have blanks and percent signs
+    # encoded, because the proxy decodes the path, and names of quantities may contain blanks and percent signs
     target = f"{settings.accel_prefix.rstrip('/')}/{folder}/{quote(key)}"
     return {"X-Accel-Redirect": target, "Cache-Control": CACHE, "Content-Type": media_type(key)}

@@ -35,7 +35,8 @@ Identify = Callable[[str], Awaitable[Caller | None]]
 Observe = Callable[[str, str, int, float], None]
 
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
-#: headers of every answer, which prevent sniffing, framing, scripts and access by other sites; pages replace the policy
+#: headers of every answer, which prevent sniffing, framing, scripts and access by other sites; pages of the dashboard
+#: replace the content security policy by their own
 SECURITY: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-site"),
@@ -46,7 +47,8 @@ _POLICY: Final = b"content-security-policy"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: the most headers of one request
 MOST_HEADERS: Final = 200
-#: forms that are accepted without a key, and the most bytes of such a form, many times what a key and an address need
+#: forms that are accepted without a key, and the most bytes of such a form: many times what its fields, a key and an
+#: address, need
 _OPEN_FORMS: Final = {"/login", "/logout"}
 _OPEN_FORM_BYTES: Final = 16_384
 #: the paths to which files are uploaded, and the setting that limits each; such bodies are written to the disk
@@ -106,7 +108,7 @@ class RequestGate:
                 refused = await self._refuse(scope, headers)
             except (
                 ApspError
-            ) as error:  # no exception handler encloses this middleware, and the database may be unavailable
+            ) as error:  # no exception handler encloses this middleware, so it answers errors of the database here
                 refused = problem_of(error)
             if refused is not None:
                 response = respond(Request(scope), refused.fault, headers=dict(refused.headers or {}))

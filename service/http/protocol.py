@@ -23,10 +23,10 @@ from service.http.file_response import SENDFILE
 #: seconds from the first byte of a request (or the connection) to the end of its headers
 HEADER_SECONDS: Final = 15.0
 #: seconds for which an answered connection waits for the next request.  Clients and proxies must give connections up
-#: first (nginx after 60 s, our client after 5 s): a request that crosses the service's close on its way is lost, and a
-#: proxy that sends no request twice answers 502.  IdleConnections bounds how many wait.
+#: first (nginx after 60 s, our client after 5 s): a request that is on its way while the service closes the connection
+#: is lost, and a proxy that does not repeat requests answers 502.  IdleConnections bounds how many connections wait.
 KEEP_ALIVE_SECONDS: Final = 75
-#: bytes of the headers of a request, with its first line
+#: the most bytes of the headers of a request, with its first line
 HEADER_BYTES: Final = 64 << 10
 #: seconds within which a client must receive one segment of a file
 _SEGMENT_SECONDS: Final = 60.0
@@ -100,7 +100,7 @@ class PatientProtocol(H11Protocol):
                     os.posix_fadvise(handle, begin + size, _SEGMENT, os.POSIX_FADV_WILLNEED)
                     async with asyncio.timeout(_SEGMENT_SECONDS):
                         sent = await self.loop.sendfile(self.transport, file, begin, size)
-                    if sent != size:  # the file became shorter while it was sent: the promised length cannot be kept
+                    if sent != size:  # the file was cut while it was sent, so its promised length cannot be kept
                         self.transport.abort()
                         return
         except (OSError, RuntimeError, TimeoutError):  # the client has disconnected or does not read

@@ -9,7 +9,7 @@ from typing import Final
 
 from service.api.fault import Fault
 
-#: ranges in one request, at most
+#: the most ranges in one request
 MAX_RANGES: Final = 100
 _ITEM: Final = re.compile(r"([0-9]*)-([0-9]*)")
 

@@ -18,7 +18,7 @@ from service.api.fault import UnsupportedMedia
 from service.settings import variable
 from storage.errors import InvalidRequest, LimitExceeded, StorageFailed
 
-#: bytes of one write; larger writes were not faster, smaller ones cost thread switches
+#: bytes that a thread writes at once; more were not faster, and fewer cost more switches between threads
 _BUFFER: Final = 4 << 20
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
@@ -75,7 +75,7 @@ async def receive(request: Request, path: Path, announced: int | None) -> str:
             await writer.put(waiting)
             await writer.settle()
         finally:
-            with anyio.CancelScope(shield=True):  # the descriptor is in use until then
+            with anyio.CancelScope(shield=True):  # until then a thread may still write to the descriptor
                 await writer.settle()
             os.close(handle)
     except OSError as error:

@@ -16,9 +16,9 @@ from storage.jobs.store import JobStore
 
 log = logging.getLogger(__name__)
 
-#: seconds between two queries: shortly after a request began to wait, and later
+#: seconds between two queries of the database: shortly after a request began to wait, and later
 _SOON, _LATER = 0.01, 0.1
-#: seconds after the last new request in which the shorter interval is used
+#: seconds after the last request began to wait, during which the shorter interval is used
 _SOON_SECONDS: Final = 1.0
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?=$|[,;])", re.IGNORECASE)
 

@@ -63,7 +63,7 @@ async def upload_graph(
         try:
             digest = await receive(request, path, announced)
             once = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
-            seconds = once * (1 + len(reading["also"]))  # the file is read once more for each column
+            seconds = once * (1 + len(reading["also"]))  # the file is read once more for each further column
             found = await asker.service.worker.run(
                 read_upload, asker.service.settings, path, reading, owner=asker.caller.owner, seconds=seconds
             )

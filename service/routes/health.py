@@ -35,7 +35,7 @@ _LIMITS: Final = (
     "threads", "memory", "min_body_rate", "read_seconds", "min_read_rate", "plan_seconds", "task_memory",
     "answer_seconds", "retain_seconds", "retain_bytes", "tombstone_seconds",
 )  # fmt: skip
-#: limits without a setting
+#: limits that no setting changes
 _FIXED: Final[dict[str, tuple[float, str]]] = {
     "header_seconds": (HEADER_SECONDS, "Seconds in which the headers of a request must come."),
     "header_bytes": (HEADER_BYTES, "Bytes of the headers of a request, with its address."),
@@ -115,7 +115,7 @@ def ready(response: Response, service: Shared) -> Health:
 
 def _runners(service: Service) -> tuple[str, dict[str, str]]:
     """Return ``ok`` if some runner can work, and what is wrong with each one that cannot."""
-    # a runner for short jobs alone would leave all others waiting
+    # The short runner does not count: if it is the only one alive, all longer jobs wait.
     runners = [runner for runner in service.jobs.list_runners() if runner.device != SHORT]
     alive = [runner for runner in runners if not silent(runner, service.settings)]
     sick = {f"runner {r.slot}": f"out of service: {r.detail}" for r in alive if r.state == "sick"}

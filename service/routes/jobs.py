@@ -161,7 +161,7 @@ def get_log(job_id: str, request: Request, asker: KnownAsker) -> Response:
         headers = {"Cache-Control": "no-cache"}
         if (sent := fetch_log(asker.service.settings, record.id)) is not None:
             return Response(sent, media_type="text/plain", headers=headers)
-        # no runner has started it
+        # no runner has started the job yet, so its log is empty
         return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
     try:
         return OpenFile(handle, request, media_type="text/plain", cache="no-cache")

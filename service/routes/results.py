@@ -52,7 +52,7 @@ PointText = Annotated[
     ),
 ]
 _KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
-#: 413 and 507 where computing an answer from a prepared result takes more than it may
+#: with 413 and 507, for answers that would take more computing or memory than a prepared result may use
 _NONE = {**_KNOWN, **documented(413, 507)}
 _PATH = {
     **_NONE,

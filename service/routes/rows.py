@@ -191,7 +191,7 @@ class _Rectangle:
         if rows is None:
             rows = opened.matrix.sources
         selection = Selection(opened, rows, columns, {**self._told, **opened.said}, self._also)
-        tables = self._kind in ("csv", "parquet", "arrow")  # these have a further column for each quantity
+        tables = self._kind in ("csv", "parquet", "arrow")  # these formats have a column for each quantity
         each = 1 + (len(opened.matrix.also) if tables else 0)
         cells, limit = len(rows) * selection.width * each, service.settings.max_cells
         if cells > limit:

@@ -37,7 +37,7 @@ from storage.semirings import MIN_PLUS
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
-#: Called with the number of rows that were written.
+#: Called after each batch with the number of rows that it has written.
 Tell = Callable[[int], None]
 #: Most columns of a wide table: as many as a sheet of common spreadsheet programs has.
 MOST_COLUMNS: Final = 16_384
@@ -229,7 +229,7 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
             yield more
             tell(following)
 
-    with path.open("wb") as file:  # from a path a thread of polars makes the file, which may be after it was given up
+    with path.open("wb") as file:  # given a path, polars would make the file in a thread, even after an interrupt
         register_io_source(batches, schema=first[1].schema).sink_parquet(file, metadata=metadata)
 
 

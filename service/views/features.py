@@ -25,14 +25,14 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 #: The kind of a feature: a line from source to target, or a point at one of them.
 Features = Literal["lines", "sources", "targets"]
-#: Decimals of degrees in GeoJSON: a centimetre.
+#: Decimals of degrees in GeoJSON: the last one is about a centimetre.
 _DECIMALS: Final = 7
 #: Column of the geometry in GeoParquet, and the version of the standard that is followed.
 GEOMETRY: Final = "geometry"
 GEOPARQUET: Final = "1.1.0"
-#: The layer of a GeoPackage.
+#: The name of the layer in a GeoPackage.
 LAYER: Final = "distances"
-#: Files that hold nothing but features.
+#: Endings of files that hold nothing but features.
 FEATURE_FILES: Final = (".geojson", GEOPACKAGE)
 #: The fewest bytes of a feature in such a file.
 LEAST_FEATURE: Final = 120

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from storage.semirings import SEMIRINGS
 
-#: columns of a table that are named
+#: the most columns of a table that are named
 _COLUMNS: Final = 20
 
 

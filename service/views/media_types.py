@@ -16,10 +16,10 @@ MEDIA_TYPES: Final = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 
-#: characters of units that a header may hold
+#: punctuation in units that a header holds as it is; other characters, except letters and digits, are percent-encoded
 _SAFE: Final = " !#$&'()*+,/:;=?@[]^_`{|}~-."
 
-#: the formats of tables
+#: the formats in which tables are answered
 TABLE_TYPES: Final = {name: kind for name, kind in MEDIA_TYPES.items() if name != "npy"}
 
 

@@ -12,9 +12,9 @@ from storage.graph.inputs import search_text
 
 Labels = npt.NDArray[np.generic]
 
-#: the most names that are looked at one by one
+#: the most names that are searched one by one for a text anywhere in them; later ones are only found by their beginning
 _COMPARED: Final = 200_000
-#: the most digits of a label
+#: the most digits of a label that is a whole number (int64)
 _DIGITS: Final = 19
 
 

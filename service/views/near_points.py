@@ -29,9 +29,9 @@ Indices = npt.NDArray[np.int64]
 #: The most pairs that become lines at a time, and about how many bytes a line takes in a file.
 PIECE: Final = 1 << 18
 _LINE: Final = 64
-#: Forms that have columns for points.
+#: Endings of the files that can hold points; other files hold only vertices.
 TABLES: Final = (".csv", ".parquet", ".geojson", GEOPACKAGE)
-#: Forms that hold nothing but features.
+#: Endings of the files that hold nothing but features, and what these files are called.
 _FEATURES: Final = {".geojson": "GeoJSON", GEOPACKAGE: "GeoPackage"}
 
 

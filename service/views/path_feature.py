@@ -10,9 +10,9 @@ from storage.errors import Conflict
 if TYPE_CHECKING:
     from service.jobs.results import Label, ResultReader
 
-#: What a path can be answered as.
+#: The formats in which a path is answered.
 PATH_TYPES: Final = {"json": "application/json", "geojson": "application/geo+json"}
-#: Decimals of degrees: a centimetre.
+#: Decimals of degrees: the last one is about a centimetre.
 _DECIMALS: Final = 7
 
 
@@ -37,7 +37,7 @@ def path_feature(opened: ResultReader, source: Label, target: Label, told: Mappi
         [round(float(placed.x[vertex]), _DECIMALS), round(float(placed.y[vertex]), _DECIMALS)]
         for vertex in vertices[there].tolist()
     ]
-    if len(names) == 1:  # a line has two positions
+    if len(names) == 1:  # GeoJSON asks for at least two positions in a line
         line *= 2
     properties = {
         "source": found["source"], "target": found["target"], "distance": found["length"], "unit": opened.unit,

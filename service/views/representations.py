@@ -23,16 +23,16 @@ from service.jobs.results import ResultReader
 from storage.graph.units import unit_metadata
 from storage.semirings import MIN_PLUS
 
-#: entries read and encoded at once
+#: about how many entries are read and encoded at once
 BATCH: Final = 1 << 18
 #: reading a single entry takes about as long as reading this many entries of a row
 _ENTRY_COST: Final = 500
-#: this many adjacent rows lie in the same tiles
+#: the rows of a tile: this many rows are read together, because one tile holds them all
 _BAND: Final = 64
 
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
-#: float that holds every value of a stored type exactly; reachability stays as it is
+#: the float type that holds every value of each stored type exactly; reachability (uint8) stays as it is
 FLOAT_VIEW: Final = {"uint8": "|u1", "uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64": "<f8"}
 
 
@@ -133,7 +133,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
         else:
             flat = entries.reshape(-1)
             values = pl.Series(flat).set(pl.Series(flat == array.unreachable), None)
-        if rows.result.said and entries.dtype.kind == "f":  # of a vertex to itself
+        if rows.result.said and entries.dtype.kind == "f":  # JSON cannot hold infinity, the value of a vertex to itself
             values = values.set(values.is_infinite(), None)
         texts = values.cast(pl.String).fill_null("null").to_list()
         width = rows.width

@@ -19,9 +19,9 @@ else:
     _Options = create_model("_Options", **members_of(ReadingOptions))
 
 
-#: characters of the name of a graph
+#: the most characters of the name of a graph
 LONGEST_TITLE: Final = 200
-#: names of columns, with commas
+#: names of columns, separated by commas
 QuantityNames = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 

@@ -30,7 +30,7 @@ AskedSemiring = Annotated[
         "that nobody takes their values for distances."
     ),
 ]
-#: the semiring of an answer, which distances leave out
+#: the semiring of the values in an answer; an answer with distances (min-plus) leaves this member out
 SaidSemiring = Annotated[SemiringName | None, Field(description="Of what the value is; left out of distances.")]
 
 

@@ -14,15 +14,17 @@ from service.options import Numbers, Opportunities, Vertices, Words
 from service.options import Size as SizeOrText
 from storage.options import Option, declared
 
-#: limits on the entries of one list of a request, on the characters of a name, and on unknown members
+#: the most entries of one list of a request, the most characters of a name, and how many members more than its schema
+#: an object may have before it is refused without a check of each member
 MOST_LISTED: Final = 1_000_000
 LONGEST_NAME: Final = 10_000
 _MOST_UNKNOWN: Final = 10
-#: the most numbers or names in an option of a table, and the most columns of opportunities
+#: the most numbers or names in one option of a job that makes a table; the most columns of opportunities, and the most
+#: characters of the name of a column
 MOST_NUMBERS: Final = 1000
 MOST_COLUMNS: Final = 100
 _LONGEST_COLUMN: Final = 200
-#: the most further columns of a graph; a file is read once more for each
+#: the most further columns of a graph; each takes time, because the file is read once more for it
 MOST_QUANTITIES: Final = 32
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
@@ -41,7 +43,7 @@ AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_lengt
 Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 #: names contain no NUL, because not every database accepts it
 NAME_PATTERN = r"^[^\x00]*$"
-#: distances or shares
+#: distances (``within``) or shares (``quantiles``)
 NumberList = Annotated[
     list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(fail_fast=True, max_length=MOST_NUMBERS)
 ]
@@ -50,7 +52,7 @@ OpportunityList = Annotated[
 ]
 ColumnName = Annotated[StrictStr, Field(max_length=_LONGEST_COLUMN)]
 ColumnList = Annotated[list[ColumnName], Field(fail_fast=True, min_length=1, max_length=MOST_NUMBERS)]
-#: sources, targets
+#: the shape of a matrix: its number of sources, its number of targets
 Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
 #: paths below a job that exist once it has a result

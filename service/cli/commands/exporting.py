@@ -32,7 +32,7 @@ from storage.semirings import EVERY, MIN_PLUS
 if TYPE_CHECKING:
     from service.cli.arguments import AnswerOptions
 
-#: End of the name of an Open Matrix file.
+#: Ending of the names of Open Matrix files.
 OMX: Final = ".omx"
 
 
@@ -172,7 +172,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
         else:
             result.check_targets(found)
             targets = found
-    itself = args.itself or bool(ends)  # a point is no target of itself, even if a target has its vertex
+    itself = args.itself or bool(ends)  # two points may be at one vertex, so no target is left out there
     features = args.features
     if kind in FEATURE_FILES and features is None:
         features = "targets" if len(sources) == 1 else "lines"

@@ -29,7 +29,7 @@ _CODES: Final[dict[type[BaseException], int]] = {
     IsADirectoryError: BAD_USE,
     PermissionError: BAD_USE,
 }
-#: exit codes for problems of a service, by code; 1 for all others
+#: exit codes by the ``code`` of a service's problem document; ``FAILED`` for all other codes
 _SAID: Final = {
     **dict.fromkeys(
         (

@@ -55,7 +55,7 @@ def revoke(key_id: str, *, data_dir: Path | None, as_json: bool) -> None:
 @contextmanager
 def _keys(data_dir: Path | None) -> Iterator[KeyStore]:
     settings = Settings.load(data_dir=data_dir)
-    if settings.database_url is None:  # the database is a file in that folder
+    if settings.database_url is None:  # the database is then a file in data_dir
         keep_private(settings.data_dir)
     jobs = JobStore(settings.database)
     try:

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from engine.api.bulk import BulkFailure, BulkResult
     from engine.planning.bulk import Group
 
-#: Graphs, and bytes of them, that are held at once; a longer list is solved batch after batch.
+#: Number of graphs, or bytes of graphs, at which a batch is full; a longer list is solved batch after batch, so that
+#: memory holds little more than one batch.
 BATCH: Final = 8192
 BATCH_BYTES: Final = 2**30
-#: Files read ahead at once.
+#: Files that are read at once, each in a thread of its own.
 READERS: Final = 8
 #: Most failures that are reported on standard error.
 SHOWN: Final = 20
@@ -198,7 +199,8 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     batch: Batch = {}
     size = 0
     for first in range(0, len(paths), READERS):
-        # threads of their own for each few files, as a generator that nobody resumes would not end them
+        # Threads end with each slice of files: those that lived on at a yield would stay if the generator is never
+        # resumed.
         some = paths[first : first + READERS]
         for index, found in enumerate(in_threads(READERS, read, some, name="apsp-read"), first):
             if not isinstance(found, tuple):

@@ -23,7 +23,7 @@ def emit(lines: str | Iterable[str]) -> None:
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError as error:
-        # Python flushes once more at exit, which would fail again with a message.
+        # Python flushes standard output once more at exit, which would fail again and print a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputClosedError from error
     except OSError as error:

@@ -41,10 +41,10 @@ from storage.matrix.frame import said_unit
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 
-#: Seconds without an answer after which a question fails; and the same for an upload, a wait or a download.
+#: Seconds for which an unanswered request is repeated: a short question, and all others (a wait ten times as long).
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
-#: the largest float32
+#: the largest finite float32; ``struct.pack`` refuses larger numbers
 _LARGEST: Final = 3.4028234663852886e38
 
 

@@ -32,7 +32,7 @@ from storage.readers import read_graph
 from storage.remote import places
 from storage.semirings import needed_parallel
 
-#: which of parallel arcs was kept, as people say it
+#: what a message calls the arc that was kept of parallel ones, by the rule that selected it
 _KEPT: Final = {"least": "shortest", "greatest": "one of the greatest weight"}
 
 

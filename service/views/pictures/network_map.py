@@ -25,9 +25,10 @@ Floats = npt.NDArray[np.float64]
 
 #: Longer side of the picture, and the shortest and longest other side, in inches.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
-#: Vertices of a route beside an end of it that the name of the end leaves free.
+#: Number of vertices at each end of a route, of which the mean height is taken; the name of that end is written above
+#: or below it, on the side where they are not.
 _STEPS: Final = 5
-#: Edges from which lines of an SVG or PDF are drawn as a picture: a file of paths would be too large to show.
+#: Most edges that an SVG or PDF holds as lines; more become one image, because the file would be too large to show.
 _MANY: Final = 60_000
 #: Inches above the map for the title, and below it for the scale.
 _ABOVE, _BELOW = 0.85, 0.75

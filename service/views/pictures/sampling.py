@@ -19,7 +19,7 @@ from storage.matrix.reader import Matrix
 #: the most bytes of tiles read for one answer, unless ``_FEWEST`` rows need more
 BUDGET: Final = 512 << 20
 _FEWEST: Final = 4
-#: bytes of rows in memory at a time
+#: the most bytes of rows in memory at a time, unless one row has more
 _HELD: Final = 128 << 20
 IntArray = npt.NDArray[np.int64]
 
@@ -84,7 +84,7 @@ def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
         others = row[reached & (matrix.targets != source)]
         found.append(result.numbers(others[[int(np.argmax(others))]])[0] if len(others) else None)
     names = [result.label(v) for v in sources.tolist()]
-    least = matrix.summary.get("central_reach")  # the least reach among all rows; summaries of older versions lack it
+    least = matrix.summary.get("central_reach")  # the least reach that counts for the radius; old summaries lack it
     central = reach >= least if isinstance(least, int) else comparable(reach)
     return {
         "sources": names, "eccentricities": found, "reached": reach.tolist(), "central": central.tolist(),

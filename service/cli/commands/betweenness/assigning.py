@@ -22,7 +22,7 @@ from storage.graph.vertex_table import check_table, write_table
 if TYPE_CHECKING:
     from engine.api.betweenness.assignment import Assignment
 
-#: Most demands without a path that are named.
+#: Most demands without a path that the warning names.
 NAMED: Final = 5
 
 

@@ -45,10 +45,10 @@ from storage.matrix.reader import MatrixSpec, create_matrix
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
 
-#: From this number of predicted seconds on, processes are used, which take a second or two to start.  Writing a small
-#: store takes mostly interpreter time, and threads share one interpreter.
+#: Processes, which take a second or two to start, are used in place of threads above this number of predicted seconds:
+#: writing a small store takes mostly interpreter time, and threads share one interpreter.
 PROCESSES: Final = 8.0
-#: Graphs per worker that are submitted before they can be solved.
+#: Graphs that are submitted at a time for each worker, so that no worker waits for its next graph.
 AHEAD: Final = 4
 
 

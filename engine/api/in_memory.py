@@ -56,7 +56,7 @@ def solve(
     if plan.semiring != MIN_PLUS:
         sink = ArraySink(plan.shape, plan.dtype)
         outcome = solve_into(profile, plan, options, sink, monitor)
-        return sink.array, outcome  # type: ignore[return-value]  # of reachability, whole numbers
+        return sink.array, outcome  # type: ignore[return-value]  # values of reachability are integers
     kind = WORK_TYPES[plan.dtype]
     distances: npt.NDArray[np.floating] = np.empty(plan.shape, np.float64 if kind.integer else kind.dtype)
     outcome = solve_into(profile, plan, options, FloatSink(distances, kind.unreachable), monitor)

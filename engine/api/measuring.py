@@ -135,7 +135,7 @@ class Measurement:
                 needed=self.bytes,
                 available=there,
             )
-        device = self._options.device_memory  # the table lies there, too, until the end
+        device = self._options.device_memory  # the table takes device memory, too, until the end
         left = None if device is None else max(1, device - self.bytes)
         options = replace(self._options, memory=there - self.bytes, device_memory=left)
         made = make_plan(self._profile, options, monitor=monitor, dropped=True)
@@ -240,7 +240,7 @@ def _without_matrix(plan: Plan, table: int) -> Plan:
     """
     rows, columns = plan.shape
     size, batch = WORK_TYPES[plan.dtype].itemsize, BATCH_ROWS * plan.threads
-    if plan.device == "cuda":  # rows are reduced where they are computed, as many at a time as the plan says
+    if plan.device == "cuda":  # rows are reduced on the device, as many at a time as the plan says
         batch = plan.batch
     phases = tuple(phase for phase in plan.phases if phase.name != "write")
     seconds = sum(phase.seconds for phase in phases)

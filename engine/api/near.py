@@ -34,18 +34,18 @@ _NOT_HERE: Final = (
 )  # fmt: skip
 #: The refusal of a matrix mentions near pairs if they need at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
-#: Number of sources from which that is predicted, and the most vertices and arcs of a graph for which it is predicted.
+#: Number of sources from which a refusal predicts near pairs, and the most vertices and arcs for which it does so.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 #: The reason that plans give for float64 where weights are fractions.
 _FRACTIONS: Final = (
     "sums of fractions are float64; those of decimals are within a cutoff if they are on paper: 0.1 + 0.2 within 0.3"
 )
-#: Time and size are predicted from a first number of sources, and from more sources if the first took at most this many
-#: seconds.
+#: Time and size are predicted from the first number of sources; and from the second, if the first took at most
+#: _SAMPLE_SECONDS.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
-#: Bytes of a pair in a compressed table beside the arrays: 3.3 were measured (decision 140).
+#: Bytes that a pair takes in the compressed table that is written beside the arrays: 3.3 were measured (decision 140).
 _TABLE_ENTRY: Final = 4
 
 
@@ -342,7 +342,7 @@ def planned(
     if least > budget and not spills:
         raise too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
     size, labels = 4 + sample.dtype.itemsize, 16 * (graph.n + rows)
-    # pairs that wait on the disk need as much space once more for the result, which is what spilling asks for, too
+    # pairs that wait on the disk take the same space again in the result; ``PairSpill`` refuses by the same number
     waits = entries > budget
     needed = least * max(size, 2 * SPILLED_BYTES if waits else 0)
     if machine.disk is not None and needed > machine.disk:
@@ -398,7 +398,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     began = working_time()
     try:
         found = near_pairs(profile, asked)
-    except ApspError:  # near pairs cannot answer this either, and the original refusal explains more
+    except ApspError:  # near pairs fail, too; the original refusal explains more
         return refusal
     entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:

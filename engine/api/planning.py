@@ -92,7 +92,7 @@ def make_plan(
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
     """Return the refusal, with the ways to answer the same question without a matrix, if there are any."""
     if options.also:
-        return refusal  # nothing else sums along paths
+        return refusal  # only a solve into a store sums along paths
     from engine.api.measures_planning import with_measures  # only a refusal needs these modules
     from engine.api.prepared_planning import offered
 
@@ -101,7 +101,7 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
     told = offered(told, profile, options, out)
     if options.cutoff is None:
         return told
-    from engine.api.near import near_offered  # planning measures needs none of their kernels
+    from engine.api.near import near_offered  # loads kernels, which other plans do not need
 
     return near_offered(told, profile, options)
 
@@ -236,7 +236,7 @@ class _Draft:
             return (problem, plan) if cut.parts is None else (cut, self.choose(cut, machine))
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem or not is_lattice(shaped):
-            return shaped, plan  # estimates ask for the arcs across only whether the graph is a lattice, and how wide
+            return shaped, plan  # the hops across change the estimates of lattices only
         plan = self.choose(shaped, machine)
         if plan.algorithm != "dijkstra":
             return shaped, plan

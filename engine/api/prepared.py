@@ -32,8 +32,8 @@ __all__ = ["plan_prepared", "prepare"]
 
 PART_ARRAYS = ("position", "starts", "parents", "ends", "borders")
 
-#: Computes in memory what a form stores, writes and seals it, and returns facts.  Gets the graph, the plan, the clock,
-#: what an earlier run has committed, and the writer.
+#: A function that computes in memory what a form of a prepared graph stores, writes and seals it, and returns facts.
+#: Its arguments are the graph, the plan, the clock, what an earlier run has committed, and the writer.
 Making = Callable[[GraphProfile, Plan, PhaseClock, PreparedJournal, PreparedWriter], dict[str, object]]
 
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Fewer pairs than this are not shared among threads.
+#: Most pairs that one thread answers alone; more are shared among threads.
 _SHARED: Final = 1 << 13
-#: The arguments of a sweep, in the place of the arcs of a search.
+#: Given to a sweep where a search takes arcs: a sweep reads tables, and no arcs.
 NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
 
 

@@ -38,9 +38,10 @@ from storage.prepared.writer import TABLE_CHUNK
 
 #: Tables of at most this number of bytes are never refused for being larger than the matrix.
 SMALL_TABLES: Final = 256 << 20
-#: The refusal of a matrix mentions tables that are at most this share of it.
+#: The refusal of a matrix mentions a prepared graph if its tables take at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
-#: Entries of borders, and vertices and arcs, up to which that is found out: about ten seconds.
+#: Most entries of borders, and most vertices and arcs, for which a refusal predicts the size of tables: that takes up
+#: to about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
 #: Options of a solve that a prepared graph does not support yet.
@@ -113,7 +114,7 @@ def _check_weights(inner: GraphProfile, problem: Problem, kind: WorkType) -> Non
             field="weight",
         )
     if problem.negative:
-        _ = inner.potentials  # names a negative cycle
+        _ = inner.potentials  # raises NegativeCycle, which names the cycle
 
 
 def _machine(options: Options, out: Path | None) -> Machine:
@@ -151,7 +152,7 @@ def _check(options: Options) -> None:
             "use apsp solve",
             field="max_hops",
         )
-    over_workers(options)  # names a scheduler without its executor
+    over_workers(options)  # raises InvalidRequest if a scheduler is given without executor dask
     if options.device == "cuda":
         raise InvalidRequest("a graph is prepared by processors, and device cuda was asked for", field="device")
     if options.algorithm not in ("auto", "partitioned"):

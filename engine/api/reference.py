@@ -35,7 +35,7 @@ class Reference:
     def into(self) -> csr_array:
         """Row v holds the arcs into v: tails as indices, weights as data, in the type of the graph."""
         graph = self._graph
-        # SciPy transposes positions, not weights, so that int64 weights stay exact
+        # SciPy transposes the positions of the arcs, by which the weights are then taken in their own type
         arcs = csr_array((np.arange(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
         into = arcs.T.tocsr()
         into.data = graph.weights[into.data]
@@ -134,7 +134,7 @@ def sums_again(graph: Graph, source: int, lengths: Floats, per: int) -> dict[str
     while layer.any():
         some = arcs[layer[tails[arcs]]]
         some = some[~seen[heads[some]]]
-        # arcs are in the order of their tails, so the first one into a vertex has the first tail
+        # arcs are sorted by tail, so the first arc into a vertex is the one with the smallest tail
         first = some[np.unique(heads[some], return_index=True)[1]]
         for name, found in sums.items():
             found[heads[first]] = found[tails[first]] + graph.quantities[name][first]
@@ -148,7 +148,7 @@ def _depth(before: npt.NDArray[np.int32]) -> int:
     """Return the depth of a tree in arcs; ``before`` holds the parent of each vertex (negative: none)."""
     ahead = np.where(before < 0, np.arange(len(before)), before)
     arcs = (before >= 0).astype(np.int64)
-    while True:  # each pass doubles the number of arcs that each step jumps over
+    while True:  # each pass doubles the number of arcs that a step from ``ahead`` covers
         further = arcs + arcs[ahead]
         if np.array_equal(further, arcs):
             return int(arcs.max(initial=0))

@@ -29,7 +29,7 @@ from storage.semirings import MIN_PLUS
 
 Array = npt.NDArray[np.generic]
 
-#: Bytes of the layers that are kept for a route with a hop limit.
+#: Most bytes of the layers that are kept for a route with a hop limit, if nothing else is said.
 LAYERS_BYTES: Final = 256 << 20
 #: Tolerances, in units of rounding, within which an arc of a stored row of floats counts as tight; tried in this order.
 _LOOSE: Final = (1, 4, 16, 64, 256, 1024)
@@ -142,7 +142,7 @@ class Router:
             yield from self._walk(self._matrix.row(source), source, target)
         length = float(stored)
         limit = max(0.0, length)
-        if stored.dtype.kind == "f":  # the stored length is rounded; the number of arcs bounds the error
+        if stored.dtype.kind == "f":  # the stored length is rounded; less than n arcs bound the error
             limit += rounding(self._graph.n, abs(length), stored.dtype)
         yield from self._walk(self._reference.distances(source, limit), source, target)
 

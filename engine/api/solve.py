@@ -57,7 +57,7 @@ class StoreOptions(TypedDict, total=False):
     claim: int
 
 
-# What few solves need is imported by those that do: a first answer waits for every module.
+# These functions import what only some solves need, because the first answer of a process waits for every import.
 
 
 def _streamed(context: StoredSolve) -> dict[str, object]:

@@ -29,12 +29,12 @@ from storage.semirings import EVERY, MIN_PLUS
 
 Indices = npt.NDArray[np.int64]
 
-#: Work of the searches that are made by default, about half a second.  One unit is the work for an arc or vertex in a
-#: round of Bellman and Ford.
+#: Most work of the searches that are made by default, which takes about half a second.  One unit is the work for an arc
+#: or vertex in a round of Bellman and Ford.
 FREE_WORK: Final = 60_000_000
 #: Work of a search by SciPy's Dijkstra for each arc and vertex, in the unit of ``FREE_WORK``.
 _SEARCH: Final = 16
-#: Number of entries, of whole rows, that are searched at a time.
+#: Most entries that are searched at a time, in whole rows, but at least one row.
 _AT_A_TIME: Final = 1 << 21
 
 
@@ -142,7 +142,7 @@ class _Again:
         self._hops: int | None = matrix.attributes.get("max_hops")
         cutoff = matrix.attributes["cutoff"]
         self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
-        self._depth = 0.0  # the largest absolute value of a negative label, which determines the rounding
+        self._depth = 0.0  # how far the lowest label lies below 0, which determines the rounding
         self._search: Callable[[Indices], tuple[Floats, Indices]] = self._reference.trees
         rounds = _SEARCH
         if self._reference.negative:

@@ -12,9 +12,9 @@ from engine.model.progress import COMPILING, Monitor, given_monitor
 from storage.arguments import check_choice, check_whole
 from storage.errors import SolveFailed
 
-#: Whose kernels can be compiled ahead.
+#: The devices whose kernels can be compiled ahead.
 DEVICES: Final = ("cpu", "cuda")
-#: The least that is added to a niceness; only few may take any off.
+#: The least number that may be added to a niceness; only a privileged user may add a negative one.
 _NICEST: Final = -20
 
 
@@ -64,7 +64,7 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
         return _for_processors(processes, nice, monitor)
     from engine.devices.cuda.context import ensure_kernels, open_device
 
-    open_device()  # refused before minutes of work
+    open_device()  # without a GPU this fails now, not after minutes of compiling
     found = _for_processors(processes, nice, monitor)
     shipped, compiled = ensure_kernels(monitor=monitor)
     return replace(found, shipped=shipped, gpu_compiled=compiled)

@@ -23,14 +23,14 @@ from engine.model.progress import COMPILING, PhaseClock
 from engine.model.system import available_memory, usable_processors
 from storage.semirings import MIN_PLUS
 
-#: Memory of a process that compiles.
+#: Bytes of memory of a process that compiles.
 PROCESS_MEMORY: Final = 300 * 2**20
-#: Most processes: with more, all would wait for the kernels that take longest.
+#: Most processes that compile: with more, all would wait for the kernels that take longest.
 MOST: Final = 16
-#: Separate processes compile if they take less than this share of the seconds that the solving process would take;
-#: below 1, because that process compiles only the kernels that it calls, not all that are listed.
+#: Separate processes compile if they take less than this share of the seconds that the solving process would take for
+#: all listed kernels.  The share is below 1, because that process would compile only the kernels that it calls.
 WORTHWHILE: Final = 0.7
-#: Seconds until such a process is ready.
+#: Seconds until a process is ready to compile.
 PROCESS_START: Final = 1.0
 #: Seconds between two checks whether to stop.
 LOOK: Final = 0.2
@@ -109,7 +109,7 @@ class _Worker:
         self, waiting: SimpleQueue[ListedKernel], answers: SimpleQueue[tuple[ListedKernel, str]], nice: int
     ) -> None:
         self._waiting, self._answers = waiting, answers
-        # this process's module search path, so that the other process imports the same packages
+        # the module search path of this process, so that the new process imports the same packages
         paths = [str(Path(__file__).parents[2]), *(path for path in sys.path if path)]
         self._process = subprocess.Popen(  # noqa: S603 - this program
             [sys.executable, "-P", "-m", __name__, str(nice)],
@@ -158,7 +158,7 @@ def needed(plan: Plan) -> list[ListedKernel]:
         return missing_for("semirings")
     use = "streamed" if plan.streaming is not None else plan.algorithm
     if use == "prepared":
-        use = "partitioned"  # which finds the same lengths, and has a few kernels more, for its rows
+        use = "partitioned"  # listed with the same kernels, and a few more for rows
     return missing_for(f"{use} {plan.dtype}")
 
 
@@ -179,7 +179,7 @@ def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
     Raises:
         Cancelled: the monitor asks to stop.
     """
-    count = _abreast(kernels) if len(kernels) > 1 else 1  # surveying the machine takes as long as a plan
+    count = _abreast(kernels) if len(kernels) > 1 else 1  # no survey for one kernel: it takes as long as a plan
     if count < 2:
         return
     clock.begin(COMPILING, len(kernels), "kernels")

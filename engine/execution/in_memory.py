@@ -24,7 +24,7 @@ def run(context: SolveContext) -> dict[str, object]:
         NegativeCycle, DoesNotFit, SolveFailed: as the algorithms.
     """
     graph, asked = context.profile.graph, context.rectangle
-    # sums along paths need rows of all distances, whatever targets are asked for
+    # sums along paths need the distances to all vertices, whatever targets are asked for
     profile, rectangle = context.profile.open(replace(asked, targets=None) if context.also else asked)
     on_device = context.plan.device == "cuda"
     if on_device and not rectangle.narrow:
@@ -37,7 +37,7 @@ def run(context: SolveContext) -> dict[str, object]:
         names, limited = list(context.also), asked.cutoff is not None
         sums = PathSums(graph, names, context.kind, limited=limited, targets=asked.targets)
         sink = SumSink(sink, sums, asked, context.also, context.first)
-    # searches on processors compute just the rectangle; all other algorithms send whole rows
+    # searches on processors compute just the rectangle; other algorithms send whole rows, which ``Narrow`` cuts
     whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
     inner = changed(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)
     if on_device:

@@ -1,9 +1,9 @@
 """Solving in a GPU's memory: the host sends the arcs and receives facts and rows; it never holds the matrix.
 
-Each function that runs an algorithm takes a context whose sink takes whole rows, and raises: Cancelled: the monitor
-    asked to stop; what the sink holds is then incomplete. NegativeCycle: the graph has a negative cycle, and the plan
-    was made without looking for one. DoesNotFit: less device memory is free than when the plan was made. SolveFailed:
-    the device failed.
+Each function that runs an algorithm takes a context whose sink takes whole rows.  It raises *Cancelled* if the monitor
+asked to stop (what the sink holds is then incomplete), *NegativeCycle* if the graph has a negative cycle and the plan
+was made without looking for one, *DoesNotFit* if less device memory is free than when the plan was made, and
+*SolveFailed* if the device failed.
 """
 
 from __future__ import annotations

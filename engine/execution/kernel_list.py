@@ -110,7 +110,7 @@ def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
         try:
             if not listed.is_ready():
                 found.append(listed)
-        except (KeyError, ImportError):  # the list is older than the program
+        except (KeyError, ImportError):  # the list names a kernel that is no longer there
             continue
     return found
 

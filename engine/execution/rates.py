@@ -44,7 +44,7 @@ DAYS: Final = 30
 #: Most measurements within ``DAYS`` days, and the least number of seconds between two of them.
 TIMES: Final = 3
 APART: Final = 3600.0
-#: Vertices of the trial store, float32: 1 GiB; and the limit in seconds of each pass over it.
+#: Vertices of the matrix of the trial store, which has 1 GiB in float32; and most seconds of each pass over that store.
 SIDE: Final = 16384
 LIMIT: Final = 2.0
 
@@ -74,7 +74,7 @@ def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -
     cuda = machine.cuda
     if cuda is not None and any(c.device == "cuda" for c in near):
         key = f"{cuda.count} {cuda.name}, {kind.name}, {machine.threads} threads"
-        key += ", places apart" if cuda.count > 1 else ""  # rates of GPUs that copied the same bytes were too low
+        key += ", places apart" if cuda.count > 1 else ""  # not the key of rates from before, which were too low
         values = _known(key, lambda: _device_rates(cuda, kind, machine.threads))
         machine = replace(machine, cuda=_with_bus(cuda, kind, values))
     return machine

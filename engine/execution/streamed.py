@@ -108,7 +108,7 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
         with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier, tier:
             tier.level[:] = levels
             _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
-        if potentials is not None:  # finished rows are not reduced, so rounds could not resume from them
+        if potentials is not None:  # distances replace reduced lengths: rounds could not resume
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(ClosedRows(matrix, potentials=potentials), collector, monitor, plan.threads, before=whole)
@@ -214,7 +214,7 @@ def _devices(plan: Plan) -> Iterator[Devices]:
         from engine.devices.cuda.stripes.panels import CudaPanels
         from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 
-        # use at most the number of GPUs that the plan counted with
+        # as many GPUs as the plan was made for, or all if fewer are there now
         count, kind = min(plan.devices, found_devices()), CudaPanels if passing else CudaStreamer
         yield cast(Devices, [kind(device, memory=plan.device_memory) for device in range(count)])
         return

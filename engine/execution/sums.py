@@ -17,8 +17,8 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
-#: Seconds for each vertex and arc of a tree, one thread, where it is walked (decision 145) and where every arc counts 1
-#: (decision 247); and for each entry that is summed.
+#: Seconds of one thread: for each vertex and arc of a row's tree of paths, if that is found by a walk (decision 145),
+#: and if every arc counts 1, so that no walk is needed (decision 247); and for each entry that is summed.
 TREE_SECONDS: Final = 1.5e-8
 HOPS_SECONDS: Final = 5e-9
 SUM_SECONDS: Final = 2.0e-8
@@ -48,7 +48,7 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
     sizes = sum(kind.itemsize for kind in sum_types(graph, options.also).values())
     columns = _shape(graph, options)[1]
     band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
-    each = 24 if counts_arcs(graph) else 8  # the arcs into each vertex, while they are sorted, or the weights
+    each = 24 if counts_arcs(graph) else 8  # bytes an arc: arcs into vertices, while they are sorted, or weights
     return graph.arcs * (sizes + each) + 16 * graph.n + threads * (graph.n * (16 + sizes) + band)
 
 

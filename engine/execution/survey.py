@@ -11,7 +11,7 @@ from engine.model.problem import Device, Machine
 from engine.model.system import available_memory, control_groups, resident_bytes, usable_processors
 from storage.errors import ApspError, InvalidRequest
 
-#: Updates a second of one thread, conservative for a core with 256-bit vectors; see benchmarks/kernels.
+#: Updates a second of one thread, by type, conservative for a core with 256-bit vectors; see benchmarks/kernels.
 RELAX_RATE = {"uint16": 6.0e10, "int32": 3.4e10, "float32": 2.2e10, "float64": 1.0e10}
 
 #: Arcs a second that one thread scans in searches, heap work included.
@@ -19,9 +19,9 @@ SEARCH_RATE = 6.0e7
 
 #: Bytes that kernels and their compiler take once they are loaded.
 KERNELS = 104 * 2**20
-#: Bytes of these that the compiler takes with the kernels of a bound on the distances, which planning loads first.
+#: The part of ``KERNELS`` that is taken once planning has loaded the compiler, with kernels for a bound on distances.
 FIRST_KERNELS = 80 * 2**20
-#: The package of the kernels of solves; and the same once this process is known to have loaded one.
+#: The package of the kernels of solves; and a set that holds its name once this process is known to have loaded one.
 _SOLVING: Final = "engine.devices.cpu."
 _COMPUTES: Final = set[str]()
 
@@ -57,7 +57,7 @@ def survey(
     cuda, no_cuda = (None, "no GPU was looked for") if device == "cpu" else find_cuda(device_memory)
     held = resident_bytes()
     free = available_memory(groups) + held
-    # every estimate counts the kernels, so those that this process has loaded must not count twice
+    # every estimate counts the bytes of kernels, so those that this process has loaded are not counted as resident
     first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
     resident = max(0, held - (KERNELS if computes() else first))
     return Machine(
@@ -97,7 +97,7 @@ def find_cuda(budget: int | None) -> tuple[Device | None, str]:
         return find_device(budget), ""
     except ApspError as error:
         return None, str(error)
-    except Exception as error:  # a driver and a package that do not fit each other fail in many ways
+    except Exception as error:  # a driver and a package that do not match fail in many ways
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         return None, f"the CUDA installation cannot be used ({what})"
 

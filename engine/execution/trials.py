@@ -44,15 +44,15 @@ EDGE: Final = 1024
 TINY: Final = 64
 #: Searches on a GPU are tried only if the table predicts less than this many times the seconds of the plan.
 CONTENDER: Final = 10
-#: Products are timed only if the table, which is up to 5 times too slow, predicts less than this many times the seconds
-#: of the searches that are left.
+#: If the plan has no products, these are timed only if the table, which is up to 5 times too slow, predicts that they
+#: take less than this many times the seconds of the searches that are left.
 RIVAL: Final = 6
-#: Searches are tried only if the table predicts less than this many times the plan's seconds.  On graphs for which
-#: products are fastest, the table is right within a tenth for evenly distributed weights, and five times too high for
-#: arcs that all weigh 1; for these breadth-first searches are faster than searches by weights (decision 127).
+#: Searches are tried only if the table predicts less than this many times the plan's seconds.  Where products are
+#: fastest, the table predicts searches by weights within a tenth for evenly distributed weights, and five times too
+#: long where all arcs weigh 1; that misleads no plan, as breadth-first searches are faster there (decision 127).
 UNLIKELY: Final = 2
-#: Products that are timed; products that are timed if they are only compared with searches; and how many times as long
-#: as the timing a plan without a rival must take to be timed.
+#: The number of products that are timed if the plan consists of products, and if they only rival its searches.  None is
+#: timed unless the plan is predicted to take more than TIMED_SHARE times as long as timing them.
 PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
@@ -62,29 +62,30 @@ WASTE: Final = 0.05
 KEPT_ENTRY: Final = 3e-9
 #: If searches are predicted to take this many times as long as a partition, the partition is used without a trial.
 PARTS_CLEAR: Final = 1.3
-#: Seconds that trial searches may take, approximately, and the share of the seconds predicted for the plan.
+#: Trial searches may take about TRIAL seconds, or this share of the seconds predicted for the plan if that is less.
 TRIAL: Final = 0.1
 TRIAL_SHARE: Final = 0.05
-#: A trial on a GPU takes up to a quarter of a second; it is made if searches are predicted to take this many seconds.
+#: A trial on a GPU takes up to 0.25 s; it is made only if searches are predicted to take this many seconds or more.
 DEVICE_WORTHWHILE: Final = 1.0
-#: A trial may take a quarter of the steps that its search form allows a solve (``limit``), but at least this many.
+#: A trial on a GPU may take a quarter of the steps of a solve (``SearchForm.limit``), or this many if that is more.
 LEAST_LIMIT: Final = 255
-#: Share of the sources that is a sufficient sample: the more sources there are, the closer they lie to each other.
+#: A slow trial ends once it has this share of the sources: the more sources it has, the closer they lie to each other.
 TOLD: Final = 0.005
-#: If there are at least this many times the sources of the last trial, a further trial starts at another place.
+#: If there are at least this many times the sources of the last trial, one more of its size starts at another place.
 AGAIN: Final = 40
 #: Each further trial has at most this many times the sources of the previous trial.
 STEP: Final = 64
 #: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, memory that the allocator
 #: keeps.
 HEADROOM: Final = 256 * 2**20
-#: The sources that fill the vectors may be at most this share of all, or be predicted to take at most these seconds.
+#: A trial is extended to fill the vectors if that takes less than this share of the sources, or less than LONG_TRIAL.
 SHARE: Final = 0.05
 #: Most bytes of rows that are kept for the solve; planning counts them in the memory of the process itself.
 MOST_KEPT: Final = 2**26
+#: Seconds, see SHARE.
 LONG_TRIAL: Final = 0.3
-#: Kinds of searches whose kernels this process has loaded.  For other kinds, one thread loads the kernels first, while
-#: the others wait.
+#: Kinds of searches whose kernels this process has loaded.  For other kinds, a trial with one thread loads them first,
+#: so that loading is not timed.
 _LOADED: Final[set[tuple[object, ...]]] = set()
 
 
@@ -128,12 +129,12 @@ def calibrate(
         return machine, None if on_device is None else Trials(device_search=on_device)
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
-        searched = searched.transposed  # searches of the reversed graph take about as long
+        searched = searched.transposed  # not on the reversed graph, whose searches take about as long
     trials = _tried_searches(profile, problem, machine, plan, searched)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     once = EDGE**3 / machine.relax_rate[kind.name]
-    asked = any(p.name == "relax" for p in plan.phases)  # products are timed for the predicted seconds only
+    asked = any(p.name == "relax" for p in plan.phases)  # timing then only corrects the predicted seconds
     tried = min((each for each in (trials.search, trials.hop_search) if each is not None), default=None)
     left = len(searched.rows) - trials.found
     rival = not asked and tried is not None and min(products, default=np.inf) < RIVAL * tried * left
@@ -172,7 +173,7 @@ def _tried_searches(
     if "bfs" in mine:
         trial.limit(_most_rows(mine["bfs"], plan, trial, machine, kept=False))
         hops = _if_compiled(trial.seconds, unit=True, bits=True)
-        # the table's errors are similar for both kinds of searches
+        # searches by weights are not tried if the table predicts no less for them: it errs alike for both kinds
         if singly >= (mine["bfs"].seconds if hops is None else hops * len(searched.rows)):
             return Trials(None, hops, None, trial.found)
     by_weights = min((c for name, c in mine.items() if name != "bfs"), key=lambda c: c.seconds)
@@ -192,7 +193,7 @@ def _most_rows(candidate: Candidate, plan: Plan, trial: SearchTrial, machine: Ma
         kept: whether the solve will use the rows, so that most of the trial's work is not repeated.
     """
     rows, columns = trial.shape
-    most = int(WASTE * rows * min(1.0, plan.seconds / candidate.seconds))  # all rows of the trial are discarded
+    most = int(WASTE * rows * min(1.0, plan.seconds / candidate.seconds))  # as if all rows of the trial were discarded
     if kept and ALGORITHMS[plan.algorithm].searches:
         work = machine.threads * sum(phase.seconds for phase in plan.phases if phase.name == "search")
         most = max(most, min(int(WASTE * work / KEPT_ENTRY), MOST_KEPT // WORK_TYPES[plan.dtype].itemsize) // columns)
@@ -214,7 +215,7 @@ def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Pla
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
     if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds or plan.algorithm == "partitioned":
-        return None  # the table knows no depth, so searches of deep graphs, whose parts are found first, take longer
+        return None  # on deep graphs, whose parts are found first, searches take longer than the table predicts
     from engine.devices.cuda.search import trial_seconds
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
@@ -331,8 +332,8 @@ class SearchTrial:
         if (loads := self._kernels(unit=unit, bits=bits)) not in _LOADED:
             backend = make(1)
             try:
-                with only_ready():  # planning waits for no compiler: this thread loads the kernels or gives up
-                    self._search(backend, 1, unit=unit)  # loads the kernels of single searches, then of many
+                with only_ready():  # loads kernels or raises: planning waits for no compiler
+                    self._search(backend, 1, unit=unit)  # loads kernels of single searches; below, of many
                     self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()
@@ -354,7 +355,7 @@ class SearchTrial:
         most, columns, count = len(self._order), len(self._wanted.columns), self._threads
         left: float = self._most if self._most < most else math.inf
         while True:
-            last = count >= min(most, self._fresh)  # all sources have been searched
+            last = count >= min(most, self._fresh)  # no source is left after this search
             count = min(count, most, self._fresh or count)
             took = self._search(backend, count, unit=unit) / self._threads
             left -= count
@@ -364,7 +365,7 @@ class SearchTrial:
             long = took > self._budget / 4 and count > TOLD * most
             more = count * max(2, min(STEP, int(self._budget / 2 / max(took, 1e-6))))
             if last or long or left < 2 * count or count * columns * self._kind.itemsize > 2**26:
-                far = AGAIN * count <= most and count <= left  # sources there may lie closer together or farther apart
+                far = AGAIN * count <= most and count <= left  # sources elsewhere may lie closer or farther apart
                 other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
                 return (took + other) / (2 * count)
             count = int(min(more, left))

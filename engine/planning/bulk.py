@@ -25,7 +25,8 @@ from engine.planning.planner import choose
 from engine.planning.refusal import gib
 from storage.errors import ApspError, InvalidRequest
 
-#: Graphs are padded to multiples of TILE, the tile side of the single kernel; the smallest graphs to SMALLEST.
+#: Matrices are padded to multiples of TILE, the side of a tile of the kernel that closes a small matrix in one launch;
+#: those of at most SMALLEST vertices are padded to SMALLEST.
 TILE: Final = 64
 SMALLEST: Final = 32
 

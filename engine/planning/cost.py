@@ -142,7 +142,7 @@ def batch_rows(
 def device_write(setting: Setting) -> Phase:
     """Return the phase in which rows are copied from the device to the store, or to memory where there is no store."""
     machine = setting.machine
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is faster than every store
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is not counted: every store is slower
     rate = DEVICE_HOST_RATE if machine.disk is None else machine.write_rate * gain
     return Phase("write", setting.store / rate, bytes=setting.store)
 
@@ -251,7 +251,7 @@ def search_candidate(
     limits, from_targets = {"threads": threads, "memory": setting.machine.memory}, False
     if columns < searches:
         aside = batch_rows(searches, columns, size, **limits) * searches * size
-        # the reversed arcs, the whole rectangle, and the bands of the rectangle that are being transposed
+        # bytes of the reversed arcs, of the whole rectangle, and of those of its bands that are being transposed
         rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
         spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
         from_targets = own + rectangle + 2 * aside < spare

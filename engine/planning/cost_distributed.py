@@ -58,7 +58,7 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     whole = whole_width(setting.problem.n)
     grid = LayoutGrid("host", [w for w in WORKER_WIDTHS if w < whole] or [whole])
     found = [_rounds(setting, workers, tiling) for tiling in grid.layouts()]
-    # where none fits, the narrowest one shows how much memory is needed
+    # if no width fits, the narrowest is estimated, and the refusal says how much memory it needs
     found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)
 
@@ -150,7 +150,8 @@ def times(setting: Setting, workers: Workers, tiling: Tiling) -> Times:
     streamed = max(0, share - capacity(tiling, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
-        # where tasks overlap, a panel is closed while other stripes are relaxed; its own stripe is not relaxed again
+        # where tasks overlap, closing a panel takes no extra time: its own stripe is then not relaxed; elsewhere each
+        # worker closes its share of the panels besides its products
         work=count * (share * stripe + IDLE_SECONDS[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
         panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL_SECONDS),
         orders=count * workers.count * ROUND_TASKS[workers.device] * TASK_SECONDS,

@@ -65,7 +65,7 @@ def estimate_device(setting: Setting) -> Candidate:
         updates=updates,
     )
     write = device_write(setting)
-    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch; the others overlap
+    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # the time of one batch; the others overlap
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
     return candidate(
         setting,
@@ -89,7 +89,7 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
     """
     size, ways = setting.kind.itemsize, 1 + directed
     prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
-    # Each page of the tables is touched for the first time, by one thread.
+    # one thread touches each page of the tables for the first time, so that the system has to provide the page
     prepare = replace(prepare, seconds=prepare.seconds + ways * size * facts.entries / FILL_RATE)
     phases = (Phase("partition", facts.seconds), prepare, setting.written)
     memory = ways * size * facts.entries + 60 * setting.problem.arcs + 40 * setting.problem.n

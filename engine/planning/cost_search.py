@@ -54,14 +54,14 @@ def _candidate(
     ingest = Phase("ingest", start + arcs / DEVICE_INGEST_RATE, bytes=arcs)
     tried = setting.trials.device_search
     seconds = _search_seconds(setting, form, reduced=reduced) if tried is None else tried
-    if seconds == math.inf:  # a trial was given up, so the processors would have to search again
+    if seconds == math.inf:  # the GPU gave up a trial, so the processors would search again
         seconds = 2 * cost_dijkstra.search_seconds(setting)
     work = Phase("search", problem.rows * seconds, updates=problem.rows * problem.arcs)
     write = device_write(setting)
     layout = SearchLayout(problem.n, problem.arcs, problem.rows, kind.itemsize, form.name)
     batch = layout.batch(machine.cuda.memory)
     first = next(layout.spans(batch), range(0))
-    alone = min(work.seconds, write.seconds) * len(first) / max(problem.rows, 1)  # the rest overlaps
+    alone = min(work.seconds, write.seconds) * len(first) / max(problem.rows, 1)  # the first batch; the rest overlaps
     band = BAND_ROWS * problem.n * kind.itemsize
     return candidate(
         setting,

@@ -91,7 +91,7 @@ def from_store(setting: Setting) -> Candidate:
     widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
     grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), passes=True)
     found = fastest([_store(setting, tiling) for tiling in grid.layouts()], setting.machine.memory)
-    assert found is not None  # there is always a layout: the lowest stripe divides every width
+    assert found is not None  # a layout always exists, as the lowest height divides all widths
     return found
 
 
@@ -125,7 +125,7 @@ def disk_work(setting: Setting, tiling: Tiling) -> tuple[int, float]:
     once = entries(tiling, n) * setting.kind.itemsize
     if tiling.passes:
         read, written = passed_bytes(tiling, n, setting.kind.itemsize)
-        # the rate is that of reading while writing as many bytes
+        # ``stream_rate`` is the rate of reading while as many bytes are written, so the larger number counts
         return read - once + written, max(read - once, written) / machine.stream_rate
     rounds = tiling.rounds(n)
     return (2 * rounds - 1) * once, rounds * once / machine.stream_rate
@@ -158,8 +158,8 @@ def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
-    # Updates for closing one panel.  In undirected graphs this is more: a panel has whole rows, while other stripes are
-    # relaxed only right of the diagonal.
+    # Updates that ``count`` leaves out: closing one panel; in undirected graphs, closing all panels over whole rows,
+    # while other stripes are relaxed, and counted, only right of the diagonal.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 

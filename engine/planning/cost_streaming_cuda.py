@@ -114,7 +114,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool = False, passes: bo
     devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
     tiling = choose_layout(n, size, devices, symmetric=symmetric, passes=passes)
     tiling = tiling or least_layout(symmetric=symmetric, passes=passes)
-    # all processors fill the rows while earlier ones are locked; passes begin when their first panel is there
+    # all threads fill rows while earlier rows are page-locked; passes begin as soon as the first panel is filled
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
     fill *= min(1.0, tiling.width / n) if passes else 1.0
@@ -207,7 +207,7 @@ def _relax(setting: Setting, cuda: Device, tiling: Tiling, copying: float, moved
         rate = min(cuda.bus_rate, cuda.bus_most / cuda.count)
         bus = rate_of(setting, cuda, 1) * setting.kind.itemsize / (rate * width)
         work *= 1 + waiting(tiling, n, cuda.count, bus)
-    # low stripes are many, and each waits for the disk, the bus and the device once
+    # the lower the stripes, the more there are, and each waits once for the disk, the bus and the device
     copying *= 1 + COPY_START_ROWS / tiling.height + (FEW_SLOTS if tiling.slots < SLOTS else 0.0)
     seconds = max(work, copying)
     if tiling.tier == "store":

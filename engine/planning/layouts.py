@@ -55,7 +55,7 @@ GPU_SLOTS: Final = (SLOTS, 3)
 #: For GPUs: widths of a pivot block of a matrix in host memory; ``GPU_HEIGHTS`` are tried as widths, too, in case
 #: memory is small.
 GPU_HOST_WIDTHS: Final = (1024, 2048, 3072, 4096)
-#: For GPUs: widths of a pivot block of a matrix in the store, where wide blocks mean fewer passes over the disk.
+#: For GPUs: widths of a pivot block of a matrix in the store, which is read fewer times if blocks are wide.
 GPU_STORE_WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 #: For processors: heights of a stripe, best first, and widths of a pivot block.
 CPU_HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
@@ -63,7 +63,7 @@ CPU_WIDTHS: Final = (
     64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
     5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
 )  # fmt: skip
-#: For workers: widths of a pivot block; a stripe is as high.
+#: For workers: widths of a pivot block; a stripe has as many rows as the block is wide.
 WORKER_WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 
 
@@ -145,7 +145,7 @@ def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> T
     if left < 0:
         return tiling
     each = tiling.width * pitch(n, itemsize) * itemsize
-    shared = 1 if tiling.passes else devices.count  # in passes each device reads all stripes
+    shared = 1 if tiling.passes else devices.count  # in passes each device reads, and may hold, all stripes
     groups = min(1 + left // each, math.ceil(tiling.rounds(n) / shared))
     return replace(tiling, resident=groups * tiling.group)
 
@@ -172,7 +172,7 @@ def _round_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float
     shallow = shares.shallow * (shares.shallow_width / tiling.width) ** 2
     few = shares.few_slots * streamed if tiling.slots < SLOTS else 0.0
     groups = tiling.rounds(n)
-    uneven = (1 - streamed) * (math.ceil(groups / count) * count / groups - 1)  # resident groups do not move
+    uneven = (1 - streamed) * (math.ceil(groups / count) * count / groups - 1)  # resident groups stay on their device
     return max(1.0, bus * (BUS_MARGIN if streamed else 1)) + closing + low + shallow + few + uneven
 
 
@@ -204,7 +204,8 @@ def _pass_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float)
     low = LOW_STRIPES.get(tiling.width, shares.low_rows / tiling.width)
     few = shares.few_panels if tiling.panels < 3 else 0.0
     between = tiling.height * tiling.width * n / devices.relax_rate
-    fed = max(1.0, FEEDING_SECONDS / between) if devices.count > 1 else 1.0  # in the pass up, half of the products
+    # ``fed`` is halved below, because GPUs wait for products only in the pass up, which has half of them
+    fed = max(1.0, FEEDING_SECONDS / between) if devices.count > 1 else 1.0
     waits = waiting(tiling, n, devices.count, step)
     return _streaming(tiling, n, devices.count, wanted) + fed / 2 + closing + shallow + low + few + waits
 

@@ -24,7 +24,7 @@ from storage.errors import DoesNotFit
 #: Plans a problem again: takes setting and options, and returns all candidates, each judged whether it fits.
 Replan = Callable[[Setting, Options], list[Candidate]]
 
-#: The resources, in the order in which those that bind are named.
+#: The resources, in the order in which their budgets grow and remedies name them.
 MEMORY: Final = "memory"
 DEVICE_MEMORY: Final = "device memory"
 WORKER_MEMORY: Final = "worker memory"
@@ -169,7 +169,7 @@ class _Search:
             tier: the tier.
             ignored: resources that the candidate may still lack.
         """
-        # batches take an eighth of the memory, so when the budget grows, what is needed grows by far less
+        # two batches take at most a quarter of the memory, so needs grow by less than the budget: few steps suffice
         for _ in range(64):
             lacks = [
                 {s.resource: s.needed for s in shortages(c, setting) if s.resource not in ignored}

@@ -146,7 +146,7 @@ class Assigning:
         demands = _checked(demands, graph.n)
         self._graph, self._demands = graph, demands
         passage = self._passage = Passage(graph)
-        # demands of 0 are left out: every listed target of a search must keep more than 0
+        # demands of 0 are left out: each target that ``PassingTask`` lists must have a flow of more than 0
         wanted = np.flatnonzero((demands.flows > 0) & (demands.origins != demands.destinations))
         starts = passage.starts(demands.origins[wanted])
         order = np.argsort(starts, kind="stable")

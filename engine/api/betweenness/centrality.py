@@ -142,7 +142,7 @@ class Centrality:
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         values = passage.by_arc(passed.over)
         if not graph.directed:
-            # arcs are sorted by tail, then head; sorted by head, then tail, they are the reverses of the same arcs
+            # arcs are sorted by tail, then head; sorted by head, then tail, the i-th is the reverse of the i-th arc
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)

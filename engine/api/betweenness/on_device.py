@@ -27,13 +27,13 @@ from storage.graph.graph import Graph
 
 Indices = npt.NDArray[np.int64]
 
-#: Most rows that are counted side by side: eight blocks on each multiprocessor of the largest chips.
+#: Most rows that are counted side by side, one thread block each: eight for each multiprocessor of the largest chips.
 MOST: Final = 1280
-#: The share of the device's memory that their work spaces may take, and the share that all of counting may.
+#: The share of the device's memory that the work spaces of these rows may take, and the share for all of counting.
 SPACES: Final = 1 / 3
 COUNTED: Final = 0.6
-#: Vertices and arcs of all rows a second that a device passes while it counts, on an H100: 6 · 10^9 on Seattle's roads,
-#: whose paths have many arcs, one level each; 140 · 10^9 and more on graphs with few levels.
+#: Vertices and arcs, of all rows, that a device visits in a second while it counts.  Measured on an H100: 6 · 10^9 on
+#: Seattle's roads, whose paths have many arcs, one level each; 140 · 10^9 and more on graphs with few levels.
 RATE: Final = 6.0e9
 
 
@@ -199,7 +199,7 @@ def _sorted_graph(arcs: PathArcs, directed: bool) -> tuple[Graph, Indices]:
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     order = np.lexsort((arcs.heads, tails))
     weighted = len(arcs.weights) > 0
-    # an arc longer than every distance is on no shortest path
+    # an arc that is cut to this weight is longer than every distance, so it is still on no shortest path
     longest = int(WORK_TYPES["int32"].unreachable)
     weights = np.minimum(arcs.weights[order], longest) if weighted else np.ones(len(order))
     graph = Graph(

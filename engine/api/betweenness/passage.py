@@ -28,9 +28,9 @@ Indices = npt.NDArray[np.int64]
 
 #: Options of a solve that counting shortest paths does not have.
 _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
-#: Most visits of vertices and arcs for which no trial is made.
+#: No trial is made for up to this number of visits of vertices and arcs: so little work needs no better prediction.
 LITTLE: Final = 20_000_000
-#: Sources of a trial, and seconds after which it ends.
+#: Most sources of a trial, and seconds after which no further source is tried.
 TRIED: Final = 16
 TRIAL: Final = 0.3
 #: Predicted seconds of the processors from which a GPU is looked for.

@@ -41,7 +41,7 @@ def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iter
         if beyond is not None:
             np.putmask(block, block >= beyond, matrix.unreachable)
         yield first, block
-        del block  # before the next one is made
+        del block  # frees it before the next one is made
 
 
 def _block(matrix: PreparedMatrix, rows: Indices, columns: Indices | None, *, inward: bool) -> Array:

@@ -62,7 +62,7 @@ _READ: Final = 0.5e-9
 _PICKED: Final = 1.5e-9
 #: Seconds of processor time for a pair that is kept.
 _KEPT: Final = 3e-8
-#: Entries that a thread looks at together.
+#: Most entries that a thread looks at together, which bounds the memory that it takes.
 _TOGETHER: Final = 1 << 20
 
 
@@ -272,7 +272,7 @@ class PreparedNear:
             some = rows[first : first + step]
             block = matrix.rows(some) if columns is None else matrix.block(some, columns)
             yield some, block
-            del block  # before the next one is made
+            del block  # frees it before the next one is made
 
 
 class _Kept:

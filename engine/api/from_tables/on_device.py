@@ -36,7 +36,8 @@ AnswerDevice = Literal["auto", "cpu", "cuda"]
 #: The processors answer pairs and blocks with fewer entries than this: a call of a GPU takes about a tenth of a
 #: millisecond, and a pair takes a processor about a microsecond.
 _FEW: Final = 1 << 10
-#: Sweeping a row takes as long as multiplying its source with this share of all vertices.
+#: Sweeping a row takes as long as multiplying the line of its source with the lines of this share of all vertices; a
+#: block with more columns is swept where sums are exact.
 _SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 

@@ -12,7 +12,7 @@ from storage.remote.objects import address_of
 if TYPE_CHECKING:
     from engine.api.prepared_matrix import PreparedMatrix
 
-#: Prepared graphs that a process keeps open for what is unpickled later.
+#: Most prepared graphs that a process keeps open for further tasks that refer to them.
 KEPT: Final = 2
 _lock = threading.Lock()
 _opened: OrderedDict[tuple[str, str], PreparedMatrix] = OrderedDict()
@@ -42,6 +42,6 @@ def reopened(path: str, digest: str) -> PreparedMatrix:
                 raise Conflict(f"{path} was replaced; open it again")
             found = _opened[path, digest] = opened
         _opened.move_to_end((path, digest))
-        while len(_opened) > KEPT:  # one that is still in use is released when its last user lets it go
+        while len(_opened) > KEPT:  # one still in use is closed when its last reference is gone
             _opened.popitem(last=False)
         return found

@@ -41,7 +41,7 @@ from storage.remote.generation import Generation
 from storage.remote.objects import address_of
 from storage.remote.places import reweighted_place
 
-#: Where more than this share of the parts holds changed arcs or lies above them, all tables are computed.
+#: If more than this share of the parts hold changed arcs or lie above such a part, all tables are computed again.
 MOST: Final = 0.5
 
 _COMPACT: Final = (
@@ -164,7 +164,7 @@ def _as_before(options: Options, found: PreparedMatrix, new: NewGraph) -> Option
     if options.cutoff is None:
         options = replace(options, cutoff=found.attributes["cutoff"])
     if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:
-        options = replace(options, dtype="float64")  # no digits are lost unasked
+        options = replace(options, dtype="float64")  # float32 would lose digits that the prepared graph has
     return options
 
 

@@ -10,7 +10,7 @@ from storage.errors import DoesNotFit
 if TYPE_CHECKING:
     from engine.api.prepared_matrix import PreparedMatrix
 
-#: Bytes of a band of whole rows; a band has at least a row for each thread.
+#: Most bytes of a band of whole rows, unless a row for each thread takes more.
 BAND_BYTES: Final = 64 << 20
 #: Bands that are in memory at a time: one that is reduced, rows as they are swept, those that are swept together, and
 #: the columns of them that are wanted.

@@ -14,11 +14,11 @@ from engine.model.progress import Monitor, given_monitor
 from engine.rows.summary import SummarySink
 from storage.errors import InvalidRequest
 
-#: Most entries for which all rows are computed if no number of rows is given; they take a tenth of a second.
+#: If no number of rows is given, rows with about this many entries are computed, which takes a tenth of a second.
 _ENTRIES: Final = 1 << 24
 #: Rows from which the time of a summary of all rows is predicted.
 _TIMED: Final = 64
-#: Facts that some rows do not tell, only all of them.
+#: Facts that only all rows together tell; a summary of some rows leaves them out.
 _OF_ALL: Final = ("diameter", "radius", "diameter_pair", "center", "central_sources", "central_reach")
 
 

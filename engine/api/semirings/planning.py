@@ -27,16 +27,16 @@ from storage.matrix.reader import matrix_bytes
 from storage.semirings import SEMIRINGS, Semiring, semiring_of
 
 #: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine:
-#: for each entry of the result, for each arc and vertex of a search, and for each arc and vertex once.
+#: for each entry of the result; for each arc and vertex in each row; and for each arc and vertex once in a solve.
 ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
 SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
 PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
-#: Above this many bytes for a block, searches of products are slower, by this factor.
+#: Searches of products are slower by the factor LARGE if a block of sources takes more than LARGE_BYTES.
 LARGE: Final = 6
 LARGE_BYTES: Final = 2**24
-#: Processor seconds for each arc of a dense graph: finding the arcs that bottlenecks need.
+#: Processor seconds for each arc of a dense graph that no bottleneck needs: such arcs are discarded first.
 SIFTED: Final = 2.0e-8
-#: Bytes of work for each vertex and thread, and for each arc and vertex once.
+#: Bytes of working memory for each vertex and thread, and for each arc and vertex once in a solve.
 _SPACE, _ONCE = 32, 48
 #: Bytes that the rows of one batch may have; two batches are held.
 _BATCH_BYTES: Final = 2**26

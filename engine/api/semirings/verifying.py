@@ -20,7 +20,7 @@ from storage.semirings import SEMIRINGS, Semiring
 
 Floats = npt.NDArray[np.float64]
 
-#: The operation that extends a path by an arc.
+#: The operation that gives the value of a path extended by an arc, by semiring.
 _EXTENDS: Final[dict[str, Any]] = {
     "max-min": np.minimum, "min-max": np.maximum, "max-times": np.multiply, "lor-land": lambda value, _weight: value,
 }  # fmt: skip

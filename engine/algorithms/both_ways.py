@@ -47,7 +47,8 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
         Cancelled: the monitor asked to stop.
     """
     found = compute_tables(work, journal)
-    if not work.nonnegative:  # without negative arcs, distances may be longer than those that settling keeps
+    # without negative arcs, distances may exceed ``largest_signed``, and settling would overwrite them
+    if not work.nonnegative:
         settle(found.forward)
         if found.backward is not None:
             settle(found.backward)

@@ -27,17 +27,17 @@ from engine.rows.pipeline import RowPipeline, place_of
 BATCH_SECONDS: Final = 0.3
 #: Seconds that a batch may take if that is needed to keep all threads busy.
 BUSY_SECONDS: Final = 2.0
-#: Entries of the first batch, before a rate is known.  A small matrix is a single batch, so neighbours are searched
-#: together.
+#: Entries of the first batch, for which no rate is known yet.  A smaller matrix is a single batch, so that neighbouring
+#: sources are searched together.
 FIRST_ENTRIES: Final = 2**21
-#: Entries that the first batch may have so that all threads are busy.
+#: Most entries of the first batch where it is enlarged to keep all threads busy.
 BUSY_ENTRIES: Final = 2**25
 
 #: Seconds of searches that make another thread worth its start.  On 16 processors, graphs of 900 to 1,600 vertices took
 #: 1.1 to 1.7 times as long with all threads; those of 2,000 to 7,300 took within a tenth of the same.
 SHARE_SECONDS: Final = 0.004
-#: Searches that are predicted to take at most this many seconds on all threads begin as one compiled call.  For
-#: matrices of 128 to 512 MB it took 0.45 to 0.9 times as long as threads of Python on 64 processors, 0.7 to 1.03 on 16.
+#: Searches predicted to take less than this many seconds on all threads begin as one compiled call.  For matrices of
+#: 128 to 512 MB that call took 0.45 to 0.9 times as long as threads of Python on 64 processors, 0.7 to 1.03 on 16.
 SHORT_SECONDS: Final = 0.5
 
 
@@ -64,7 +64,8 @@ class RowBatches:
             stop = min(start + self._size, self._rows)
             yield range(start, stop)
             rate = (stop - start) / max(time.perf_counter() - began, 1e-6)
-            # sizes grow at most fourfold: the first batch includes compiling and preparing, and may not be typical
+            # sizes grow at most fourfold, because the rate of one batch, and above all of the first, which includes
+            # compiling and preparing, may not be typical
             wanted = max(int(rate * BATCH_SECONDS), min(self._busy, int(rate * BUSY_SECONDS)))
             wanted = min(wanted, 4 * self._size)
             self._size = min(self.most, max(self._tile, wanted // self._tile * self._tile))

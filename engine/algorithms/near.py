@@ -36,13 +36,14 @@ Found = tuple[Indices, npt.NDArray[np.int32], Array]
 
 #: Sources that a thread takes at once.
 PIECE: Final = 64
-#: Pieces from which the size of the result is predicted.
+#: Number of pieces that are searched first; the size of the result is predicted from them.
 SAMPLED: Final = 16
-#: Seconds after which a thread looks again whether others have come as far as it has.
+#: Seconds between two checks of a thread that waits because too many entries in memory cannot be written before another
+#: thread has searched an earlier piece.
 WAIT: Final = 0.002
 #: Least entries of a thread's buffer.
 BUFFER: Final = 1 << 16
-#: Bytes of an entry in the buffers (a vertex and a length); the finished arrays take the same again.
+#: Bytes of memory that an entry (a vertex and a length) takes: 12 as a thread keeps it, and 12 in the finished arrays.
 ENTRY_BYTES: Final = 24
 #: Bytes of a thread's work space for each vertex: distance, heap, place in the heap, order of discovery, and the
 #: buffer.

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Tables = Sequence[Array] | Mapping[int, Array]
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-#: Products of at most this number of updates do not report to the monitor, because there are many small parts.
+#: Products of at most this number of updates are not cut into pieces that report to the monitor; progress is reported
+#: part by part.
 SMALL: Final = 2**24
 
 

@@ -6,10 +6,10 @@ of all-pairs shortest paths", 2014) with full recursion, as in supernodal Floyd-
 (Delling, Goldberg, Nowatzyk and Werneck 2011).  Three steps, all of which consist of relax and close:
 
 1. From the first part to the last: close the part, find the lengths to and from its border, and add the paths through
-   the part to the lengths between the vertices of the border.  Those lengths belong to the part above. 2. From the last
-   part to the first: find the lengths from each vertex of the part to all parts above. 3. For some sources at a time,
-   from the last part to the first: D[sources, part] is the minimum of what step 2 found and of D[sources, border] (x)
-   the lengths from the border to the part.
+   the part to the lengths between the vertices of the border.  Those lengths belong to the part above.
+2. From the last part to the first: find the lengths from each vertex of the part to all parts above.
+3. For some sources at a time, from the last part to the first: D[sources, part] is the minimum of what step 2 found and
+   of D[sources, border] (x) the lengths from the border to the part.
 
 In step 3 each of the n rows takes, for each vertex, as many updates as the border of its part has vertices: some tens
 of n^2 in all if separators are small.  Steps 1 and 2 take far less.  The matrix is never held in memory as a whole.

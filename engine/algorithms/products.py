@@ -14,7 +14,7 @@ from engine.model.progress import Monitor
 #: Most (updates x bytes of an entry) per thread between two calls of the monitor: 0.04 s with the widest vectors, half
 #: a second with the narrowest.
 PIECE: Final = 2**34
-#: Columns and depth of a piece; PIECE then determines its rows.
+#: Most columns, and most depth, of a piece; PIECE then determines its rows.
 SIDE: Final = 2048
 
 

@@ -19,7 +19,7 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: The solve fails after this many lost workers per present worker, if no task was finished in between.
+#: The solve fails after more lost workers than this number for each present worker, if no task was finished in between.
 LOSSES: Final = 4
 #: Seconds that a solve without workers waits for one.
 PATIENCE: Final = 120.0

@@ -23,7 +23,7 @@ class StripeLocks:
     """
 
     def __init__(self) -> None:
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._taken: set[int] = set()

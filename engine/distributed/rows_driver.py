@@ -20,7 +20,7 @@ from storage.errors import Cancelled
 
 #: Intended seconds of a batch.
 TASK: Final = 2.0
-#: Batches that a worker is given at a time.
+#: Most batches that a worker has at a time, running or queued.
 AHEAD: Final = 2
 #: The remaining rows are cut into at least this many batches for each worker.
 SHARES: Final = 3
@@ -145,7 +145,8 @@ class RowsDriver(Driver):
             while self._prefix in self._finished:
                 self._prefix = self._finished.pop(self._prefix)
         self._monitor.advance(last - first)
-        # at most fourfold: the first batch includes preparing the graph
+        # a rate grows at most fourfold, because that of one batch, and above all of the first, which prepares the
+        # graph, may not be typical
         worker.rate = min(4 * worker.rate, (last - first) / max(result.seconds, 1e-3))
 
     def _commit(self) -> None:

@@ -62,7 +62,7 @@ class _OpenSession:
 
 _lock = threading.Lock()
 _sessions: dict[str, _OpenSession] = {}
-#: What closes idle sessions; none is there without sessions.
+#: The timer that closes idle sessions; the list is empty while there are no sessions.
 _timers: list[threading.Timer] = []
 
 

@@ -1,6 +1,6 @@
 """This process as the only worker of a run: one thread computes the tasks, one after the other.
 
-A graph whose tables exceed memory is so prepared by the driver and by the tasks of many workers, but without any.
+So a graph whose tables exceed memory is prepared by the same driver and tasks as with many workers, but with none.
 """
 
 from __future__ import annotations

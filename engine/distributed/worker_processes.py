@@ -35,11 +35,12 @@ _LONGEST_WAIT: Final = 15.0
 _HEALTHY: Final = 30.0
 #: Seconds that workers get to end after SIGTERM.
 _GRACE: Final = 10.0
-#: Threads of a worker: one that computes, on a GPU three and one that closes panels; the rest read and write.
+#: Threads of a worker, by device.  On the processors one computes; on a GPU three compute and one closes panels.  The
+#: other threads read and write.
 _THREADS: Final = {"CPU": 2, "GPU": 6}
 #: Share of the node's free memory that its workers offer together.
 _OFFERED: Final = 0.8
-#: Settings of Dask unless the environment has others: after this long a silent connection counts as dead.
+#: Settings of Dask, unless the environment has others: a connection that is silent for 15 s counts as dead.
 _SETTINGS: Final = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "15s",

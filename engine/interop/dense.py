@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 #: Below this number of entries NumPy is faster than waking threads and loading kernels.
 FEW: Final = 2**18
-#: Number of entries, approximately, in the rows that a thread takes at a time.
+#: About how many entries the rows have that a thread takes at a time.
 PIECE: Final = 2**17
 #: Up to this number, whole numbers are exact in float64.
 EXACT: Final = 2.0**53
@@ -51,7 +51,7 @@ def _compressed(dense: Floats, team: Team) -> Graph | None:
     indptr, facts = np.zeros(n + 1, np.int64), np.zeros((n, 4))
 
     def share(kernel: object, *arrays: object) -> None:
-        firsts = iter(range(0, n, rows))  # advancing an iterator is one step of the interpreter
+        firsts = iter(range(0, n, rows))  # threads share it: the interpreter advances an iterator in one step
 
         def work(worker: int) -> None:  # noqa: ARG001
             for first in firsts:

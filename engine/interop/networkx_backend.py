@@ -25,7 +25,7 @@ from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
 
 Node = Hashable
-#: The number of calls of each function that this process answered here.
+#: Of each function, how many calls this process answered here and did not leave to NetworkX.
 CALLS: Final[Counter[str]] = Counter()
 #: Most matrix entries that are held at once while rows are converted to dictionaries.
 _ENTRIES: Final = 1 << 24

@@ -111,7 +111,8 @@ def _by_edge(G: BackendGraph, weighted: Weighted, table: Any, values: Floats, we
         if not weighted.directed:
             found[nodes[v], nodes[u]] = value
     if not original.is_multigraph():
-        return {edge: found.get(edge, 0.0) for edge in original.edges()}  # a self loop lies on no shortest path
+        # self loops, absent from ``found``, lie on no shortest path
+        return {edge: found.get(edge, 0.0) for edge in original.edges()}
     listed = original.edges(keys=True, data=True)
     lengths = {(u, v, key): 1 if weight is None else data.get(weight, 1) for u, v, key, data in listed}
     least: dict[Any, float] = {}

@@ -119,8 +119,8 @@ def global_efficiency(G: BackendGraph) -> float:
     return math.fsum(facts.inverse) / (n * (n - 1)) if n > 1 else 0
 
 
-#: Most vertices in a union of neighbourhoods that are searched together, as all its pairs are searched; a single larger
-#: neighbourhood is a union of its own.
+#: Several neighbourhoods are searched together as one graph, in which all pairs are searched, so it has at most this
+#: number of vertices; a single larger neighbourhood is searched alone.
 _UNION: Final = 2048
 
 
@@ -170,7 +170,8 @@ def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) ->
     inverse = G.under(weight).nonnegative().statistics(inverse=True).inverse
     try:
         total = math.fsum(inverse)
-    except OverflowError:  # of lengths near 1e-308
+    # the inverses of lengths near 1e-308 add up to more than float64 holds
+    except OverflowError:
         total = math.inf
     if total:
         return n * (n - 1) / total

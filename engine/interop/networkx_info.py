@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: NetworkX's functions that run here, and for each the arguments with which NetworkX itself runs it.
+#: NetworkX's functions that run here, each with the arguments (or the case) for which a call is left to NetworkX.
 FUNCTIONS: Final[dict[str, str]] = {
     "all_pairs_dijkstra": "",
     "all_pairs_dijkstra_path": "",

@@ -57,7 +57,8 @@ def distance_rows(
         algorithm = "dijkstra"
         if not profile.nonnegative:
             potentials = profile.potentials
-            profile = GraphProfile(profile.reduced(potentials).graph)  # lengths found in it are reduced, too
+            # all lengths found from here on are reduced by the potentials
+            profile = GraphProfile(profile.reduced(potentials).graph)
     distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
         _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind.unreachable))

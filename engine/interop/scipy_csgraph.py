@@ -155,7 +155,8 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool, *, full: bool = False
     elif np.ma.isMaskedArray(csgraph):
         given = np.ma.asarray(csgraph, np.float64)
         hidden = np.ma.getmaskarray(given) | (np.equal(given.data, 0) if full else False)
-        arcs = csgraph_from_masked(np.ma.array(given.data, mask=hidden))  # it takes no mask that is a single False
+        # ``csgraph_from_masked`` takes no mask that is a single False, so ``hidden`` is a whole array
+        arcs = csgraph_from_masked(np.ma.array(given.data, mask=hidden))
     else:
         dense = _square(_numbers(csgraph))
         if directed and not unweighted and (made := graph_of_dense(dense)) is not None:

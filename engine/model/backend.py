@@ -20,7 +20,8 @@ _Form = TypeVar("_Form")
 #: Called with the rows of a batch that are finished, and with their facts; None if the facts are not known.
 RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]
 #: Called with the numbers of some rows, int64, the rows themselves in some order of columns, shape (rows, at least n),
-#: and where in that order each vertex is, shape (n,).  All further columns are *unreachable*.  The array is used again.
+#: and where in that order each vertex is, shape (n,). All further columns are *unreachable*.  The caller uses the array
+#: of rows again after the call.
 TakeRows = Callable[[npt.NDArray[np.int64], Array, npt.NDArray[np.integer]], None]
 
 

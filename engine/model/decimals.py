@@ -14,8 +14,8 @@ from engine.model.dtypes import WORK_TYPES
 
 #: The smallest unit that is tried is 10 to the power of minus this.
 DECIMALS: Final = 9
-#: One over each unit; how many weights are tried first, with all units at once; and how many next, with each unit that
-#: is left.  In most cases they suffice to rule a unit out, and the others are not read.
+#: One over each unit; then how many weights are tried first, with all units at once, and how many next, with each unit
+#: that is left.  These weights rule out most wrong units, so that the others need not be read.
 POWERS: Final = 10.0 ** np.arange(DECIMALS + 1)
 FEWEST: Final = 16
 FEW: Final = 256
@@ -92,6 +92,6 @@ def _whole(weights: npt.NDArray[Any], power: float) -> bool:
 
 
 def _wholes(weights: npt.NDArray[Any], power: npt.NDArray[np.floating] | float) -> npt.NDArray[np.bool_]:
-    """Return which weights are that; for each of several powers if their shapes say so."""
+    """Return which weights are nearest to a multiple of 1 / ``power``, as in :func:`_whole`; arrays are broadcast."""
     whole: npt.NDArray[np.bool_] = np.rint(weights * power) / power == weights
     return whole

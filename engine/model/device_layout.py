@@ -68,21 +68,22 @@ def product_bytes(n: int, itemsize: int) -> int:
 #
 # Batched searches are label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.  The
 # device relaxes an arc for a whole block of sources at once (engine/kernels/search.cu); where all arcs weigh 1 it
-# searches breadth first with one bit per source (hops.cu).  The whole device sweeps over graphs of few hops; in other
-# graphs each thread block keeps lists of the vertices that it has to visit.
+# searches breadth first with one bit per source (hops.cu).  The whole device sweeps over graphs of few hops, and
+# over those too large for lists; in other graphs each thread block keeps lists of the vertices that it has to visit.
 
 #: The whole device sweeps over graphs in which no vertex is more than this number of hops from the hub, a vertex of
-#: highest degree.
+#: highest degree, and over graphs that are too large for lists (LISTED).
 SHALLOW: Final = 40
-#: The same limit for breadth-first searches, which count their steps in 8 bits.
+#: Breadth-first searches take graphs in which no vertex is more than this number of hops from the hub: they count steps
+#: in 8 bits, and a search from another vertex may take about twice as many.
 STEPS: Final = 120
 #: A thread block keeps lists of at most this number of vertices, including auxiliary ones that only gather arcs.  It
 #: marks each with three bits of shared memory; the smallest chip (compute capability 7.5) gives a block 64 KiB.
 LISTED: Final = 170_000
-#: Tentative distances of an int32 matrix are held in 16 bits at first if no weight is larger than this.
+#: Tentative distances for an int32 matrix are held in 16 bits at first if no weight is larger than this.
 NARROW: Final = 4096
 #: The search of a block of sources is given up after SWEEPS sweeps for each hop, or, with lists, after LOOKS visits of
-#: each vertex.
+#: each vertex on average.
 SWEEPS: Final = 24
 LOOKS: Final = 1024
 
@@ -249,8 +250,8 @@ class SearchLayout:
 
 # ---- sweeps over parts ----------------------------------------------------------------------------------------------
 
-#: Most rows that a sweep over parts fills at once; with this many, launches take a small part of the time.  A multiple
-#: of ROW_STEP.
+#: Most rows that a sweep over parts fills at once, a multiple of ROW_STEP, as all batches are; with this many rows,
+#: launches take a small part of the time.
 SWEEP_BATCH: Final = 8192
 ROW_STEP: Final = 128
 #: A batch holds at most 1 / SWEEP_SHARE of all rows, so that most rows are copied while others are swept.

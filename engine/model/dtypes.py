@@ -58,13 +58,13 @@ class WorkType:
         return self.dtype.type(self.unreachable)
 
 
-#: Where some arcs are negative, intermediate sums are at most this many times the bound on distances: reduced weights
-#: reach twice the bound, because potentials lie within it, too, and a sum of two such numbers reaches four times.
+#: Where some arcs are negative, intermediate sums are at most this many times the bound on distances: potentials
+#: lie within the bound, too, so reduced weights reach twice the bound, and a sum of two of them four times.
 REACH: Final = 4
 
-#: uint16: 32,767 + 32,767 still fits 16 bits.  int32 with negative arcs: unreachable entries may fall below the
-#: sentinel by the length of a path (at most ``largest_signed``), so every entry above half of the sentinel means
-#: unreachable (see ``settle``).
+#: The sum of two sentinels of uint16, 32,767 + 32,767, still fits 16 bits.  In int32 with negative arcs, unreachable
+#: entries may fall below the sentinel by the length of a path (at most ``largest_signed``), so every entry above half
+#: of the sentinel means unreachable (see ``settle``).
 WORK_TYPES: Final = MappingProxyType(
     {
         "uint16": WorkType("uint16", 2**15 - 1, 2**15 - 2, -1),
@@ -119,7 +119,8 @@ def adds_exactly(weights: npt.NDArray[np.generic], n: int, kind: WorkType) -> bo
         return True
     digits = (mantissas * 2.0**53).astype(np.int64)
     lowest = exponents - 53 + np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    # both sides are powers of two times a small factor: nothing is rounded here
+    # rounding cannot change the result: the left side is an even multiple of 2 ** lowest.min(), and float64 holds those
+    # up to 2 ** 54 times that power exactly
     return bool(2.0 * n * float(stored.max()) <= kind.exact * 2.0 ** float(lowest.min()))
 
 

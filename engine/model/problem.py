@@ -298,13 +298,13 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check types, names and bounds.  Raises InvalidRequest, which names the option."""
-        from engine.model.dtypes import WORK_TYPES  # which needs this module
+        from engine.model.dtypes import WORK_TYPES  # imported here, because that module imports this one
 
         arguments.check_choice("dtype", self.dtype, ("auto", *WORK_TYPES))
         arguments.check_choice("device", self.device, ("auto", "cpu", "cuda"))
         arguments.check_choice("executor", self.executor, ("local", "dask"))
         arguments.check_choice("semiring", self.semiring, SEMIRINGS)
-        arguments.check_texts(scheduler=self.scheduler, algorithm=self.algorithm)  # planners know the algorithms
+        arguments.check_texts(scheduler=self.scheduler, algorithm=self.algorithm)  # planners check the algorithm's name
         plain: dict[str, object] = {"also": arguments.check_names("also", self.also)}
         for name in ("memory", "device_memory", "max_hops", "threads"):
             if (whole := getattr(self, name)) is not None:

@@ -103,7 +103,7 @@ class Tier(Protocol):
 class HostTier:
     """A matrix that is one array in host memory, shape (n, n); stripes are views of it."""
 
-    window = 0  # requests in advance would gain nothing
+    window = 0  # requests in advance would gain nothing: all stripes are in memory
 
     def __init__(self, matrix: Array, tiling: Tiling, *, threads: int = 1) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.flags.c_contiguous:

@@ -18,9 +18,9 @@ from engine.model.device_layout import SINGLE, SLACK, padded_side, rounds_bytes,
 
 #: The rows of a stripe are a multiple of the rows of the store's tiles.
 GRAIN: Final = 64
-#: When a panel is closed, this number of its columns is copied and relaxed at a time.
+#: When a GPU closes a panel, it copies and relaxes this number of columns at a time.
 CHUNK: Final = 8192
-#: Closing a panel on a CPU: the columns copied at a time.
+#: When a CPU closes a panel, it copies and relaxes this number of columns at a time.
 CLOSED: Final = 1024
 #: Levels of a stripe in passes: it may hold any lengths of walks, or is as the pass down left it, or is final.
 WALKS: Final = 0
@@ -28,8 +28,8 @@ LOWERED: Final = 1
 FINISHED: Final = 2
 #: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
 SLOTS: Final = 4
-#: Products by stripes that a GPU holds, queued ahead in passes.  A driver that locks a piece of host memory accepts no
-#: other call for 0.07 to 0.35 s, and a product takes about 12 ms where n = 200,000.
+#: Products by stripes that are queued ahead on a GPU in passes, so that it has work while the CUDA driver locks a piece
+#: of host memory: for 0.07 to 0.35 s it then accepts no other call.  A product takes about 12 ms at n = 200,000.
 QUEUED: Final = 32
 
 Span = tuple[int, int]
@@ -238,7 +238,7 @@ def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
         n: vertices.
         itemsize: bytes of an entry.
     """
-    if tiling.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
+    if tiling.symmetric:  # this exceeds what the rounds need: mirroring at the end takes buffers of its own
         return (tiling.panels * tiling.width + min(tiling.width, CHUNK)) * n * itemsize
     width = min(tiling.width, n)
     closing = width * (width + CLOSED) * itemsize

@@ -10,7 +10,7 @@ import numpy as np
 from engine.devices.cpu.row_facts import add_inverses
 from engine.graph.kernels import njit
 
-#: Entries that are compared with the limit together; only if one of them is below it, they are examined one by one.
+#: Entries that are compared with one value together; only if one of them matches, they are examined one by one.
 CHUNK: Final = 64
 #: Entries that fit the first-level cache, in which they stay while they are compared with each limit.
 STRETCH: Final = 2048
@@ -19,11 +19,12 @@ EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
 #: The coefficients of f, f^2, ... in the Taylor series of 2^f; the first one left out is below 2^-52 for |f| <= 1/2.
 _T: Final = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(1, 13))
 _T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = _T
-#: Added to a float64 of less than 2^51, it rounds it to a whole number, which the lowest bits of the sum then hold.
+#: A float64 of magnitude below 2^51 is rounded to a whole number by adding this constant; the lowest bits of the sum
+#: then hold that number.
 _ROUND: Final = 1.5 * 2.0**52
 #: The exponents between which 2^y is a normal number.
 _LEAST, _MOST = -1022.0, 1023.0
-#: Shares up to this one are 0.
+#: Factors up to this one become 0: unreachable targets get an exponent at one of the limits above, and count 0.
 _NOTHING: Final = 2.0**-1021
 
 

@@ -12,15 +12,15 @@ import numpy as np
 
 from engine.graph.kernels import njit
 
-#: Number of bins; the unreachable entries, and that of the source, are in another one.
+#: Number of bins; one more bin holds the unreachable entries and the entry of the source itself.
 _BINS: Final = 1024
 #: Number of histograms that are filled in rotation, so that a count need not wait for the previous one to be stored.
 _ROTATED: Final = 4
-#: Entries that are compared with a bin together; only if one of them is in it, they are examined one by one.
+#: Entries whose bins are compared with the wanted one together; only if one matches, they are examined one by one.
 _TOGETHER: Final = 64
 #: Up to this many entries, insertion sort is faster than partitioning.
 _SMALL: Final = 16
-#: The largest inverse width of a bin: products with 0 must not be NaN.
+#: The largest inverse width of a bin: an infinite one times 0 would be NaN.
 _STEEPEST: Final = 1e300
 
 
@@ -87,7 +87,7 @@ def _count(bins, found):  # type: ignore[no-untyped-def]
     whole = len(bins) - len(bins) % _ROTATED
     for j in range(0, whole, _ROTATED):
         for k in range(_ROTATED):
-            found[k, np.uint64(bins[j + k])] += 1  # unsigned: no code for negative indices
+            found[k, np.uint64(bins[j + k])] += 1  # an unsigned index needs no code for negative ones
     for j in range(whole, len(bins)):
         found[0, bins[j]] += 1
     for k in range(1, _ROTATED):

@@ -35,7 +35,7 @@ DECAYS: Final = ("step", "exponential", "linear", "logistic")
 _DENOMINATOR: Final = 10**9
 #: Bytes of an entry of a table.
 _ENTRY: Final = 8
-#: Most nearest vertices of a row.
+#: Most nearest vertices that may be asked for in each row.
 MOST_NEAREST: Final = 10_000
 
 

@@ -101,7 +101,8 @@ def write_rows(
     sources = np.arange(len(matrix)) if closed.rows is None else closed.rows
     band = sink.tile[0]
     in_place = sink if isinstance(sink, FactSink) and sink.place is matrix else None
-    if in_place is not None:  # nothing is written: two bands per thread, but not so long that progress is rare
+    # nothing is written, so bands may be higher: two per thread, but none so large that progress is rarely reported
+    if in_place is not None:
         band = max(band, min(-(-len(sources) // (2 * threads)), _GATHERED // max(1, matrix.shape[1])))
     monitor.begin("write", len(sources), "rows")
 

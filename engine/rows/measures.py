@@ -93,7 +93,7 @@ class MeasureSink:
         given = np.array(list(asked.opportunities.values()))
         weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]
         held = np.flatnonzero((weights != 0).any(0))
-        # with more columns, copying the selected entries takes longer than reading all of them
+        # if half of all columns or more have weights, copying their entries takes longer than reading whole rows
         held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
         self._held, self._weights = (
             held.astype(np.int32),

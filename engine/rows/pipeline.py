@@ -47,7 +47,7 @@ def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
         sink: receives the rows.
         dtype: the working type; whole numbers may go into an array of float64.
     """
-    place: Array | None = getattr(sink, "place", None)  # asking for the protocols takes far longer
+    place: Array | None = getattr(sink, "place", None)  # isinstance with a protocol takes far longer
     if place is None or place.dtype == np.dtype(dtype):
         return place
     return place if work_type(dtype).integer and place.dtype == np.float64 else None
@@ -99,10 +99,10 @@ class RowPipeline:
     ) -> None:
         self._few, self._late = few, math.inf if few is None else time.perf_counter() + PATIENCE
         self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
-        # asking for the protocol takes 25 microseconds
+        # isinstance with the protocol FactSink takes 25 microseconds
         self._facts = cast("FactSink", sink) if hasattr(sink, "gather") and hasattr(sink, "keep") else None
         self._free, self._in_place = deque(buffers), in_place
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._writes: deque[Callable[[int], None]] = deque()
@@ -144,14 +144,15 @@ class RowPipeline:
         if batch is None:
             return
         last = False
-        for _ in range(2):  # a block that is given up leaves one with wider labels
+        # a second call searches what the first has given up, in blocks of another form, such as a wider type
+        for _ in range(2):
             if not last:
                 rows, last = batch.searches.take_all(self._backend.threads, AT_ONCE, self._gatherer(batch))
                 self._done += rows
         if last:
             self._finish(batch)
         if last or len(batch.block) - self._done <= FEW_ROWS:
-            self._few = 1  # nothing is left that would be worth another thread
+            self._few = 1  # the rest is too small for another thread
         if self._few is not None:
             self._late = time.perf_counter() + PATIENCE
 

@@ -106,7 +106,7 @@ class Summary:
         rows = row if isinstance(row, np.ndarray) else slice(row, row + many)
         self._sums_like(facts.sums)[rows] = facts.sums
         self._reach[rows] = self._own[rows] + facts.reached
-        if isinstance(rows, slice):  # a slice of an array is that array's memory
+        if isinstance(rows, slice):  # writing to a slice changes the array itself
             np.copyto(self._eccentricity[rows], facts.largest, where=some)
             np.copyto(self._farthest[rows], facts.farthest, where=some)
         else:
@@ -340,7 +340,7 @@ class _Histogram:
         least = 1.0 if integral else NARROWEST
         self.width = 2.0 ** math.ceil(
             math.log2(max(width, least))
-        )  # ``largest`` is negative if all distances so far are
+        )  # ``largest``, and so ``width``, is negative if all distances so far are
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 

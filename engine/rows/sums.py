@@ -27,8 +27,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Sums of whole numbers up to this are exact in float64.
 _EXACT: Final = 2.0**53
-#: Rounding a float64 distance gives its number of units if n times the longest path is at most this many units: every
-#: addition of an algorithm is off by at most 2^-52 of the sum, so n of them are off by at most an eighth of a unit.
+#: Rounding a float64 distance to units gives the right number if n times the longest path is at most this many units:
+#: every addition is off by at most 2^-52 of the sum, so n additions are off by at most an eighth of a unit.
 _FOUND_AGAIN: Final = 2.0**49
 
 
@@ -65,7 +65,8 @@ def exactness(graph: Graph) -> Exactness:
     longest = _longest(graph, weights)
     for per in (*(10**power for power in range(DECIMALS + 1)), *(2**power for power in range(1, 31))):
         far = longest * per * graph.n > _FOUND_AGAIN
-        # searches add multiples of a decimal unit within int32 without any rounding (``engine.model.decimals``)
+        # where ``far``, a unit is used if its multiples fit int32: searches add those of a decimal unit without
+        # rounding (``engine.model.decimals``)
         if far and longest * per > WORK_TYPES["int32"].largest:
             continue
         if np.array_equal(np.rint(weights * per) / per, weights):
@@ -139,7 +140,7 @@ class PathSums:
         self._by_hops, into = counts_arcs(graph) and kind.integer, None
         self._arcs: tuple[Array, ...] = graph.indptr, graph.heads, weights
         if self._by_hops:
-            into = np.argsort(graph.heads, kind="stable")  # arcs are in the order of their tails
+            into = np.argsort(graph.heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
             begins = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n))))
             tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
             self._arcs = begins.astype(np.int64), tails[into], np.diff(graph.indptr)
@@ -165,7 +166,7 @@ class PathSums:
             SolveFailed: a row does not hold the shortest distances of the graph, so nothing can be summed; this shows
                 a defect.
         """
-        # planning imports this module, and needs no kernel of it
+        # imported here, because planning imports this module and needs none of its kernels
         from engine.rows._sums import in_units, sum_along, sum_by_hops
 
         kinds = WORK_TYPES["int32"], WORK_TYPES["float64"]

@@ -52,7 +52,7 @@ class Crew:
     def __init__(self, devices: Sequence[Member], monitor: Monitor, *, apart: bool = True) -> None:
         self._devices, self._monitor = devices, monitor
         self.alone = len(devices) == 1 and not apart
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
         self.lock = threading.RLock()
         self.change = threading.Condition(self.lock)
         self._stop, self._errors, self._news = False, list[BaseException](), 0

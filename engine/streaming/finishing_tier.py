@@ -53,10 +53,10 @@ class FinishingHostTier(KeptHostTier):
         super().__init__(matrix, tiling, journal, threads=threads, idle=idle)
         self._collector, self._monitor = collector, monitor
         self._loading: Loading
-        self._stored: Levels = self.level.copy()  # the level that the tiles of each stripe have at least
+        self._stored: Levels = self.level.copy()  # a lower bound of the level of each stripe's tiles in the store
         self._known: npt.NDArray[np.bool_] = self._stored >= FINISHED  # stripes that an earlier process has finished
-        # A copy of a stripe holds the stripe's lock to its end; finished rows are written afterwards, so that no older
-        # copy replaces them.
+        # Copying a stripe holds the stripe's lock to its end; finished rows are written only afterwards, so that no
+        # older copy replaces them.
         self._guards = [threading.Lock() for _ in self.level]
         self._left: dict[int, deque[Span]] = {}  # by stripe: rows of tiles that no thread has begun to write
         self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet

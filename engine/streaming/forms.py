@@ -23,7 +23,7 @@ from storage.matrix.format import crc32c
 #: Stands for the potentials of a record that does not name any.  Versions that wrote such records did not keep the rule
 #: above, so the tiles may contain less progress than the record says.
 UNKNOWN: Final = "unknown"
-#: Kinds of records whose tiles may still be lowered.
+#: Kinds of records of unfinished matrices, in whose tiles entries may still fall.
 LOWERED_KINDS: Final = ("rounds", "passes")
 
 

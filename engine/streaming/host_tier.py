@@ -21,11 +21,12 @@ from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
 from storage.threads import Promise, ThreadPool, in_threads
 
-#: Limits on copies.  COST, in a solve on the processors: share of threads x seconds, and share of this process's
-#: processor time.  The second number, in a solve on GPUs, which leave the processors idle: share of threads x seconds.
+#: Limits on the cost of copies.  On the processors, copies may take the share COST of (threads x seconds), and of this
+#: process's processor time; in a solve on GPUs, which leave the processors idle, the share IDLE_COST of (threads x
+#: seconds).
 COST: Final = 0.02
 IDLE_COST: Final = 0.5
-#: Threads that copy in a solve on GPUs.
+#: Most threads that copy in a solve on GPUs.
 HELPERS: Final = 4
 #: Seconds that the last copy may take after the solve has been asked to stop.
 LAST: Final = 12.0

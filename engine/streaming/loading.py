@@ -17,15 +17,15 @@ from storage.threads import Promise, ThreadPool
 
 #: Most bytes of rows that a thread fills at a time, unless one row of tiles is larger.
 _SHARE: Final = 2**24
-#: Bytes of a page of memory: a piece begins at a multiple of them.
+#: Bytes of a page of memory: a piece begins at a multiple of this number.
 _PAGE: Final = 4096
-#: Bytes of a piece, unless a stripe is larger; small pieces cost more, because the driver takes time for each piece as
-#: well as for its pages.
+#: Most bytes of a piece, unless the fewest stripes that fill whole pages have more; small pieces cost more, because the
+#: CUDA driver takes time for each piece as well as for its pages.
 _PIECE: Final = 2**25
 
 #: Seconds between the locking of two pieces that no caller waits for.
 _PAUSE: Final = 0.03
-#: Stand for pieces: one before which, and one after which, none is locked.
+#: Put in queues in place of a piece: the first tells the thread that locks pages to begin, the second tells it to end.
 _BEGIN: Final = -2
 _END: Final = -1
 
@@ -76,7 +76,7 @@ class Loading:
             for stripe in range(piece * self._group, min(stripes, (piece + 1) * self._group))
             for span in cut(tiling.rows(stripe, n), share)
         ]
-        self._left = Counter(piece for piece, *_ in self._tasks)  # parts of each piece that are not filled
+        self._left = Counter(piece for piece, *_ in self._tasks)  # how many tasks of each piece are not done
         self._guard, self._stopping = threading.Lock(), False
         self._filled: SimpleQueue[int] = SimpleQueue()
         self._asked: SimpleQueue[int] = SimpleQueue()

@@ -31,7 +31,7 @@ from storage.prepared.journal import PreparedJournal, committed
 
 #: Seconds between two commits; a shorter run makes none.
 EVERY: Final = 10.0
-#: Bytes of the arrays in a file of a commit, which are copied while the file is written.
+#: About the most bytes of the arrays in a file of a commit; they are copied while the file is written.
 PIECE_BYTES: Final = 32 << 20
 #: A graph of at least this many vertices and arcs has its dissection committed at once: finding it takes a second or
 #: more.

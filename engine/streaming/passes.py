@@ -167,10 +167,10 @@ class _Run:
     ) -> None:
         self._tier, self._devices, self._monitor = tier, devices, monitor
         crew = self._crew = Crew(devices, monitor, apart=False)
-        streamers = cast(Sequence[Streamer], devices)  # only for the devices' account of their own memory
+        streamers = cast(Sequence[Streamer], devices)  # a device looks in it for others on its GPU
         self._job = StripeJob(tiling, tier, nonnegative, [], streamers, self._done, crew.advance, crew.check)
         self._tasks = tasks(levels, tiling, tier.n)
-        self._left = deque(self._tasks)  # those that no device has taken
+        self._left = deque(self._tasks)  # the tasks that no device has taken
         self._levels = self._pending(levels)
         self._committing, self._given = threading.Lock(), 0
 
@@ -247,9 +247,9 @@ class _Run:
 class SourcePlace(Enum):
     """Where a device finds the rows of a source."""
 
-    #: On itself.
+    #: On the device itself.
     DEVICE = "device"
-    #: In the tier, and holds them from then on.
+    #: In the tier; from then on the device holds them.
     HELD = "held"
     #: In the tier.
     TIER = "tier"
@@ -272,7 +272,7 @@ class _Feed:
     ) -> None:
         self._job, self._device, self._crew, self._left, self._levels = job, device, crew, left, levels
         self._taken: deque[PanelTask] = deque()
-        self._places: deque[SourcePlace] = deque()  # of the sources of these tasks, stripe by stripe
+        self._places: deque[SourcePlace] = deque()  # where the sources of these tasks are, stripe by stripe
         self._most_held = job.tiling.resident if device.keeps else 0
         self._requests = self._sequence()
         self._next = next(self._requests, None)
@@ -294,7 +294,8 @@ class _Feed:
         found, rows = self._ahead.popleft()
         assert found == stripe
         self._ask(window)
-        if not self._crew.alone:  # what has come back from this device is reported meanwhile, as others may need it
+        # meanwhile this device reports the stripes that have come back from it, as other devices may need them
+        if not self._crew.alone:
             self._crew.wait(self._device, rows.done)
         return rows.result()
 

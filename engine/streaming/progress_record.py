@@ -53,8 +53,8 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
     rounds = -(-n // width)
     done = n if found.min() >= rounds - 1 else (int(found.min()) + 1) * width
     if tiling.passes:
-        # All entries count intermediate vertices before ``done``, so whole panels before it are as the pass down leaves
-        # them.
+        # Every entry has the lengths of all walks whose intermediate vertices lie before ``done``, so panels that lie
+        # wholly before it have reached what the pass down leaves.
         levels = np.full(tiling.stripes(n), FINISHED if done >= n else -1)
         levels[: done // tiling.width * tiling.group] = FINISHED if done >= n else LOWERED
         return levels

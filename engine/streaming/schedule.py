@@ -138,7 +138,8 @@ class _Run:
     def _follow(self, device: Streamer, k: int) -> None:
         """Copy panel ``k`` to a device once it is closed."""
         self._crew.wait(device, lambda: self._closed >= k)
-        if self._tiling.symmetric:  # the columns collected now go to the buffer of the last panel
+        # ``follow`` collects columns in the buffer of panel k - 1, which no device may be using any more
+        if self._tiling.symmetric:
             self._crew.wait(device, lambda: min(self._position) >= k)
         device.follow(k)
 

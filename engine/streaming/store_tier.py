@@ -28,7 +28,7 @@ from engine.streaming.progress_record import Levels, progress_of, take_up
 from storage.matrix.working import WorkingMatrix
 from storage.threads import Dropped, Promise, ThreadPool
 
-#: Threads that read, and as many that write: a disk is fastest with several requests in flight.
+#: Threads that read, and threads that write, this many each: a disk is fastest with several requests in flight.
 IO_THREADS: Final = 4
 #: Stripes that are read ahead.
 WINDOW: Final = 2
@@ -72,7 +72,7 @@ class StoreTier:
         self._last = tiling.last(self.n)
         self._levels = take_up(journal, tiling, self.n, mirrored=True)
         self._seen = np.zeros(tiling.stripes(self.n), np.bool_)
-        # entered itself, not its condition: an interrupt may end the methods of that with the lock held (decision 166)
+        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}

@@ -126,7 +126,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     component, found = strong_components(fixed(ends), fixed(heads[free]))
     if int(component.max(initial=-1)) + 1 < graph.n:
         _refuse_cycle(graph, component, tails, free)
-    # component numbers fall along arcs; only vertices with arcs of weight zero need to move
+    # arcs never lead to a higher component number, so they lead forward in the reverse of ``found``; only the ends of
+    # arcs of weight zero have to move there
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]

@@ -34,11 +34,11 @@ Indices = npt.NDArray[np.int64]
 
 #: Most sources that a thread takes at once.
 PIECE: Final = 64
-#: About how many vertices and arcs a thread visits for the sources that it takes at once.
+#: Most vertices and arcs, in all, that a thread visits for the sources that it takes at once, if it takes several.
 VISITED: Final = 5_000_000
 #: Least number of pieces into which the sources of each thread are cut.
 PIECES: Final = 32
-#: Least number of sources for which searches side by side pay.
+#: Least number of sources for which searches side by side are faster than single ones.
 FEW_ROWS: Final = 32
 
 

@@ -24,7 +24,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Most rows of distances that a thread holds: as many as the widest search finds together.
 HELD_ROWS: Final = 512
-#: Most bytes of these rows, but at least one row is held.
+#: Most bytes of these rows; a thread holds at least one row even if it is larger.
 HELD_BYTES: Final = 64 << 20
 
 
@@ -45,7 +45,7 @@ class RowPasses:
         self._kind = WORK_TYPES["uint16" if arcs.longest <= WORK_TYPES["uint16"].largest else "int32"]
         weights = np.ones(len(arcs.heads), np.int32) if self._unit else arcs.weights
         self._arcs = Arcs(arcs.indptr, arcs.heads, weights)
-        prepare(self._arcs)  # once, before threads ask for it
+        prepare(self._arcs)  # made once here, before several threads ask for it
         into, tails, places = transposed(arcs.indptr, arcs.heads)
         self._into = into, tails, arcs.weights if self._unit else arcs.weights[places], places
         self.height = max(1, min(HELD_ROWS, HELD_BYTES // max(1, len(kept) * self._kind.dtype.itemsize)))

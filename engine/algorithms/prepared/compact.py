@@ -22,10 +22,10 @@ from engine.model.dtypes import settle
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of some vertices, and their positions.
+#: Of some vertices, the part of each, and the position of each.
 Places = tuple[npt.NDArray[np.int32], Indices]
 
-#: Bytes of computed tables that are kept for later questions.
+#: Most bytes of computed tables that are kept for later questions.
 KEPT: Final = 256 << 20
 
 
@@ -116,7 +116,7 @@ class CompactTables:
         begins[wanted] = np.cumsum(entries) - entries
         out: Array = np.empty(int(entries.sum()), self.stored.closed.dtype)
         with self._lock:
-            for i in wanted[::-1].tolist():  # parts above come last, and are needed by those below
+            for i in wanted[::-1].tolist():  # parts above have higher numbers, and those below need their tables
                 table = self._table(i, ahead=ahead or not self._directed)
                 out[begins[i] : begins[i] + table.size] = table.ravel()
         if not self._work.nonnegative:

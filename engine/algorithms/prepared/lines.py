@@ -19,7 +19,8 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-# the compiler vectorises minima of floats only if told that there is no NaN; tables have none, and sums stay exact
+# the compiler vectorises minima of floats only if it is told that there is no NaN; tables have none, and the flags
+# change no sum
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
     """Return the least of ``sentinel`` and the sums there[i] + back[i].

@@ -22,15 +22,16 @@ from storage.threads import in_threads
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks: for each entry of a line that is packed; for
-#: each pair in a product, and in addition for each entry of the mean line; and these two for each pair that is merged.
+#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks.  Of a product: _PACKED for each entry of a
+#: line that is packed, and for each pair the first number of _MULTIPLIED, plus the second for each entry of the mean
+#: line.  _MERGED has the same two numbers for each pair that is merged.
 _PACKED: Final = 3.0
 _MULTIPLIED: Final = (2.0, 0.012)
 _MERGED: Final = (50.0, 0.2)
-#: Nanoseconds that an entry of a swept row takes, and putting a swept entry where it belongs.
+#: Nanoseconds for each entry of a row that is swept, and for each entry that is then copied to its place in the result.
 _SWEPT: Final = 4.0
 _MOVED: Final = 2.0
-#: Entries of a band that a thread makes at a time, before it puts them where the caller wants them.
+#: Most entries of a band, the part of a block that a thread makes before it copies the entries to their places.
 BAND: Final = 1 << 22
 #: Most rows of a band. The lines of the targets are packed once for each band, so taller bands pack less often.
 BAND_ROWS: Final = 1024

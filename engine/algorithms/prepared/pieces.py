@@ -14,10 +14,10 @@ from engine.algorithms.prepared.tables import StoredTables
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of each vertex, and where its line is.
+#: The part of each vertex, and where its line ends in the tables (in the compact form, its position).
 Lines = tuple[Array, Array]
 
-#: Bytes of tables in the compact form that one piece of a question may compute.
+#: Most bytes of tables in the compact form that one piece of a question may compute.
 PIECE: Final = 256 << 20
 
 

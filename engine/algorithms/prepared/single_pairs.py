@@ -17,7 +17,8 @@ from engine.model.dtypes import work_type
 from storage.prepared.line_files import LineFiles
 from storage.prepared.reader import PreparedStore
 
-#: Most bytes of a line, and most parts above a vertex, with which a pair is found without waiting: 0.1 ms.
+#: Limits of a pair that is found without waiting, in 0.1 ms: the bytes that its two lines have in common, and the steps
+#: from both parts up the tree to their common part.
 _LINE_BYTES: Final = 1 << 17
 _STEPS: Final = 1 << 9
 
@@ -38,13 +39,13 @@ class SinglePairs:
         widths, count = parts.widths(), int(store.attributes.get("terminals", 0))
         cutoff = store.attributes["cutoff"]
         beyond = None if cutoff is None else first_beyond(cutoff, store.dtype)
-        # weights decide only where some may be negative
+        # the weights are read only for types that allow negative arcs
         nonnegative = kind.largest_signed < 0 or store.least_weight >= 0
         self._limit, self._unreachable = limits_of(kind, beyond, nonnegative=nonnegative)
         self._files = ahead, back
         sources = line_ends(parts, widths, parts.position[:n])
         targets = line_ends(parts, widths, parts.position[arrivals(np.arange(n), n, count)]) if count else sources
-        # an entry of a memoryview is a number of Python, which takes a third of the time of one of NumPy
+        # an entry of a memoryview is read as a Python number, in a third of the time that an entry of an array takes
         self._sources, self._targets = (sources[0].data, sources[1].data), (targets[0].data, targets[1].data)
         self._parents, self._widths = parts.parents.data, widths.data
         self._most = _LINE_BYTES // kind.itemsize

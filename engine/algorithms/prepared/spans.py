@@ -157,7 +157,7 @@ class Spans:
         sizes = self.parts.sizes[list(some)]
         sizes[:below] = 0
         depths = self.parts.depths[list(some)]
-        depths[below + count :] = 0  # nothing is eliminated there
+        depths[below + count :] = 0  # parts above are not eliminated here, so they need no border
         borders = [self.parts.border(i) for i in some[: below + count]]
         flat = self.places(s, np.concatenate(borders)) if borders else np.zeros(0, np.int64)
         own = Parts(

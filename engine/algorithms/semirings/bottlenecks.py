@@ -21,7 +21,7 @@ from storage.semirings import Semiring
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Bytes of the rows that one thread finds at the same time.
+#: Most bytes of the rows that one thread finds at the same time, unless 8 rows are larger.
 _ROWS_BYTES: Final = 2**26
 
 
@@ -133,7 +133,7 @@ class MergedRows:
         n = len(self._gaps)
         parent, first, last, stack, begin, end = (np.empty(n, np.int32) for _ in range(6))
         chains = begin, end, np.empty(len(self._arcs[0]), np.int32)
-        # rows do not begin at the same places of the processor's cache
+        # the padding lets rows begin in different sets of the processor's cache, so they do not displace each other
         found = np.empty((self._sources, (n // 1024 + 1) * 1024 + 16), self._values.dtype)
         return (parent, first, last, np.empty(n, np.uint64), stack, np.zeros(n, np.uint8)), chains, found
 

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
-#: The best arcs are tried first in a graph that has more than this many times the arcs that a random graph needs.
+#: A graph is dense if it has more than this many times ``most_needed`` arcs; its best arcs are then tried first.
 _MANY: Final = 8
 
 

@@ -21,9 +21,10 @@ Indices = npt.NDArray[np.int64]
 
 #: A block with fewer sources than this is searched one source at a time.
 _LEAST: Final = 8
-#: A graph with more vertices than this is, too: the products of a block would take hundreds of megabytes.
+#: A graph with more vertices than this is also searched one source at a time: the products of a block would take
+#: hundreds of megabytes.
 _MOST_VERTICES: Final = 2**20
-#: A block is given up after this many multiplications for every arc and four for every vertex.
+#: A block is given up after this many vector multiplications for every arc, and four times as many for every vertex.
 _PASSES: Final = 256
 
 
@@ -91,7 +92,7 @@ class ProductRows:
         self._blocks = Spaces(threads)
         self._finished = self._given_up = 0
         if not 0 < graph.n <= _MOST_VERTICES or not graph.arcs:
-            self._given_up = 2  # no blocks
+            self._given_up = 2  # so many that no block is tried
             return
         ready = prepare(Arcs(graph.indptr, graph.heads, graph.weights.astype(np.float64)))
         weights = ready.weights if ready.back is None else ready.weights[ready.back]

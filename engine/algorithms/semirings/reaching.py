@@ -14,7 +14,7 @@ from storage.graph.graph import Graph
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Sources that share a word.
+#: Sources that share a word of 64 bits, one bit each.
 AT_ONCE = 64
 
 
@@ -39,7 +39,7 @@ class ReachedRows:
         self._component = component.astype(np.int64)
         tails = np.repeat(self._component, np.diff(graph.indptr))
         heads = self._component[graph.heads]
-        # each arc between two components once, ascending by its tail
+        # of all arcs between two components one is kept; they ascend by tail
         keys = np.unique(tails[tails != heads] * count + heads[tails != heads])
         tails, heads = np.divmod(keys, max(1, count))
         self._heads = heads.astype(np.int32)

@@ -27,7 +27,7 @@ TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
 REACHED: Final = "components"
-#: Rows that one thread takes at a time.
+#: Most rows that one thread takes at a time.
 PIECE: Final = 64
 
 
@@ -182,7 +182,7 @@ class ValueFacts:
             return
         least = np.min(block, where=counted, initial=block.dtype.type(_end(block, 1)))
         greatest = np.max(block, where=counted, initial=block.dtype.type(_end(block, -1)))
-        low, high = float(str(least)), float(str(greatest))  # the fewest digits that identify the float32
+        low, high = float(str(least)), float(str(greatest))  # ``str`` writes the fewest digits that identify a float32
         with self._lock:
             known = self._found
             known.reached += reached

@@ -58,8 +58,8 @@ class StripeCommits:
         return (waited or self._crowded()) and closed < self._last and any(s.level > s.stored for s in self._stripes)
 
     def _crowded(self) -> bool:
-        """Return whether a commit is needed because panels, which remain in the store until then, take too much disk
-        space.
+        """Return whether a commit is needed because panels, which stay in the exchange folder until then, take too much
+        disk space.
         """
         taken = len(self._panels) * self._panel_bytes
         return taken > self._bytes // 4 and taken > shutil.disk_usage(self._exchange_dir).free
@@ -100,7 +100,7 @@ class StripeCommits:
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
             self._journal.commit(progress_of(levels, self._tiling))
-        # panels that arrived out of order, after one that is missing, are still to be counted as closed
+        # ``closed`` ends before the first missing panel: later panels that arrived out of order are still needed
         floor = min(closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for k in [t for t in self._panels if t <= floor]:
             remove_panel(self._exchange_dir / self._panels.pop(k))

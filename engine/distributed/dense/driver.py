@@ -35,7 +35,7 @@ from storage.matrix.exchange import TileFile
 
 #: The limit in seconds for the last commit after the solve has been asked to stop.
 LAST: Final = 12.0
-#: Bytes of stripes that one task writes; at least one stripe.
+#: Most bytes of stripes that one task writes; it writes at least one stripe.
 PIECE: Final = 2**28
 
 
@@ -137,7 +137,7 @@ class DenseDriver(Driver):
             if stripe.owner == name:
                 stripe.owner, stripe.ticket, stripe.saving = "", None, None
                 self._reset(number)
-        if self._leader == name:  # the panel's stripe may have another owner by now
+        if self._leader == name:  # the leader, not the owner of the panel's stripe, which may be another worker by now
             self._leading, self._led = -1, self._closed
         assign_stripes(self._stripes, self._workers)
 
@@ -174,7 +174,7 @@ class DenseDriver(Driver):
             now.sort(key=lambda i: panels_until(i, k, count))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        # While a commit runs, the worker must keep the stripes that the commit still has to save.
+        # A worker drops the stripes that it finishes, and a running commit may still have to save them.
         if done and self._closed == self._last and not self._commits.running:
             return "finish", done[: self._piece()], self._last
         return None
@@ -212,7 +212,7 @@ class DenseDriver(Driver):
             level,
             {k: self._panels[k] for k in range(low + 1, level + 1) if k in self._panels},
             {i: self._whereabouts(i) for i in absent},
-            # do not release a stripe that is being saved; a later task will
+            # a stripe that is being saved is not released; a later task releases it
             frozenset(i for i in self._streamed(name) & set(stripes) if self._stripes[i].saving is None)
             if action != "finish"
             else frozenset(),
@@ -248,7 +248,7 @@ class DenseDriver(Driver):
             stripe.ticket = None if stripe.ticket is done.ticket else stripe.ticket
             stripe.saving = None if stripe.saving is done.ticket else stripe.saving
         result = result_of(done)
-        if result is None:  # another client cancelled it: which stripes the worker holds is not known
+        if result is None:  # cancelled or stopped, so it is not known whether the worker holds the stripes
             for i in purpose.request.stripes:
                 self._stripes[i].held &= self._stripes[i].owner != name
             result = TaskResult()

@@ -38,7 +38,7 @@ from storage.matrix.exchange import TileFile, read_panel, write_panel
 from storage.matrix.grid import TileGrid
 from storage.matrix.shared import GuestMatrix
 
-#: Least and most threads that read and write: a disk is fastest with several requests in flight.
+#: Least and most threads that read and write files: a disk is fastest with several requests in flight.
 IO_THREADS: Final = (4, 8)
 #: Limit in seconds for running tasks to end when the session is closed.
 PATIENCE: Final = 20.0
@@ -113,7 +113,7 @@ class DenseWorker:
                 return TaskResult(missing=tuple(missing))
             needed = range(self._levels[k] + 1, k)
             if any(j not in request.panels and j not in self._panels for j in needed):
-                if k in request.stored:  # the driver believes that the stripe is not held here
+                if k in request.stored:  # drop it again: the driver believes that it is not held here
                     self._forget(k)
                 return TaskResult()  # an earlier session of this worker closed a panel that never reached the store
             updates = self._catch_up([k], replace(request, level=k - 1), urgent=True)
@@ -153,7 +153,7 @@ class DenseWorker:
                 with suppress(KeyError):  # a task that computes may drop the stripe at any time
                     life, level = self._lives[s], self._levels[s]
                     found = self._save(s)
-                    if self._lives[s] == life:  # if not, the stripe was dropped meanwhile, and the copy may be older
+                    if self._lives[s] == life:  # otherwise the stripe was dropped meanwhile, and the copy may be older
                         files[s], levels[s] = found, level
         return TaskResult(levels, tuple(s for s in request.stripes if s not in levels), files=files)
 

@@ -33,7 +33,7 @@ from storage.prepared.writer import WrittenChunk
 
 log = logging.getLogger("apsp.engine")
 
-#: Tasks that a worker is given at a time.
+#: Most tasks that a worker has at a time, running or queued.
 AHEAD: Final = 2
 #: Small spans are put together into tasks of at most this many updates.
 TASK_UPDATES: Final = 2**28
@@ -109,7 +109,7 @@ class SpanRecord:
             self._new.append({"step": "eliminate", **found.file.entry(), **about})
             return
         self.extended[found.span] = found
-        for chunk in found.chunks:  # before the span, so that whoever has the span has its chunks
+        for chunk in found.chunks:  # noted before the span, so that a record with the span also has its chunks
             file = ArraysFile(chunk.name, ((chunk.dtype, chunk.entries), ("int32", 1)), (), chunk.mark.checksum)
             self._new.append({"step": "chunk", **file.entry(), **self._about, "chunk": vars(chunk)})
         names = [chunk.name for chunk in found.chunks]
@@ -277,7 +277,7 @@ class PreparedDriver(Driver):
             return
         member = self._members.get(name)
         if member is None or done.ticket not in member.tickets:
-            return  # given up: its spans are with other workers, and nobody reads its files
+            return  # the task was given up: its spans are with other workers, and nobody reads its files
         member.tickets.remove(done.ticket)
         action, result = done.ticket.purpose.action, result_of(done)
         if result is None:

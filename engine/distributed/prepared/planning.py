@@ -21,10 +21,11 @@ from storage.errors import DoesNotFit
 
 #: Spans of several parts for each worker: more cost messages and a larger top, fewer leave workers idle at the end.
 SPANS: Final = 8
-#: Least updates of a span of several parts, a few tenths of a second of one thread.
+#: The limit on the updates of a span of several parts is at least this number: 15 to 90 ms of one thread, by type, at
+#: the rates that planning assumes.
 LEAST_UPDATES: Final = 2**29
-#: Shares of a worker's memory that the tables of a span of several parts may take; the first with which all fits is
-#: taken.  With the last one, every part is a span alone, and what that takes does not depend on the memory.
+#: Shares of a worker's memory that the tables of a span of several parts may take; the first share with which all fits
+#: is used.  With a share of 0 every part is a span alone, so what that takes does not depend on the memory.
 SHARES: Final = (0.25, 0.03, 0.0)
 #: Bytes of a worker before it has read anything of the graph: program, kernels, buffers.
 PROGRAM: Final = 256 << 20
@@ -153,7 +154,7 @@ def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
     parts, top, ways = spans.parts, spans.in_top, 0 if form.compact else form.ways
     updates, tables = updates_of(parts, form), parts.sizes * parts.widths()
     chains = np.array([sum(int(tables[part]) for part in spans.above(s)) for s in range(spans.count)], np.int64)
-    side = (parts.sizes + parts.depths) ** 2  # of a front, and of what relaxing it takes
+    side = (parts.sizes + parts.depths) ** 2  # entries of each part's front; a task holds up to three times as many
     graph = 16 * arcs + 8 * (len(parts.borders) + 4 * parts.count)
     own = spans.sums(_entries(parts, form)) + 2 * ways * chains
     largest = int((own + 3 * np.maximum.reduceat(side, spans.cuts[:-1])).max()) if spans.count else 0
@@ -216,7 +217,7 @@ def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansF
         parts, setting, form: as in :func:`planned_spans`.
     """
     workers, facts = setting.machine.workers, planned_spans(parts, setting, form)
-    assert workers is not None  # planned_spans has looked
+    assert workers is not None  # callers have checked that there are workers
     refusal = workers_refusal(facts, workers)
     if refusal is not None:
         return refusal

@@ -181,6 +181,6 @@ class SolveFailed(ApspError):
 
 
 class Cancelled(ApspError):
-    """The job was cancelled; raised at a tile or batch boundary."""
+    """The job was cancelled; mostly raised between tiles or batches, but an interrupt may raise it anywhere."""
 
     kind = "cancelled"

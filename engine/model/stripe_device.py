@@ -204,6 +204,11 @@ class PanelDevice(Protocol):
         """Whether the device still holds the panel of the last ``give`` while it relaxes the next one."""
         ...
 
+    @property
+    def most_held(self) -> int:
+        """How many stripes the device can hold, once it is open; at most as many as are ``resident`` in the layout."""
+        ...
+
     def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:
         """Allocate the device's memory.
 
@@ -233,8 +238,7 @@ class PanelDevice(Protocol):
             stripe: number of the stripe.
             rows: its rows X, shape (rows, n), in host memory; None if the device holds them, or keeps them as a part of
                 the panel given last.
-            hold: hold the stripe until ``forget``.  There are never more such stripes than are ``resident`` in the
-                layout, and none on a device that does not keep its last panel.
+            hold: hold the stripe until ``forget``.  There are never more such stripes than ``most_held``.
         """
         ...
 

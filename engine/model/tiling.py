@@ -29,8 +29,9 @@ FINISHED: Final = 2
 #: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
 SLOTS: Final = 4
 #: Products by stripes that are queued ahead on a GPU in passes, so that it has work while the CUDA driver locks a piece
-#: of host memory: for 0.07 to 0.35 s it then accepts no other call.  A product takes about 12 ms at n = 200,000.
-QUEUED: Final = 32
+#: of host memory: for 0.07 to 0.35 s it then accepts no other call.  A product takes about 12 ms at n = 200,000 on an
+#: H200.  More would make a slow GPU work on for seconds after a request to stop.
+QUEUED: Final = 8
 
 Span = tuple[int, int]
 

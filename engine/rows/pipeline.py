@@ -30,8 +30,8 @@ from storage.errors import Cancelled
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
 PATIENCE: Final = 0.012
-#: Seconds for which one compiled call may begin searches; meanwhile it reports no progress and notices no request to
-#: stop.
+#: Seconds for which a run may begin searches in compiled calls; meanwhile it reports no progress and notices no request
+#: to stop.
 AT_ONCE: Final = 0.5
 #: Up to this number of rows, one thread finishes what a compiled call has left.
 FEW_ROWS: Final = 16
@@ -143,11 +143,11 @@ class RowPipeline:
         batch = self._now
         if batch is None:
             return
-        last = False
+        last, late = False, time.perf_counter() + AT_ONCE
         # a second call searches what the first has given up, in blocks of another form, such as a wider type
         for _ in range(2):
-            if not last:
-                rows, last = batch.searches.take_all(self._backend.threads, AT_ONCE, self._gatherer(batch))
+            if not last and (left := late - time.perf_counter()) > 0:
+                rows, last = batch.searches.take_all(self._backend.threads, left, self._gatherer(batch))
                 self._done += rows
         if last:
             self._finish(batch)

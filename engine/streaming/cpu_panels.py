@@ -24,6 +24,7 @@ class CpuPanels:
 
     name = "cpu"
     keeps = False
+    most_held = 0
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -1,8 +1,8 @@
 """What the tiles of a checkpoint hold, what a solve needs them to hold, and how the solve may use them.
 
 Every checkpoint keeps this rule: *at every instant, the record claims no more progress for a tile than the tile's file
-contains.*  A solve overwrites a tile with less progress than the record claims only if it cannot use the recorded
-progress; it then first lowers the record, durably (``engine.streaming.checkpoint.Journal.lower``).
+contains.*  Where a solve cannot use all of the recorded progress, it may write tiles that contain less than the record
+claims; before the first of them it lowers the record, durably (``engine.streaming.checkpoint.Journal.lower``).
 """
 
 from __future__ import annotations

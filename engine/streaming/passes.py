@@ -273,7 +273,6 @@ class _Feed:
         self._job, self._device, self._crew, self._left, self._levels = job, device, crew, left, levels
         self._taken: deque[PanelTask] = deque()
         self._places: deque[SourcePlace] = deque()  # where the sources of these tasks are, stripe by stripe
-        self._most_held = job.tiling.resident if device.keeps else 0
         self._requests = self._sequence()
         self._next = next(self._requests, None)
         self._ahead: deque[tuple[int, Promise[Array]]] = deque()
@@ -323,7 +322,7 @@ class _Feed:
                     if source == kept or stripe in held:
                         self._places.append(SourcePlace.DEVICE)
                         continue
-                    hold = len(held) < self._most_held
+                    hold = len(held) < self._device.most_held
                     self._places.append(SourcePlace.HELD if hold else SourcePlace.TIER)
                     if hold:
                         held.add(stripe)

@@ -12,7 +12,7 @@ from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidReq
 
 #: resource -> the setting that limits it; no setting limits the GPU memory of a job, which states its own limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
-#: results that are smaller than a matrix; the option ``result`` and the candidates of refusals have these names
+#: results to offer where a matrix does not fit: values of the option ``result``, algorithms in DoesNotFit.candidates
 WAYS_OUT: Final = ("prepared", "measures", "near")
 
 

@@ -118,7 +118,7 @@ def _field(option: str) -> str:
 
 @functools.cache
 def _algorithms() -> re.Pattern[str]:
-    """Return what finds the names of algorithms; *partitioned* is left alone, as a word of sentences."""
+    """Return the pattern of algorithms' names, but not *partitioned*, which sentences also use as an ordinary word."""
     names = sorted(ALGORITHMS.keys() - {"partitioned"}, key=len, reverse=True)
     return re.compile(rf"(?<![\w-])(?:{'|'.join(names)})(?![\w-])")
 

@@ -2,8 +2,8 @@
 
 The store is a Zarr v3 group.  Its root ``zarr.json`` is written last: it holds the attributes, the summary, the
 consolidated metadata, size and checksum of every file but the tiles (those are in ``manifest``), and a digest of
-itself.  Files that end with their own CRC-32C all have the same CRC-32C, so the seal also has that of what is before.
-Neither this program nor any Zarr client opens a store without that document: it is the seal.
+itself.  All files that end with their own CRC-32C have the same CRC-32C, so the seal also has that of the bytes before
+it.  Neither this program nor any Zarr client opens a store without the root ``zarr.json``: it is the seal.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
         data: bytes, or a C-contiguous array.
         before: the checksum of the bytes before them.
     """
-    long = data.nbytes if isinstance(data, np.ndarray) else len(data)
-    if long < _LONG or _EXTEND is None:
+    size = data.nbytes if isinstance(data, np.ndarray) else len(data)
+    if size < _LONG or _EXTEND is None:
         return int(google_crc32c.extend(before, data))
     all_bytes = np.frombuffer(data, np.uint8)
-    return int(_EXTEND(before, all_bytes.ctypes.data, long))
+    return int(_EXTEND(before, all_bytes.ctypes.data, all_bytes.nbytes))
 
 
 def _c_function() -> Callable[[int, int, int], int] | None:

@@ -91,7 +91,7 @@ def _both_ways(found: list[Modules], memory: Array) -> float:
     once.
 
     Each device begins at another place of the memory: four H200 that all read and wrote the same bytes at the same time
-    got 5 to 25 GB/s together, and each by itself 48 GB/s.
+    got 5 to 25 GB/s together, and each by itself 47 to 50.
     """
     cupy = found[0].cupy
     runtime, ends, best = cupy.cuda.runtime, [], np.inf

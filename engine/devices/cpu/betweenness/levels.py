@@ -135,7 +135,9 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
         if level == 0:
             for v in listed[: ends[1]]:
                 for k in range(LANES):
-                    if hops[v, k] == 0:  # the source, where ``there`` is what ends plus what leaves
+                    if (
+                        hops[v, k] == 0
+                    ):  # the source: ``there`` is the flow that ends at it plus the flow that leaves it
                         passed[k] = there[v, k] - wanted[v]
         _clear(here, listed[ends[level + 1] : ends[min(level + 2, len(ends) - 1)]])
         here, there = there, here

@@ -27,6 +27,8 @@ from storage.errors import SolveFailed
 #: Priorities of streams; work of the lowest number runs first.
 _HIGH: Final = -5
 _MIDDLE: Final = -2
+#: Bytes of a device that are left free where stripes are held: the driver takes some when it locks host memory.
+_RESERVE: Final = 2**30
 _TILE: Final = 128
 _STEP: Final = 16
 
@@ -151,7 +153,7 @@ class StripeMemory:
             start, stop = job.pivot(k)
             self._resident[k] = allocate(cupy, (stop - start, self._across), types[0])
             blank(self._found, self._resident[k][:, job.n :])
-        for _ in range(min(tiling.resident, tiling.stripes(job.n)) if tiling.passes else 0):
+        for _ in range(self._holdable(height * self._across * job.kind.itemsize) if tiling.passes else 0):
             self._spare_stripes.append(allocate(cupy, (height, self._across), types[0]))
             blank(self._found, self._spare_stripes[-1])
         if self._spare_stripes:
@@ -159,6 +161,18 @@ class StripeMemory:
         if resident:
             self._packs = [allocate(cupy, (width, side), types[1]) for _ in range(2)]
         self._flag = self._pinned_flags(job.rounds)
+
+    def _holdable(self, size: int) -> int:
+        """Return how many stripes of ``size`` bytes to hold in passes.
+
+        They are fewer than planned where another program has memory of this device: a plan knows only what is free on
+        the first one.
+        """
+        wanted = min(self._job.tiling.resident, self._job.tiling.stripes(self._job.n))
+        if not wanted:
+            return 0
+        free = int(self._cupy.cuda.runtime.memGetInfo()[0] + self._cupy.get_default_memory_pool().free_bytes())
+        return max(0, min(wanted, (free - _RESERVE) // max(1, size)))
 
     def _pinned_flags(self, rounds: int) -> Array:
         memory = self._cupy.cuda.alloc_pinned_memory(4 * max(1, rounds))

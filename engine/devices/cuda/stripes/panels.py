@@ -47,6 +47,7 @@ class CudaPanels(StripeMemory):
 
     def _allocate(self, job: StripeJob, resident: Sequence[int]) -> None:
         super()._allocate(job, resident)
+        self.most_held = len(self._spare_stripes)
         product = job.tiling.height * job.tiling.width * job.n / _USUAL
         self._look = min(max(_LOOK[0], product / _LOOKS), _LOOK[1])
 

@@ -255,7 +255,8 @@ class Blocks:
         return Done(rows)
 
     def search_all(self, blocks: Any, threads: int, seconds: float, *, facts: bool) -> Done | None:
-        assert (seconds, facts) == (pipeline.AT_ONCE, True)
+        assert facts
+        assert 0 < seconds <= pipeline.AT_ONCE
         self.calls.append(threads)
         if self.done < 0:
             return None

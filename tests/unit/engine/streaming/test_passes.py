@@ -93,7 +93,7 @@ class Keeping(CpuPanels):
 
     def open(self, job, index, resident):
         super().open(job, index, resident)
-        self.held = {}
+        self.held, self.most_held = {}, job.tiling.resident
 
     def give(self, k, level):
         super().give(k, level)

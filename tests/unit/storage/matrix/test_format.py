@@ -5,7 +5,9 @@ All of them have one CRC-32C, so a seal that had no more could not tell a file o
 
 from __future__ import annotations
 
+import ctypes
 import json
+import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -212,22 +214,41 @@ def test_checksums_are_those_of_the_package(monkeypatch, count, before, with_loc
             crc32c(data[::2], before)
 
 
-def test_other_threads_run_while_a_long_checksum_is_computed():
+@pytest.mark.parametrize("lock_kept", [False, True])
+def test_other_threads_run_while_a_long_checksum_is_computed(monkeypatch, lock_kept):
+    """And that they would not if Python's lock was kept, so that this test can fail."""
     assert formats._EXTEND is not None, "the package has no C function here"
-    data, turns, ended = np.zeros(2**28, np.uint8), 0, threading.Event()
+    if lock_kept:
+        extend = ctypes.PyDLL(google_crc32c._crc32c.__file__).crc32c_extend
+        extend.restype, extend.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+        monkeypatch.setattr(formats, "_EXTEND", extend)
+    data, go, turns, before = np.zeros(2**28, np.uint8), threading.Event(), 0, sys.getswitchinterval()
 
     def count():
         nonlocal turns
-        while not ended.is_set():
-            turns += 1
+        go.wait()
+        for turns in range(10_000):  # noqa: B007
+            pass
 
     thread = threading.Thread(target=count)
-    thread.start()
+    sys.setswitchinterval(60)  # whoever has the lock gives it away only to wait
     try:
-        before = turns
+        thread.start()
+        go.set()
         crc32c(data)
-        counted = turns - before
+        counted = turns
     finally:
-        ended.set()
+        sys.setswitchinterval(before)
         thread.join()
-    assert counted > 1000, "Python's lock was held"
+    assert (counted == 0) == lock_kept
+
+
+@pytest.mark.parametrize("size", [2**10, 2**17])
+@pytest.mark.parametrize("kind", [">i4", "<f8", "?", "S8", "M8[s]"])
+def test_checksums_of_arrays_of_any_type_are_those_of_their_bytes(size, kind):
+    data = np.random.default_rng(1).integers(0, 2, size, dtype=np.uint8)
+    array = data.view(kind)
+    assert crc32c(array) == google_crc32c.value(data.tobytes())
+    assert crc32c(np.ascontiguousarray(array[::2])) == google_crc32c.value(array[::2].tobytes())
+    if size == 2**17:
+        assert crc32c(memoryview(data).cast("i")) == google_crc32c.value(data.tobytes())

@@ -96,7 +96,7 @@ def recording(calls, name, **known):
     return found
 
 
-def install(monkeypatch):
+def install(monkeypatch, free=2**50):
     """Put fakes in place of CUDA in the modules of stripes; returns the calls."""
     calls = Calls()
 
@@ -153,7 +153,8 @@ def install(monkeypatch):
         return found
 
     runtime = recording(
-        calls, "runtime", memcpyDeviceToHost=2, memcpyHostToDevice=1, CUDARuntimeError=RuntimeError
+        calls, "runtime", memcpyDeviceToHost=2, memcpyHostToDevice=1, CUDARuntimeError=RuntimeError,
+        memGetInfo=lambda: (free, 2**50),
     )  # fmt: skip
     cuda = SimpleNamespace(
         Stream=Stream,
@@ -163,7 +164,7 @@ def install(monkeypatch):
         get_current_stream=Stream,
         alloc_pinned_memory=bytearray,
     )
-    pool = recording(calls, "pool")
+    pool = recording(calls, "pool", free_bytes=lambda: 0)
     cupy = SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool, asarray=lambda rows: f"device{rows.shape}")
     kernels = SimpleNamespace(cupy=cupy, device=0, get=lambda *name: getattr(recording(calls, "kernel"), name[0]))
     fakes = {

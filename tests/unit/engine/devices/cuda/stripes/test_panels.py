@@ -6,10 +6,12 @@ import random
 import re
 from collections import defaultdict
 from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from engine.devices.cuda.stripes import memory
 from engine.devices.cuda.stripes.panels import CudaPanels
 from engine.model.progress import Monitor
 from engine.model.tier import HostTier
@@ -131,6 +133,47 @@ def test_no_work_overtakes_what_it_needs(monkeypatch, kind, held, height, width,
         passes.run(tiling, kind(matrix, tiling), [CudaPanels(0, memory=10**9)], Monitor(), nonnegative=False)
         assert any(accesses(line)[1] for line in calls.lines)
         assert races(calls.lines) == []
+
+
+@pytest.mark.parametrize("queued", [1, 2, 3])
+@pytest.mark.parametrize("slots", [2, 4])
+@pytest.mark.parametrize("held", [1, 4, 50])
+@pytest.mark.parametrize(("devices", "kind"), [(1, HostTier), (1, FewBuffers), (2, HostTier)])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_stripes_that_are_held_are_there_and_are_replaced_when_nothing_reads_them(
+    monkeypatch, queued, slots, held, devices, kind, resumed
+):
+    """With so few places in the queue that they come round, and where the pass up begins while products are queued."""
+    monkeypatch.setattr(memory, "QUEUED", queued)
+    n, tiling = 768, Tiling("host", 64, 64, slots, held, passes=True)
+    for seed in range(2):
+        calls, levels = install(monkeypatch), None
+        calls.chance = random.Random(seed)
+        tier = kind(np.zeros((n, n), np.int32), tiling)
+        if resumed:
+            levels = np.array(random.Random(seed).choices([-1, 0, 1, 2], k=12))
+            levels[-2:] = FINISHED
+            tier.level[:] = levels
+        shared = [CudaPanels(index, memory=10**9) for index in range(devices)]
+        by_itself(lambda: [passes.run(tiling, tier, shared, Monitor(), nonnegative=False, levels=levels)])  # noqa: B023
+        assert (tier.level == FINISHED).all()
+        for lines in calls.by_thread.values() if devices > 1 else [calls.lines]:
+            assert races(lines) == []
+
+
+@pytest.mark.parametrize("spare", [-5, 0, 1, 3, 100])
+def test_a_device_holds_what_its_own_memory_has_place_for(monkeypatch, spare):
+    """The plan knows only what is free on the first device."""
+    n, tiling = 768, Tiling("host", 64, 64, 4, 12, passes=True)
+    size = 64 * n * 4
+    calls = install(monkeypatch, free=memory._RESERVE + spare * size + size // 2)
+    device, tier = CudaPanels(0, memory=10**9), HostTier(np.zeros((n, n), np.float32), tiling)
+    passes.run(tiling, tier, [device], Monitor(), nonnegative=True)
+    assert device.most_held == max(0, min(12, spare))
+    assert (tier.level == FINISHED).all()
+    assert races(calls.lines) == []
+    read = sum(int(c[1]) for line in calls.lines if (c := re.search(r"memcpyAsync.* (\d+), 1, ", line)))
+    assert read == passed_bytes(replace(tiling, resident=device.most_held), n, 4)[0]
 
 
 class Updates(Monitor):

@@ -216,8 +216,8 @@ PULL_RATES: Final = _measured(
     "PULL_RATES", {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}, "bytes per second", "dfe019e", H200
 )
 #: Time of all searches of a solve besides pulling labels: arcs are sorted and sent, and lists need an order of the
-#: vertices first.  Breadth-first searches (``hops``) do not split a vertex with many in-arcs, so each step waits for the
-#: vertex that has the most: on as-caida20070917, where that is 1,452, a whole solve took 4.3 ms longer than by sweeps.
+#: vertices first.  Breadth-first searches (``hops``) do not split a vertex with many in-arcs, so each step waits for
+#: the one that has the most: on as-caida20070917, where that is 1,452, a whole solve took 4.3 ms longer than by sweeps.
 SEARCH_START: Final = _measured(
     "SEARCH_START", {"sweep": 0.2e-3, "lists": 4e-3, "hops": 4.2e-3}, "seconds", "fa715c2", H200
 )

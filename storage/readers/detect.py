@@ -218,7 +218,7 @@ def _fields(line: str, separator: str | None) -> list[str]:
 
 
 def _refuse_lengths(rows: list[list[str]], width: int) -> None:
-    """Refuse rows of names whose last field is a number: it may be a length, and the fields before it parts of names."""
+    """Refuse rows of names whose last field is a number: it may be a length, those before it parts of names."""
     rows = rows[1:] if len(rows) > 1 and not is_number(rows[0][-1]) else rows
     if not rows or min(map(len, rows)) < width or not all(is_number(row[-1]) and not is_number(row[0]) for row in rows):
         return

@@ -162,10 +162,11 @@ class PreparedMatrix(HeldTables):
 
         cut = self._pieces.cut(rows, columns)
         if cut is not None:
-            for half in cut[1]:
-                found = np.empty(len(half), self.dtype)
-                self._pairs(rows[half], columns[half], found)
-                out[half] = found
+            with self._in_pieces():
+                for half in cut[1]:
+                    found = np.empty(len(half), self.dtype)
+                    self._pairs(rows[half], columns[half], found)
+                    out[half] = found
             return
         with self._held(rows, columns):
             fixed, rows, columns = self._ready(rows, columns)
@@ -265,14 +266,17 @@ class PreparedMatrix(HeldTables):
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
         """Fill the rows of ``out`` with the lengths from some vertices, which are given as positions in ``begin``."""
+        with self._sweeping_lock:  # before rows are cut into groups: what sweeps read leaves less memory to tables
+            self._sweeper(forward=forward)
         groups = self._pieces.groups(vertices, forward=forward)
         if groups is None:
             self._search(vertices, begin, out, forward=forward)
             return
-        for some in groups:
-            rows = out[some]
-            self._search(vertices[some], begin[some], rows, forward=forward)
-            out[some] = rows
+        with self._in_pieces():
+            for some in groups:
+                rows = out[some]
+                self._search(vertices[some], begin[some], rows, forward=forward)
+                out[some] = rows
 
     def _search(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
         """Sweep rows whose lines fit in memory together."""
@@ -299,11 +303,12 @@ class PreparedMatrix(HeldTables):
             return out
         cut = self._pieces.cut(rows, columns)
         if cut is not None:
-            for half in cut[1]:
-                if cut[0]:
-                    out[half] = self._block(rows[half], columns)
-                else:
-                    out[:, half] = self._block(rows, columns[half])
+            with self._in_pieces():
+                for half in cut[1]:
+                    if cut[0]:
+                        out[half] = self._block(rows[half], columns)
+                    else:
+                        out[:, half] = self._block(rows, columns[half])
             return out
         with self._held(rows, columns):
             fixed, rows, columns = self._ready(rows, columns)

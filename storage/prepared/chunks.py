@@ -183,13 +183,18 @@ class CheckedTable:
         self.read_bytes = self._bytes(np.flatnonzero(self._there))
 
     def _release(self, k: int) -> int:
-        """Give the pages back that hold nothing but section ``k``."""
+        """Give the pages of section ``k`` back on which no section lies that is in memory."""
         assert self._pages is not None
-        size, page = self.values.itemsize, mmap.PAGESIZE
-        begin, end = k * self.section * size, min((k + 1) * self.section, len(self.values)) * size
-        first, last = -(-begin // page) * page, end // page * page
+        size, page = self.section * self.values.itemsize, mmap.PAGESIZE
+        begin, end = k * size, min((k + 1) * size, self.values.nbytes)
+        first, last = begin // page, -(-end // page)
+        # a page at an end may hold parts of other sections, and several whole ones where pages are large
+        if self._there[first * page // size : k].any():
+            first = -(-begin // page)
+        if self._there[k + 1 : -(-last * page // size)].any():
+            last = end // page
         if last > first:
-            self._pages.madvise(mmap.MADV_DONTNEED, first, last - first)
+            self._pages.madvise(mmap.MADV_DONTNEED, first * page, (last - first) * page)
         return end - begin
 
     def _bring_run(self, first: int, last: int) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from storage.errors import StorageFailed
 from storage.matrix.format import Array, crc32c
+from storage.matrix.grid import CHECKSUM_BYTES
 
 Checksums = npt.NDArray[np.uint32]
 
@@ -61,12 +62,17 @@ def checksums_of_file(path: Path, chunk: int, dtype: np.dtype[Any]) -> Checksums
 
     Raises:
         OSError: it cannot be read.
-        StorageFailed: it is too short.
+        StorageFailed: it is too short, or its own checksum is wrong.
     """
-    data = np.fromfile(path, dtype.newbyteorder("<"), chunk)
-    if len(data) < chunk:
+    with path.open("rb") as file:
+        data = np.fromfile(file, dtype.newbyteorder("<"), chunk)
+        own = file.read(CHECKSUM_BYTES)
+    if len(data) < chunk or len(own) < CHECKSUM_BYTES:
         raise StorageFailed(f"{path} is damaged: it is too short")
-    return running_checksums(data, section_entries(chunk, dtype.itemsize))
+    found = running_checksums(data, section_entries(chunk, dtype.itemsize))
+    if int(found[-1]) != int.from_bytes(own, "little"):
+        raise StorageFailed(f"{path} is damaged: its checksum is wrong")
+    return found
 
 
 class SectionChecks:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.graph.graph import Graph
 from storage.matrix.format import ROOT_DOCUMENT, Array, FileMark, IntArray, crc32c, fill_value, plain, seal_document
@@ -177,6 +178,9 @@ class PreparedWriter:
             kind, known = np.dtype(str(self._attributes["type"])), found.running
             if known is None or len(known) != -(-chunk // section_entries(chunk, kind.itemsize)):
                 known = checksums_of_file(self._staging.folder / name, chunk, kind)
+            # a chunk that was damaged since its mark was made must not be vouched for section by section
+            if found.mark.told and int(known[-1]) != found.mark.content:
+                raise StorageFailed(f"{self._staging.folder / name} is damaged: it is not what its seal says")
             running.append(known)
 
     def _add_sections(self, where: str, running: Sequence[Checksums], chunk: int) -> None:

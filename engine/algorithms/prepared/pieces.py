@@ -81,14 +81,15 @@ class TablePieces(ABC):
             return None
         places = self._places(vertices, forward=forward)
         order = np.argsort(places, kind="stable")
-        first = np.diff(places[order], prepend=-1) != 0
-        each = np.where(first, self._bytes_each(vertices[order], forward=forward), 0)
+        starts = np.flatnonzero(np.diff(places[order], prepend=-1) != 0)
+        # lines of one place end in the same section and may begin in different ones
+        sizes = np.maximum.reduceat(self._bytes_each(vertices[order], forward=forward), starts)
         cuts, total = [], 0
-        for k in np.flatnonzero(first).tolist():
-            if total and total + each[k] > most:
-                cuts.append(k)
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+            if total and total + size > most:
+                cuts.append(start)
                 total = 0
-            total += int(each[k])
+            total += size
         return np.split(order, cuts)
 
 

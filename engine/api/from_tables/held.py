@@ -16,6 +16,7 @@ from engine.graph.selection import first_beyond
 from engine.graph.terminals import arrivals
 from engine.model.dtypes import work_type
 from engine.model.system import available_memory
+from storage.errors import DoesNotFit
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.chunks import NOTHING
 from storage.prepared.reader import PreparedStore
@@ -94,7 +95,9 @@ class HeldTables(PreparedStore):
     @property
     def most_held(self) -> int:
         """The most bytes of tables that questions keep in memory if nothing else is said."""
-        return min(self.table_bytes, self._memory_here() // 2) if self._drops else self.table_bytes
+        return (
+            max(self.least_held, min(self.table_bytes, self._memory_here() // 2)) if self._drops else self.table_bytes
+        )
 
     @property
     def least_held(self) -> int:
@@ -165,6 +168,19 @@ class HeldTables(PreparedStore):
         if self.memory is not None and not self._shares:
             halves = 2 if "_described" in self.__dict__ and self._described.ahead.passing else 1
             check_memory(what, halves * (needed + held) + self._whole_bytes, self.memory)
+
+    @contextmanager
+    def _in_pieces(self) -> Iterator[None]:
+        """Context manager: a refusal of one piece of a question names what suffices for all pieces."""
+        try:
+            yield
+        except DoesNotFit as error:
+            if self.memory is not None and not self._shares and error.available == self.memory:
+                from engine.algorithms.prepared.tables import check_memory
+
+                every = 2 * self.least_held + self._whole_bytes
+                check_memory(f"the tables of {self.path}", max(every, error.needed), self.memory)
+            raise
 
     @property
     def _tables_here(self) -> StoredTables:
@@ -262,6 +278,10 @@ class HeldTables(PreparedStore):
         if self.memory is not None and not self._shares:
             check_memory(what, self._whole_bytes + size + 2 * self.least_held, self.memory)
         self._whole_bytes += size
-        if self._drops and "_described" in self.__dict__:
-            self._described.memory.drop_beyond(self._most_tables(drops=True))
-        return found.whole()
+        try:
+            if self._drops and "_described" in self.__dict__:
+                self._described.memory.drop_beyond(self._most_tables(drops=True))
+            return found.whole()
+        except BaseException:
+            self._whole_bytes -= size  # it is read, and counted, again
+            raise

@@ -246,7 +246,8 @@ class PreparedNear:
     def _gathered(self, rows: Indices, monitor: Monitor, each: int, spill: Path | None) -> Piece:
         """Return the number of pairs of each row, their targets and their distances; ``each`` is bytes of a pair."""
         kind = np.dtype(np.int64 if self._profile.graph.integral else np.float64)
-        kept = _Kept(kind, (len(rows), (self._machine.memory - self._shares.needed) // each, each), spill)
+        shares = self._shares.needed
+        kept = _Kept(kind, (len(rows), (self._machine.memory - shares) // each, each), spill, shares)
         with self._matrix.using(self._options.threads), self._matrix.holding(self._shares), closing(kept):
             self._gather(rows, monitor, kept)
             return kept.result()
@@ -282,10 +283,11 @@ class _Kept:
         kind: the type of the distances of the result, float64 or int64, which is int32 if that holds all.
         limits: the number of sources, how many pairs fit in memory, and the bytes of each.
         folder: on whose disk pairs are written that do not fit; None to refuse them.
+        beside: bytes of memory that tables and rows take, which a refusal counts, too.
     """
 
-    def __init__(self, kind: np.dtype[Any], limits: tuple[int, int, int], folder: Path | None) -> None:
-        self._kind, self._limits, self._folder = kind, limits, folder
+    def __init__(self, kind: np.dtype[Any], limits: tuple[int, int, int], folder: Path | None, beside: int = 0) -> None:
+        self._kind, self._limits, self._folder, self._beside = kind, limits, folder, beside
         self._counts: list[Indices] = []
         self._found: list[tuple[npt.NDArray[np.int32], Array]] = []
         self._entries = 0
@@ -307,7 +309,9 @@ class _Kept:
                 return
             if self._folder is None:
                 found_yet = f"already {self._entries:,} pairs were found from some"
-                raise too_many(self._entries, found_yet, rows, budget, each)
+                error = too_many(self._entries, found_yet, rows, budget, each)
+                error.needed, error.available = error.needed + self._beside, error.available + self._beside
+                raise error
             done = sum(len(counts) for counts in self._counts)
             self._spill = PairSpill(self._folder, self._kind, self._entries * rows // max(1, done))
         for index, lengths in self._found:

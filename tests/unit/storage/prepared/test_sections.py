@@ -8,13 +8,15 @@ import shutil
 import numpy as np
 import pytest
 
+from engine.api.from_tables import reweighting
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.model.problem import Options
 from storage.errors import StorageFailed
 from storage.matrix.format import FileMark, crc32c
 from storage.matrix.tiles import StoreFolder
-from storage.prepared import reader, sections, writer
+from storage.prepared import chunks, reader, sections, writer
+from storage.prepared.chunks import CheckedTable
 from storage.prepared.line_files import LineFiles
 from storage.prepared.sections import SectionChecks, checksums_of_file, running_checksums, section_entries
 from storage.prepared.writer import PreparedWriter, write_chunk
@@ -210,3 +212,77 @@ def test_lines_are_checked_by_section(tmp_path):
         assert files.peek(begin, 100) is None
         with pytest.raises(StorageFailed, match="t/c/0 does not agree with the seal"):
             files.read(begin, 100)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_shared_chunk_that_was_damaged_is_not_vouched_for(tmp_path, monkeypatch, told):
+    """Sections of a store without them get checksums when new weights share its chunks, from what the seal knows."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(PreparedWriter, "_add_sections", lambda *_: None)
+        prepare(grid_graph(20), tmp_path / "old", Options(threads=1))
+    usual, damaged, monkey = reweighting._made, list[int](), monkeypatch
+    monkey.setattr(reweighting, "TABLE_CHUNK", CHUNK, raising=False)
+
+    def made(base, *given):
+        found = usual(base, *given)
+        shared = sorted(found[1]["forward"])
+        file = tmp_path / "old/tables/forward/c" / str(shared[0])
+        data = bytearray(file.read_bytes())
+        data[100] ^= 1
+        if told:  # with a checksum of its own that is right: only the seal tells
+            data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4, "little")
+        file.write_bytes(data)
+        damaged.append(shared[0])
+        return found
+
+    monkey.setattr(reweighting, "_made", made)
+    with open_result(tmp_path / "old") as matrix:
+        graph = matrix.graph()
+        arc = [matrix.labels[0]], [matrix.labels[graph.heads[0]]], [int(graph.weights[0]) + 1]
+    with pytest.raises(StorageFailed, match="is damaged"):
+        reweighting.reweight(tmp_path / "old", arc, out=tmp_path / "new", changed=True, options=Options(threads=1))
+    assert len(damaged) == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("page", [4096, 2**14, 2**16])
+@pytest.mark.parametrize("some", [False, True])
+def test_memory_of_dropped_sections_is_given_back_whatever_the_size_of_pages(monkeypatch, page, some):
+    monkeypatch.setattr(chunks.mmap, "PAGESIZE", page)
+
+    def read(first, piece):
+        piece[:] = np.arange(first * 2048 + 1, first * 2048 + 1 + len(piece))
+
+    table = CheckedTable(1 << 20, 2048, np.dtype(np.int32), read, 1, True, 256)
+    given, pages = set[int](), table._pages
+
+    class Pages:
+        def madvise(self, how, first, size):
+            given.update(range(first // 4096, (first + size) // 4096))
+            pages.madvise(how, first, size)
+
+    monkeypatch.setattr(table, "_pages", Pages())
+    table.bring(table.wanted(None))
+    before, stay = table.values.copy(), np.zeros(table.sections, bool)
+    stay[5::40] = some
+    assert table.drop(stay, 1 << 30) == (~stay).sum() * 8192
+    for k in np.flatnonzero(stay):
+        np.testing.assert_array_equal(table.values[k * 2048 : (k + 1) * 2048], before[k * 2048 : (k + 1) * 2048])
+    beside = {place for k in np.flatnonzero(stay) for place in range(k * 8192 // page, -(-(k + 1) * 8192 // page))}
+    assert given == {p for p in range((1 << 22) // 4096) if p * 4096 // page not in beside}
+    table.bring(table.wanted(None))
+    np.testing.assert_array_equal(table.values, before)
+
+
+def test_what_elimination_has_found_counts_once_however_often_it_cannot_be_read(place):
+    file = place / "elimination/across/c/0"
+    good = file.read_bytes()
+    file.write_bytes(good[:50] + bytes([good[50] ^ 255]) + good[51:])
+    with open_result(place, memory=3_000_000) as matrix:
+        for _ in range(3):
+            with pytest.raises(StorageFailed):
+                matrix.rows([0])
+        assert matrix._whole_bytes == 0
+        file.write_bytes(good)
+        assert matrix.rows([0]).shape == (1, 400)
+        assert matrix._whole_bytes > 0

@@ -204,3 +204,35 @@ def test_near_pairs_that_only_tables_answer_name_the_smallest_budget(tmp_path):
         assert "searches cannot" in PreparedNear(matrix, Options(cutoff=2, memory=least, threads=1)).way.reason
         with pytest.raises(DoesNotFit):
             near_pairs(matrix, Options(cutoff=2, memory=least - 1, threads=1))
+
+
+@pytest.mark.parametrize("side", [10, 24])
+@pytest.mark.parametrize("kind", ["uint16", "int32"])
+def test_the_budget_that_a_refusal_names_suffices_for_the_same_question(tmp_path, side, kind):
+    """Of an open matrix, for every kind of question: at once, and not only the second time."""
+    prepare(grid_graph(side), tmp_path / "p", Options(threads=1, dtype=kind))
+    rng, count = np.random.default_rng(side), side * side
+    with open_result(tmp_path / "p") as matrix:
+        want, size = matrix.block(range(count), range(count)), matrix.table_bytes + matrix.swept_bytes
+    asked = {
+        "entries": lambda matrix, u, v: (matrix.entries(u, v), want[u, v]),
+        "rows": lambda matrix, u, v: (matrix.rows(u), want[u]),
+        "columns": lambda matrix, u, v: (matrix.columns(v), want[:, v]),
+        "block": lambda matrix, u, v: (matrix.block(u, v[:30]), want[np.ix_(u, v[:30])]),
+        "measures": lambda matrix, u, v: (PreparedMeasurement(matrix, Options(threads=1)).run().columns["sum"],) * 2,
+    }
+    refused = 0
+    for memory in rng.integers(1, int(1.3 * size), 25).tolist():
+        u, v = rng.integers(0, count, (2, int(rng.choice([1, 20, 100]))))
+        for ask in asked.values():
+            with open_result(tmp_path / "p", memory=memory) as matrix:
+                matrix.threads = 1
+                try:
+                    np.testing.assert_array_equal(*ask(matrix, u, v))
+                    continue
+                except DoesNotFit as error:
+                    named, refused = error.needed, refused + 1
+            with open_result(tmp_path / "p", memory=named) as matrix:
+                matrix.threads = 1
+                np.testing.assert_array_equal(*ask(matrix, u, v))
+    assert refused

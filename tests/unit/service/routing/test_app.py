@@ -314,7 +314,7 @@ def test_valhallas_matrix(client: TestClient) -> None:
     [
         ("", "no JSON"), ("[]", "no JSON"), ("{}", "sources must be"),
         ('{"sources": 1, "targets": 2}', "sources must be"),
-        ('{"sources": [{"lat": 60}], "targets": []}', "sources 0 has no numbers"),
+        ('{"sources": [{"lat": 60}], "targets": []}', "sources 0 must have lat and lon"),
         ('{"sources": [{"lat": NaN, "lon": 25}], "targets": []}', "sources 0"),
         ('{"sources": [{"lat": 60, "lon": 25}], "targets": [{"lat": true, "lon": 25}]}', "targets 0"),
         ('{"sources": [{"lat": 60, "lon": 25}], "targets": [{"lat": 60, "lon": 25}], "units": []}', "units are"),

@@ -182,8 +182,8 @@ A, B = ({"lat": lat, "lon": lon} for lon, lat in (at(1), at(5)))
     ("body", "number", "said"),
     [
         ({}, 110, "locations must be"), ({"locations": [A]}, 110, "two locations"),
-        ({"locations": [A, {"lat": 60}]}, 110, "locations 1 has no numbers"),
-        ({"locations": [A, {"lat": 10**300, "lon": 25}]}, 110, "locations 1 has no numbers"),
+        ({"locations": [A, {"lat": 60}]}, 110, "locations 1 must have lat and lon"),
+        ({"locations": [A, {"lat": 10**300, "lon": 25}]}, 110, "locations 1 must have lat and lon"),
         ({"locations": [A, {"lat": 99, "lon": 25}]}, 110, "locations 1"),
         ({"locations": [A, {"type": "stop", **A}, B]}, 199, "type is break, via"),
         ({"locations": [A, {"type": [], **A}, B]}, 199, "type is break, via"),

@@ -79,19 +79,22 @@ class LiveService:
         """Post a graph; its description."""
         response = self.http.post("/v1/graphs", content=content, params=query)
         assert response.status_code in (200, 201), response.text
-        return response.json()
+        found: dict[str, Any] = response.json()
+        return found
 
     def submit(self, graph: str, **options: Any) -> dict[str, Any]:
         """Post a job; its description."""
         response = self.http.post("/v1/jobs", json={"graph": graph, **options})
         assert response.status_code == 201, response.text
-        return response.json()
+        found: dict[str, Any] = response.json()
+        return found
 
     def job(self, job_id: str) -> dict[str, Any]:
         """The job as it is now."""
         response = self.http.get(f"/v1/jobs/{job_id}")
         assert response.status_code == 200, response.text
-        return response.json()
+        found: dict[str, Any] = response.json()
+        return found
 
     def wait(self, job_id: str, *, seconds: float = 60, **until: str) -> dict[str, Any]:
         """Poll until the job is over, or until a member has a value: ``phase="relax"``."""

@@ -17,7 +17,7 @@ its panel by all panels that the others have given back, and then by each furthe
 that is not given back yet needs none that is missing, so the devices never wait for each other in a circle.
 
 A pass needs its first panels for all later ones.  So a device holds the first stripes that it reads in a pass, as many
-as its memory has room for, and reads only the others again.
+as its memory can hold, and reads only the others again.
 
 Entries only fall, and each is at all times the length of a walk.  So a panel may be relaxed again over any mixture of
 old and new entries, as in rounds.  Moreover, closing alone suffices to make a panel as the pass down leaves it if each

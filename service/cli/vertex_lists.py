@@ -13,6 +13,7 @@ from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.tables import has_points
 from storage.graph.graph import Graph, index_of
+from storage.graph.vertex_table import is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,18 +170,10 @@ def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> l
     (where, first), (_, second) = names[:2]
     if not where or _is_vertex(graph, first) or not _is_vertex(graph, second):
         return names
-    if graph.dtype.kind in "iu" and _is_number(first):
+    if graph.dtype.kind in "iu" and is_number(first):
         return names
     print(f"note: {first!r}, the first line of {text.removeprefix('@')}, is taken for a header", file=sys.stderr)
     return names[1:]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ from storage.graph.graph import Graph
 if TYPE_CHECKING:
     from engine.devices.cuda.pinned import HostMemory
 
+#: Seconds for which the driver accepts calls of devices that are at work, after it has locked a range of host memory.
+_PAUSE: Final = 0.002
 Array = npt.NDArray[np.generic]
 Devices = Sequence[Streamer] | Sequence[PanelDevice]
 log = logging.getLogger("apsp.engine")
@@ -145,7 +147,7 @@ class _Space:
 
     array: Array
 
-    def lock(self, first: int = 0, last: int | None = None) -> None:
+    def lock(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
         """Do nothing: no device reads it."""
 
     def release(self) -> None:
@@ -186,7 +188,7 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
     """
     matrix = space.array
     writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)
-    row = graph.n * matrix.itemsize
+    row, pause = graph.n * matrix.itemsize, _PAUSE if streaming.passes else 0.0
 
     def fill(first: int, last: int) -> None:
         stripe, rows = first // streaming.height, matrix[first:last]
@@ -200,7 +202,7 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
         streaming,
         (graph.n, row),
         fill=fill,
-        lock=lambda first, last: space.lock(first * row, last * row),
+        lock=lambda first, last: space.lock(first * row, last * row, pause=pause),
         band=writer.tile[0],
         order=passes.order(levels, streaming, graph.n) if streaming.passes else (),
         threads=max(IO_THREADS, context.plan.threads),

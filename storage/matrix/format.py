@@ -12,7 +12,8 @@ import ctypes
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -252,11 +253,16 @@ def plain(value: object) -> Any:
     return str(value)
 
 
-def consolidated(folder: Path) -> dict[str, object]:
-    """Return the consolidated metadata of all nodes below ``folder``, as zarr-python writes it."""
+def consolidated(folder: Path, tiles: Collection[Path] = ()) -> dict[str, object]:
+    """Return the consolidated metadata of all nodes below ``folder``, as zarr-python writes it.
+
+    Args:
+        folder: the folder of the store.
+        tiles: folders below it that hold tiles alone; they are not visited.
+    """
     nodes = {}
-    for document in sorted(folder.rglob(ROOT_DOCUMENT)):
-        if document.parent != folder:
+    for document in _files(folder, tiles):
+        if document.name == ROOT_DOCUMENT and document.parent != folder:
             nodes[document.parent.relative_to(folder).as_posix()] = json.loads(document.read_bytes())
     return {"kind": "inline", "must_understand": False, "metadata": nodes}
 
@@ -280,14 +286,13 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
     known, further = known or {}, list(plain(attributes.get(ALSO) or {}))
     tiles = {folder / DISTANCES / "c", *(folder / ALSO / name / "c" for name in further)}
     files, contents = {}, {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and tiles.isdisjoint(path.parents):
-            name = path.relative_to(folder).as_posix()
-            mark = known[name] if name in known else file_mark(path)
-            files[name] = mark[:2]
-            if mark.content != mark.checksum:
-                contents[name] = mark.content
-    document = group_document(attributes, consolidated(folder))
+    for path in _files(folder, tiles):
+        name = path.relative_to(folder).as_posix()
+        mark = known[name] if name in known else file_mark(path)
+        files[name] = mark[:2]
+        if mark.content != mark.checksum:
+            contents[name] = mark.content
+    document = group_document(attributes, consolidated(folder, tiles))
     version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
     version = _ALSO_VERSION if further else version
     version = version if semiring_of(attributes) == MIN_PLUS else _SEMIRING_VERSION
@@ -296,6 +301,16 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
     document["attributes"]["seal"] = {"version": version, "files": files, "contents": contents}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()
+
+
+def _files(folder: Path, left_out: Collection[Path]) -> list[Path]:
+    """Return all files below ``folder``, sorted, but those in the folders ``left_out``, which are not visited."""
+    found = []
+    for root, folders, names in os.walk(folder):
+        here = Path(root)
+        folders[:] = [name for name in folders if here / name not in left_out]
+        found += [path for name in names if (path := here / name).is_file()]
+    return sorted(found)
 
 
 def is_foreign(data: bytes) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from engine.devices.cuda.context import Modules, allocate, modules, translated
 from engine.devices.cuda.floyd_warshall import Solver
 from engine.devices.cuda.launch import Copy, Launcher, Product, blank
+from engine.devices.cuda.pinned import parts
 from engine.devices.cuda.stripes.trace import Trace
 from engine.model import traffic
 from engine.model.backend import Array
@@ -321,16 +322,19 @@ class StripeMemory:
             self._trace.end(mark, stream)
 
     def _copy(self, target: Any, source: Any, left: int, stream: Any) -> None:
-        """Queue a copy of columns ``left`` to n to or from the host, as one run of bytes if the rows are contiguous."""
+        """Queue a copy of columns ``left`` to n to or from the host: runs of bytes if the rows are contiguous."""
         runtime, size, n = self._cupy.cuda.runtime, self._job.kind.itemsize, self._job.n
+        outward = isinstance(target, np.ndarray)
         to, begin = (x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr for x in (target, source))
-        kind = runtime.memcpyDeviceToHost if isinstance(target, np.ndarray) else runtime.memcpyHostToDevice
+        kind = runtime.memcpyDeviceToHost if outward else runtime.memcpyHostToDevice
         offset, width, count = left * size, (n - left) * size, len(source)
         pitches = [x.shape[1] * size for x in (target, source)]
-        traffic.moved("read" if isinstance(target, np.ndarray) else "write", width * count)
+        traffic.moved("read" if outward else "write", width * count)
         if left == 0 and pitches[0] == pitches[1] == width:
-            runtime.memcpyAsync(to, begin, width * count, kind, stream.ptr)
-        else:
-            runtime.memcpy2DAsync(
-                to + offset, pitches[0], begin + offset, pitches[1], width, count, kind, stream.ptr
-            )  # fmt: skip
+            for _, _, first, run in parts(to if outward else begin, (1, width * count), width * count):
+                runtime.memcpyAsync(to + first, begin + first, run, kind, stream.ptr)
+            return
+        there, stride = (to, pitches[0]) if outward else (begin, pitches[1])
+        for row, rows, first, run in parts(there + offset, (count, width), stride):
+            at = [place + row * pitch + offset + first for place, pitch in zip((to, begin), pitches, strict=True)]
+            runtime.memcpy2DAsync(at[0], pitches[0], at[1], pitches[1], run, rows, kind, stream.ptr)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from engine.api.solve import make_plan, solve_to_store
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cuda import pinned
 from engine.devices.cuda.pinned import host_matrix
+from engine.devices.cuda.stripes.memory import StripeMemory
 from engine.execution import streamed
 from engine.model.plan import Plan
 from engine.model.problem import Options
@@ -52,6 +55,16 @@ class Driver:
         del self.locked[address]
 
 
+class OnDevice:
+    """An array of a device, of which only address and shape are asked."""
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        self.shape, self.data = rows.shape, SimpleNamespace(ptr=rows.ctypes.data)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     found = Driver()
@@ -80,6 +93,81 @@ def test_memory_is_locked_in_parts_by_those_who_fill_it(driver: Driver) -> None:
     with host_matrix((100, 300), "float32", ahead=True):
         pass  # nobody locks it, and nothing is unlocked
     assert driver.locked == {}
+
+
+def test_ranges_end_at_multiples_of_an_address_and_the_driver_rests_between_them(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(pinned, "RANGE", 2**16)
+    monkeypatch.setattr(pinned.time, "sleep", rests.append)
+    with host_matrix((128, 1024), "float32", ahead=True) as memory:
+        memory.lock(0, 2**18, pause=0.5)
+        memory.lock(2**18)
+        ends = [place + size for place, size in driver.locked.items()]
+        begin = memory.array.ctypes.data
+        inner = [place for place in range(begin, begin + 2**19) if place % 2**16 == 0 or place == begin + 2**18]
+        assert sorted(driver.locked) == sorted({begin, *inner})
+        assert sorted(ends) == [*sorted({begin, *inner})[1:], begin + 2**19]
+        assert [rest for rest in rests if rest] == [0.5] * (sum(place < begin + 2**18 for place in driver.locked) - 1)
+    assert driver.locked == {}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_parts_of_a_copy_are_all_of_it_and_cross_no_end_of_a_range(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    span = int(rng.choice([8, 16, 64, 256]))
+    monkeypatch.setattr(pinned, "RANGE", span)
+    rows, width = int(rng.integers(0, 12)), int(rng.integers(1, 90))
+    stride, address = width + int(rng.integers(0, 20)), int(rng.integers(0, 500))
+    copied = np.zeros((rows, width), int)
+    for row, count, first, size in pinned.parts(address, (rows, width), stride):
+        copied[row : row + count, first : first + size] += 1
+        assert min(count, size) > 0
+        begin = address + row * stride + first
+        assert begin // span == (begin + (count - 1) * stride + size - 1) // span
+    assert (copied == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_copies_over_ranges_that_were_locked_apart_move_the_same_bytes(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory of the host stands in for a device's; the driver refuses a copy that crosses the end of a range."""
+    rng = np.random.default_rng(seed)
+    span = 256
+    monkeypatch.setattr(pinned, "RANGE", span)
+
+    def move(to: int, begin: int, size: int, kind: int, _: int) -> None:
+        host = begin if kind == Copies.memcpyHostToDevice else to
+        assert host // span == (host + size - 1) // span
+        ctypes.memmove(to, begin, size)
+
+    def move_rows(to: int, to_pitch: int, begin: int, pitch: int, size: int, rows: int, kind: int, _: int) -> None:
+        at, stride = (begin, pitch) if kind == Copies.memcpyHostToDevice else (to, to_pitch)
+        assert at // span == (at + (rows - 1) * stride + size - 1) // span
+        for row in range(rows):
+            ctypes.memmove(to + row * to_pitch, begin + row * pitch, size)
+
+    class Copies:
+        memcpyHostToDevice, memcpyDeviceToHost = 1, 2
+        memcpyAsync, memcpy2DAsync = staticmethod(move), staticmethod(move_rows)
+
+    n, rows = int(rng.integers(1, 200)), int(rng.integers(1, 9))
+    left, wide = int(rng.integers(0, n)) if seed % 2 else 0, n + int(rng.integers(0, 9)) * (seed % 3 > 0)
+    device = StripeMemory.__new__(StripeMemory)
+    device._cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=Copies))
+    device._job = cast(Any, SimpleNamespace(kind=np.dtype("int32"), n=n))
+    host = rng.integers(1, 99, (rows, n), dtype="int32")
+    there = np.zeros((rows, wide), "int32")
+    device._copy(OnDevice(there), host, left, SimpleNamespace(ptr=0))
+    np.testing.assert_array_equal(there[:, left:n], host[:, left:])
+    assert not there[:, :left].any()
+    assert not there[:, n:].any()
+    back = np.zeros_like(host)
+    device._copy(back, OnDevice(there), left, SimpleNamespace(ptr=0))
+    np.testing.assert_array_equal(back[:, left:], host[:, left:])
+    assert not back[:, :left].any()
 
 
 def test_after_a_refusal_no_more_is_tried_and_what_is_locked_is_given_back(driver: Driver) -> None:

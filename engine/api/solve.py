@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
@@ -165,18 +166,21 @@ def solve_to_store(
     clock = PhaseClock(given_monitor(monitor))
     clock.begin("create", 1, "store")
     rectangle = Rectangle.of(options, profile.graph.n)
-    with open_working(
-        path,
-        replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also}),
-        _matrix_spec(profile.graph, plan, options, rectangle, store.get("compression", "none")),
-        overwrite=store.get("overwrite", False),
-        resume=resume,
-        address=store.get("address"),
-        claim=store.get("claim", 0),
-    ) as writer:
+    with (
+        open_working(
+            path,
+            replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also}),
+            _matrix_spec(profile.graph, plan, options, rectangle, store.get("compression", "none")),
+            overwrite=store.get("overwrite", False),
+            resume=resume,
+            address=store.get("address"),
+            claim=store.get("claim", 0),
+        ) as writer,
+        ExitStack() as after,
+    ):
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)
-        context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal, also=writer.also)
+        context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal, after, also=writer.also)
         with told_of_compiling(clock):
             compile_for(needed(plan), clock)
             summary = EXECUTORS[_execution(plan, options)](context)

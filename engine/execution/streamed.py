@@ -26,16 +26,18 @@ from engine.streaming.checkpoint import StoredSolve
 from engine.streaming.finishing_tier import FinishingHostTier
 from engine.streaming.forms import fingerprint
 from engine.streaming.host_tier import KeptHostTier
-from engine.streaming.loading import Loading
+from engine.streaming.loading import Loading, Rows
 from engine.streaming.progress_record import take_up
 from engine.streaming.store_tier import IO_THREADS, StoreTier, tiles_of
 from storage.errors import Cancelled
 from storage.graph.graph import Graph
+from storage.threads import ThreadPool
 
 if TYPE_CHECKING:
     from engine.devices.cuda.pinned import HostMemory
 
-#: Seconds for which the driver accepts calls of devices that are at work, after it has locked a range of host memory.
+#: Seconds for which the driver accepts calls of the devices at work, after it has locked or unlocked a range of host
+#: memory.
 _PAUSE: Final = 0.002
 Array = npt.NDArray[np.generic]
 Devices = Sequence[Streamer] | Sequence[PanelDevice]
@@ -91,11 +93,8 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
     relaxed = context.profile.for_products(context.kind, monitor)
     potentials = relaxed.reduced_by
     levels = take_up(journal, streaming, relaxed.graph.n, potentials=fingerprint(potentials))
-    with (
-        _memory(plan.shape, plan, monitor, ahead=True) as space,
-        _loading(context, space, relaxed.graph, levels) as loading,
-        loading,
-    ):
+    space = context.after.enter_context(_memory(plan.shape, plan, monitor, ahead=True))
+    with _loading(context, space, relaxed.graph, levels) as loading, loading:
         loading.begin()
         matrix, idle = space.array, plan.device != "cpu"
         if streaming.passes and potentials is None:
@@ -103,7 +102,7 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
                 FinishingHostTier(matrix, streaming, journal, collector, monitor, threads=plan.threads, idle=idle) as t,
                 t,
             ):
-                t.begin(levels, loading, space.release)
+                t.begin(levels, loading, _unlocking(context, space))
                 _lower(context, t, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
             return
         loading.wait(monitor, range(streaming.stripes(relaxed.graph.n)))
@@ -150,7 +149,7 @@ class _Space:
     def lock(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
         """Do nothing: no device reads it."""
 
-    def release(self) -> None:
+    def release(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
         """Do nothing."""
 
 
@@ -207,6 +206,19 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
         order=passes.order(levels, streaming, graph.n) if streaming.passes else (),
         threads=max(IO_THREADS, context.plan.threads),
     )
+
+
+def _unlocking(context: StoredSolve, space: _Space | HostMemory) -> Rows:
+    """Return a function that lets a thread unlock rows of the matrix; the thread ends when the store is sealed."""
+    row = space.array.shape[1] * space.array.itemsize
+    pool = ThreadPool(1, "apsp-unlock")
+    for _ in range(2):
+        context.after.enter_context(pool)
+
+    def release(first: int, last: int) -> None:
+        pool.submit(partial(space.release, first * row, last * row, pause=_PAUSE))
+
+    return release
 
 
 @contextlib.contextmanager

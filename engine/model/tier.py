@@ -75,6 +75,10 @@ class Tier(Protocol):
         """Hand back ``rows``, which the caller has only read."""
         ...
 
+    def retire(self, stripe: int) -> None:
+        """Note that no device will take or give the stripe again; only in passes, and not for every stripe."""
+        ...
+
     def skip(self, k: int, stripe: int) -> bool:
         """Return whether, after a resume, the stripe already has the state of round ``k`` or of a later round."""
         ...
@@ -138,6 +142,9 @@ class HostTier:
 
     def drop(self, stripe: int, rows: Array) -> None:
         """Do nothing: stripes are views."""
+
+    def retire(self, stripe: int) -> None:
+        """Do nothing: the memory is the caller's."""
 
     def skip(self, k: int, stripe: int) -> bool:
         """Return whether an earlier run brought the stripe to round ``k``."""

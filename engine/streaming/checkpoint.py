@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -121,9 +122,11 @@ class StoredSolve(SolveContext):
 
     Attributes:
         journal: the working store and its records.
+        after: what ends only when the store is sealed, or the solve has failed.
     """
 
     journal: Journal
+    after: ExitStack
 
 
 class RowCommits:

@@ -16,7 +16,7 @@ from engine.model.tiling import FINISHED, Tiling
 from engine.rows.summary import SummarySink
 from engine.streaming.checkpoint import Journal
 from engine.streaming.host_tier import KeptHostTier
-from engine.streaming.loading import Loading
+from engine.streaming.loading import Loading, Rows
 from engine.streaming.progress_record import Levels
 from storage.threads import Promise, ThreadPool
 
@@ -61,18 +61,17 @@ class FinishingHostTier(KeptHostTier):
         self._left: dict[int, deque[Span]] = {}  # by stripe: rows of tiles that no thread has begun to write
         self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet
         self._saving, self._written = False, 0
-        self._release: Callable[[], None] = _nothing
+        self._release: Rows = _nothing
         self._pool = ThreadPool(threads, "apsp-finish")
         self._writes: deque[Promise[int]] = deque()
 
-    def begin(self, levels: Levels, loading: Loading, release: Callable[[], None] | None = None) -> None:
+    def begin(self, levels: Levels, loading: Loading, release: Rows | None = None) -> None:
         """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded.
 
         Args:
             levels: the level of each stripe.
             loading: fills the matrix; a stripe is taken once it is ready.
-            release: unlocks the pages of the matrix; called while the last rows are written, when devices have
-                finished.
+            release: begins to unlock the pages of rows that no device will copy again.
         """
         self._loading, self._release = loading, release or self._release
         self.level[:] = self._stored[:] = levels
@@ -100,6 +99,10 @@ class FinishingHostTier(KeptHostTier):
         if k == FINISHED and not self._known[stripe]:
             self._begin_finish(stripe, self._collector.write)
 
+    def retire(self, stripe: int) -> None:
+        """Begin to unlock the stripe's pages."""
+        self._release(*self._tiling.rows(stripe, self.n))
+
     def commit(self, k: int) -> None:
         """Begin a copy if one is due.
 
@@ -117,7 +120,7 @@ class FinishingHostTier(KeptHostTier):
             Cancelled: the monitor asked to stop.
             StorageFailed: the store cannot be written.
         """
-        releasing = self._pool.submit(self._release)
+        self._release(0, self.n)
         for stripe in np.flatnonzero(self._known):
             self._loading.ready(int(stripe)).result()
             self._begin_finish(int(stripe), self._gather)
@@ -126,7 +129,6 @@ class FinishingHostTier(KeptHostTier):
         self._monitor.step(self._written)
         while self._writes:
             self._monitor.step(self._writes.popleft().result())
-        releasing.result()
 
     def save(self) -> None:
         """Copy all stripes of which the store has an older state, as :meth:`KeptHostTier.save` does.
@@ -220,5 +222,5 @@ class _View(Promise[Array]):
         return self._rows
 
 
-def _nothing() -> None:
+def _nothing(first: int, last: int) -> None:
     """Do nothing."""

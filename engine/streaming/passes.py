@@ -27,7 +27,7 @@ of its rows r has the lengths of all walks with intermediate vertices up to r, h
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -173,6 +173,8 @@ class _Run:
         self._left = deque(self._tasks)  # the tasks that no device has taken
         self._levels = self._pending(levels)
         self._committing, self._given = threading.Lock(), 0
+        self._copied: dict[int, list[int]] = {}  # by panel of the pass up: the stripes that its device holds since then
+        self._holders: Counter[int] = Counter()  # by stripe: the devices that hold it in the pass up
 
     def run(self) -> None:
         """Carry out all tasks, and wait until their rows are in the tier."""
@@ -222,6 +224,7 @@ class _Run:
             device.drain(wait=True)
 
     def _follow(self, device: PanelDevice, feed: _Feed, task: PanelTask) -> None:
+        held = list[int]()
         device.begin(task.panel, partial(feed.rows, needed=task.own))
         for source in task.sources:
             for stripe in self._job.members(source):
@@ -229,8 +232,12 @@ class _Run:
                 place = feed.place()
                 rows = None if place is SourcePlace.DEVICE else feed.rows(stripe, task.needed)
                 device.lower(task.panel, stripe, rows, hold=place is SourcePlace.HELD)
+                if place is SourcePlace.HELD:
+                    held.append(stripe)
         if task.way is Direction.DOWN:
             device.close(task.panel)
+        if task.way is Direction.UP:
+            self._copied[task.panel] = held
         device.give(task.panel, task.reached)
 
     def _done(self, level: int, stripe: int, rows: Array) -> None:
@@ -239,9 +246,21 @@ class _Run:
         with self._crew.lock:
             self._levels[stripe] = max(level, self._levels[stripe])
             self._crew.change.notify_all()
+        self._retire(self._copied.pop(stripe // self._job.tiling.group, ()))
         with self._committing:
             self._given += 1
             self._tier.commit(self._given)
+
+    def _retire(self, held: Sequence[int]) -> None:
+        """Retire the stripes that every device holds; ``held`` are those of one panel that is back, for which its
+        device has copied them.
+        """
+        for stripe in held:
+            with self._crew.lock:
+                self._holders[stripe] += 1
+                everywhere = self._holders[stripe] == len(self._devices)
+            if everywhere:
+                self._tier.retire(stripe)
 
 
 class SourcePlace(Enum):

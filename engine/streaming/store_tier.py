@@ -136,6 +136,9 @@ class StoreTier:
         """Free the buffer of ``rows``."""
         self._release(rows)
 
+    def retire(self, stripe: int) -> None:
+        """Do nothing: buffers serve all stripes."""
+
     def skip(self, k: int, stripe: int) -> bool:
         """Return whether the stripe has reached round ``k``, in this process or an earlier one."""
         return bool(self._levels[stripe] >= k)

@@ -187,9 +187,7 @@ def sync_path(path: Path | str) -> None:
 def sync_tree(folder: Path) -> None:
     """Make ``folder`` and every file and folder below it durable: files first, then the folders that name them.
 
-    Each call of a thread takes a whole folder, because a store of a large matrix has 80,000 tiles in 3,000 folders.
-
-    Raises OSError.
+    A thread takes a whole folder: a large store has 80,000 tiles in 3,000 of them.  Raises OSError.
     """
     folders = [(root, names) for root, _, names in os.walk(folder)]
     in_threads(_SYNC_THREADS, _sync_files, folders)
@@ -198,9 +196,8 @@ def sync_tree(folder: Path) -> None:
 
 
 def _sync_files(folder: tuple[str, list[str]]) -> None:
-    root, names = folder
-    for name in names:
-        sync_path(f"{root}/{name}")
+    for name in folder[1]:
+        sync_path(f"{folder[0]}/{name}")
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -113,6 +113,21 @@ def test_ranges_end_at_multiples_of_an_address_and_the_driver_rests_between_them
     assert driver.locked == {}
 
 
+def test_ranges_are_unlocked_where_no_device_copies_any_more(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "RANGE", 2**16)
+    with host_matrix((128, 1024), "float32", ahead=True) as memory:
+        memory.lock(0, 2**18)
+        memory.lock(2**18)
+        begin, locked = memory.array.ctypes.data, dict(driver.locked)
+        memory.release(2**17, 2**18)
+        outside = [place for place in locked if not begin + 2**17 <= place <= place + locked[place] <= begin + 2**18]
+        assert sorted(driver.locked) == sorted(outside)
+        assert len(outside) <= len(locked) - 1
+        memory.release(2**17, 2**18)  # once more, as those who end a solve do
+        assert sorted(driver.locked) == sorted(outside)
+    assert driver.locked == {}
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_parts_of_a_copy_are_all_of_it_and_cross_no_end_of_a_range(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)

@@ -14,8 +14,8 @@ from engine.model.backend import Array
 
 Ints = npt.NDArray[np.int32]
 
-#: Most arcs into a vertex.  If a vertex has more, groups of them are led through additional vertices; otherwise a
-#: single warp would work on them for long while others wait.
+#: The largest number of arcs into a vertex.  Where a vertex has more, :func:`incoming` leads groups of them through
+#: additional vertices; otherwise a single warp would work on them for long while all other warps wait.
 SPLIT: Final = 64
 #: Approximate number of arcs in a chunk, the piece of work that a warp takes at a time.
 CHUNK: Final = 16
@@ -23,7 +23,8 @@ CHUNK: Final = 16
 
 @dataclass(frozen=True)
 class IncomingArcs:
-    """Arcs sorted by head.  Vertices from n on are additional: each has one arc out, of weight 0.
+    """Arcs sorted by head.  A graph of n vertices has the numbers 0 to n - 1 here; vertices from n on are additional
+    (see ``SPLIT``), and each of these has one arc out, of weight 0.
 
     Attributes:
         into: int32, shape (vertices + 1,): where the arcs into each vertex begin.
@@ -44,8 +45,8 @@ class IncomingArcs:
         return len(self.into) - 1
 
     def chunks(self, size: int = CHUNK) -> Ints:
-        """Cut the arcs into runs of about ``size`` arcs, between vertices; return the first arc of each run, and the
-        total.
+        """Cut the arcs into runs of about ``size`` arcs, where all arcs into one vertex stay in one run; return the
+        first arc of each run, and last the number of arcs.
         """
         starts = np.arange(0, max(len(self.tails), 1), size)
         firsts = np.append(self.into[np.searchsorted(self.into, starts)], np.int32(len(self.tails)))
@@ -73,7 +74,7 @@ def incoming(
         heads: int32, shape (arcs,).
         weights: shape (arcs,), not negative.
         cluster: renumber vertices in clusters of this many neighbouring vertices; None keeps their numbers.
-        split: most arcs into a vertex; None for any number.
+        split: the largest number of arcs into a vertex; None for no limit.
     """
     n = len(indptr) - 1
     place = _places(indptr, heads, cluster)
@@ -114,8 +115,8 @@ def _by_head(tails: Ints, heads: Ints, n: int) -> npt.NDArray[np.int64]:
 
 
 def _split(tails: Ints, heads: Ints, weights: Array, total: int, most: int) -> tuple[Ints, Ints, Array, int]:
-    """For vertices with more than ``most`` arcs in, lead these arcs through additional vertices, ``most`` through
-    each.
+    """Lead arcs into a vertex that has more than ``most`` of them through additional vertices, ``most`` through each;
+    return tails, heads, weights and the number of vertices.
     """
     while len(heads):
         counts = np.bincount(heads, minlength=total)

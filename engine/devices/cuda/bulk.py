@@ -17,7 +17,8 @@ from storage.errors import SolveFailed
 
 @contextmanager
 def device_stacks(*, memory: int | None = None) -> Iterator[DeviceStacks]:
-    """Context manager: closes stacks on the first device, and frees its memory at the end, also after an error.
+    """Context manager: yields a :class:`DeviceStacks` on the first device, and frees its memory at the end, also after
+    an error.
 
     Args:
         memory: bytes of device memory that may be used; None for all that is free.
@@ -34,14 +35,15 @@ def device_stacks(*, memory: int | None = None) -> Iterator[DeviceStacks]:
 
 
 class DeviceStacks:
-    """Made by :func:`device_stacks`.  Not thread-safe; a stack is closed when ``close`` returns."""
+    """Runs Floyd-Warshall on stacks of matrices on one device.  Made by :func:`device_stacks`.  Not thread-safe."""
 
     def __init__(self, found: Modules) -> None:
         self._modules, self._cupy = found, found.cupy
         self._launchers: dict[tuple[str, bool], Launcher] = {}
 
     def close(self, stack: npt.NDArray[np.generic], *, nonnegative: bool) -> None:
-        """Run Floyd-Warshall on each matrix of ``stack``, shape (graphs, side, side), in place, in one launch.
+        """Run Floyd-Warshall on each matrix of ``stack``, shape (graphs, side, side), in place, in one launch; return
+        when it is done.
 
         Raises:
             DoesNotFit: the stack does not fit the device's memory.
@@ -64,7 +66,7 @@ class DeviceStacks:
                 settle(stack)
 
     def release(self) -> None:
-        """Free all memory."""
+        """Free all device memory that was allocated for stacks."""
         for launcher in self._launchers.values():
             launcher.release()
         self._launchers.clear()

@@ -76,7 +76,7 @@ def open_device(index: int = 0) -> Any:
     """Return cupy, after a check that device ``index`` exists and is recent enough.
 
     Raises:
-        InvalidRequest: cupy, the driver or the device is missing or too old; one sentence says which.
+        InvalidRequest: cupy, the driver or the device is missing or too old; the message says which.
     """
     cupy = _cupy()
     try:
@@ -96,7 +96,7 @@ class Modules:
     """The kernels of one device.
 
     Args:
-        device: its index.
+        device: index of the device.
 
     Attributes:
         loaded: number of modules that were compiled ahead and loaded.
@@ -114,8 +114,8 @@ class Modules:
         self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
         with translated(self.cupy), self.cupy.cuda.Device(device) as chip:
-            # as long as some page-locked memory is in use, the driver keeps more for small requests; without this piece
-            # the first request of each solve would take 1 ms
+            # while some page-locked memory is in use, the driver keeps more of it ready for small requests; without
+            # this piece the first request of each solve would take 1 ms
             self._piece = self.cupy.cuda.alloc_pinned_memory(512)
             major, minor = divmod(int(chip.compute_capability), 10)
         self.capability = (major, minor)
@@ -210,7 +210,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None, monitor: Moni
     """Make every kernel ready for a device: load it if it was compiled ahead, else compile it into cupy's cache.
 
     Args:
-        device: its index.
+        device: index of the device.
         threads: compilations at a time; None for one per processor.
         monitor: receives progress, and is asked whether to stop.
 
@@ -244,7 +244,9 @@ def modules(device: int = 0) -> Modules:
 
 
 def alike(runtime: Any, index: int) -> int:
-    """Return how many devices, from ``index`` on, are of one model and can access each other's memory."""
+    """Return how many consecutive devices, the first of them ``index``, are of one model and can access its memory, and
+    it theirs.
+    """
     name, last = runtime.getDeviceProperties(index)["name"], index + 1
     while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:
         if not (runtime.deviceCanAccessPeer(index, last) and runtime.deviceCanAccessPeer(last, index)):

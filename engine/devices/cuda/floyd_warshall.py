@@ -1,4 +1,5 @@
-"""Whole matrices on one GPU: blocked Floyd-Warshall with look-ahead, its undirected half, and recursive closure.
+"""Solves whole matrices on one GPU: by blocked Floyd-Warshall with look-ahead, also for undirected graphs at half the
+work, and by recursive closure.
 
 A round closes the pivot block, relaxes the two panels and then the rest of the matrix.  Look-ahead: the strips of the
 rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority.  The next pivot
@@ -6,8 +7,8 @@ block is then closed and its panels relaxed on that stream while the rest of thi
 waits for them.
 
 In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as row panel
-and column panel (stored k-major, the column panel is the row panel), and the upper half is mirrored at the end.  That
-is half the work.
+and column panel (the column panel is stored transposed, so by symmetry it is the row panel), and the upper half is
+mirrored at the end.  That is half the work.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ def tile_side(dtype: object) -> int:
 
 
 def padded(modules: Modules, n: int, dtype: object) -> Any:
-    """Allocate a matrix whose padding is unreachable.
+    """Allocate a square matrix for n vertices, and set its padding to unreachable.
 
     Args:
-        modules: the device.
+        modules: the kernels of the device.
         n: vertices.
         dtype: a working type.
 
     Returns:
-        The padded matrix, square; its first n rows and columns are not cleared.
+        The padded matrix; its first n rows and columns are not cleared.
 
     Raises:
         DoesNotFit: the matrix does not fit the device's memory.
@@ -59,7 +60,7 @@ class Solver:
     """Closes square matrices of one working type on one device.
 
     Args:
-        modules: the device.
+        modules: the kernels of the device.
         dtype: the working type.
         nonnegative: whether no arc is negative.
     """
@@ -81,7 +82,7 @@ class Solver:
         Args:
             d: square, on the device; if its side exceeds ``SINGLE``, the side must be a multiple of ``tile_side`` (see
                 ``padded``).
-            symmetric: promises that ``d`` is symmetric.
+            symmetric: whether ``d`` is symmetric, which is not checked.
             width: width of a pivot block; None for the best one.
             monitor: receives updates as rounds finish on the device; with a monitor at most two rounds are queued.
 
@@ -149,7 +150,9 @@ class Solver:
             self.bulk.mirror(d)
 
     def _check_flag(self) -> None:
-        """Raise BelowZero for integers; for floats rounding can make the length of a cycle of length zero negative."""
+        """Raise BelowZero if the flag is set and entries are integers; for floats, rounding can make the length of a
+        cycle of length zero negative.
+        """
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
             raise BelowZero("the distance of a vertex to itself became negative, so there is a negative cycle")
 
@@ -160,8 +163,8 @@ class Solver:
         Args:
             d: square, on the device, its side a multiple of ``tile_side``; changed in place.
             base: blocks of at most this side are closed by the single kernel.
-            symmetric: promises that ``d`` is symmetric; then one panel serves as row and column panel, and only the
-                part of each half on and above its diagonal is relaxed.
+            symmetric: whether ``d`` is symmetric, which is not checked; then one panel serves as row and column panel,
+                and only the part of each half on and above its diagonal is relaxed.
             monitor: receives updates as they finish on the device; in a symmetric matrix each update counts twice,
                 because it stands for its mirror image, too.
 
@@ -185,10 +188,10 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax the rest of the matrix when one half is closed: panel ``b`` by ``y`` (x) ``z``, of which ``c`` gets
-            the transpose.
+            """Relax the rest of a symmetric matrix after one half is closed: panel ``b`` by ``y`` (x) ``z``, and set
+            panel ``c`` to its transpose.
 
-            Then relax the other half, ``x``, above its diagonal, and mirror it.
+            Then relax ``x``, the other half, on and above its diagonal, and mirror it.
             """
             self.ahead.relax(b, y, z)
             self.ahead.pack([Copy(b, c, transposed=True)])
@@ -271,7 +274,7 @@ class _Panels:
         self.ahead.pack([Copy(column, self._columns(start, b), transposed=True, spread=True)])
 
     def strips(self, d: Any, start: int) -> None:
-        """Relax the rows and columns of the next pivot block by the one at ``start``."""
+        """Relax the rows and columns of the next pivot block by the panels of the pivot block at ``start``."""
         first, stop = start + self.width, min(start + 2 * self.width, self.n)
         a, b = self._columns(start, self.width), d[start:first]
         self.ahead.products(

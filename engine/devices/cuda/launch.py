@@ -60,17 +60,17 @@ _WRAP: Final = 2**30
 
 
 def leading(x: Any) -> int:
-    """Return the elements from one row of a two-dimensional array to the next."""
+    """Return the number of entries from the beginning of one row of a two-dimensional array to that of the next."""
     return int(x.strides[0]) // int(x.itemsize) if x.shape[0] > 1 else max(int(x.shape[1]), 1)
 
 
 def blank(modules: Modules, rows: Any) -> None:
     """Queue the clearing of rows on the current stream: every entry becomes unreachable.
 
-    This kernel is used because cupy would have to compile one for the same purpose.
+    The kernel ``blank`` does it, because cupy would have to compile a kernel for this.
 
     Args:
-        modules: the device.
+        modules: the kernels of the device.
         rows: shape (rows, columns), contiguous in its last axis, of a working type.
     """
     if rows.size:
@@ -97,7 +97,9 @@ class Skip:
 
 @dataclass(frozen=True)
 class Product:
-    """C <- min(C, A (x) B) over packed operands: ``a`` in k-major words, shape (depth, m padded), ``b`` (depth, n)."""
+    """C <- min(C, A (x) B) over packed operands: ``a`` is transposed and holds words, shape (depth, m padded); ``b``
+    has shape (depth, n).
+    """
 
     c: Any
     a: Any
@@ -107,7 +109,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Copy:
-    """One copy by the pack kernel: ``to`` becomes ``source`` (or its transpose), padded with unreachable."""
+    """One copy by the pack kernel: ``to`` becomes ``source`` (or its transpose), padded with unreachable; with
+    ``spread``, each entry is copied to all lanes of a word.
+    """
 
     source: Any
     to: Any
@@ -119,7 +123,7 @@ class Launcher:
     """The kernels of one device for one arithmetic, with the scratch memory of one stream.
 
     Args:
-        modules: the device.
+        modules: the kernels of the device.
         dtype: the working type.
         nonnegative: whether no arc is negative.
     """
@@ -145,7 +149,7 @@ class Launcher:
             c: shape (m, n), changed in place.
             a: shape (m, depth).
             b: shape (depth, n).
-            upper: leave out tiles wholly below the diagonal of C.
+            upper: whether to leave out tiles wholly below the diagonal of C.
         """
         depth = a.shape[1]
         if 0 in c.shape:

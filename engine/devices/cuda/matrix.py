@@ -50,7 +50,7 @@ def device_matrix(
     Args:
         n: vertices.
         kind: the working type.
-        nonnegative, symmetric: promises as in ``engine.algorithms.floyd_warshall.recursive``.
+        nonnegative, symmetric: whether no arc is negative, and whether the matrix is symmetric; neither is checked.
         memory: bytes of device memory that may be used; None for all that is free.
 
     Raises:
@@ -139,7 +139,7 @@ class CudaMatrix:
             monitor.step(n**3)
 
     def power(self, hops: int, monitor: Monitor, *, rows: Integers | None, by_rows: bool, total: int) -> None:
-        """Compute the lengths of shortest paths of at most ``hops`` arcs, as ``engine.algorithms.squaring.power``.
+        """Compute the lengths of shortest paths of at most ``hops`` arcs, as ``engine.algorithms.squaring.power`` does.
 
         Args:
             hops: at least 1.

@@ -26,7 +26,7 @@ class Outlet:
 
 
 class Outgoing:
-    """Copies rows from device arrays to a sink, through page-locked bands that threads write to the sink.
+    """Copies rows from device arrays to page-locked buffers, called *bands*, which threads then write to a sink.
 
     A band is as high as the sink's tiles, and there are two more bands than threads.  A thread allocates the bands
     while the device computes; :meth:`send` waits for that.  If the sink has an attribute ``memory``, a
@@ -106,7 +106,7 @@ class Outgoing:
         return [memory.array[i * self.band : (i + 1) * self.band] for i in range(count)]
 
     def _straight(self) -> bool:
-        """Return whether rows are copied into the sink's own memory, as its pages are locked."""
+        """Return whether rows are copied into the sink's own memory, which needs locked pages."""
         return self._locked is not None and not self._locked.refused
 
     def _send_bands(self, buffers: list[npt.NDArray[Any]], rows: Any, first: int) -> None:

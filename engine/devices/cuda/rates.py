@@ -1,5 +1,5 @@
-"""Measures the rates of GPUs from which streaming is predicted: products, the bus in both directions at once, host
-memory.
+"""Measures the rates of GPUs from which the time of streaming is predicted: those of products, of the bus in both
+directions at once, and of host memory.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ def _products(found: Modules, kind: WorkType) -> float:
 
 
 def _both_ways(found: list[Modules], memory: Array) -> float:
-    """Return the bytes per second in each direction, of all devices together, with copies in both directions at
-    once.
+    """Return the bytes per second that all devices together copy in each direction, while both directions are busy.
 
     Each device begins at another place of the memory: four H200 that all read and wrote the same bytes at the same time
     got 5 to 25 GB/s together, and each by itself 47 to 50.

@@ -1,4 +1,4 @@
-"""Reduces finished rows on the device to what a sink needs of them, so that no row crosses the bus."""
+"""Reduces finished rows on the device to what a sink needs of them, so that no row is copied to the host."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from engine.model.rows import ReducedRows, ReducingSink, RowFacts, RowReduction,
 
 _WEIGHTS: Final = np.dtype([("held", "u8"), ("weights", "u8"), ("many", "i4"), ("kinds", "i4")], align=True)
 _THREADS: Final = 256
-#: Most rows that a matrix sends at a time, which limits the memory for copies of rows that are not consecutive.
+#: The largest number of rows that a matrix sends at a time, which limits the memory for copies of rows that are not
+#: consecutive.
 _BAND: Final = 4096
-#: Most bytes of selected columns that are copied, and then reduced, at a time; at least one row is.
+#: The largest number of bytes of selected columns that are copied, and then reduced, at a time; a single row may be
+#: larger.
 _NARROWED: Final = 64 << 20
 
 
 def outgoing_of(
     found: Modules, outlet: Outlet, shape: tuple[int, int], kind: WorkType
 ) -> Outgoing | Reducing | Counting:
-    """Return what takes finished rows: a reduction on the device if the sink needs no rows, else copies to the host.
+    """Return the object that takes finished rows: it counts paths or reduces rows on the device if the sink needs no
+    rows, and copies rows to the host otherwise.
 
     Args:
-        found: the device.
+        found: the kernels of the device.
         outlet: where rows are written.
         shape: rows and columns of the matrix.
         kind: the working type.
@@ -46,7 +49,9 @@ def outgoing_of(
 
 
 def reduction_of(sink: Sink) -> RowReduction | None:
-    """Return what a device computes of the rows of a sink; None if the sink needs the rows."""
+    """Return what a device computes from the rows for a sink; None if the sink is no ``ReducingSink``, or needs the
+    rows.
+    """
     return sink.reduction if isinstance(sink, ReducingSink) else None
 
 
@@ -68,7 +73,7 @@ def held_bytes(sink: Sink, columns: int, kind: WorkType) -> int:
     """Return the bytes of device memory that a sink's results take until they are fetched.
 
     Args:
-        sink: receives the rows, or what takes their place.
+        sink: receives the rows, or results computed from them.
         columns: columns of whole rows.
         kind: the working type.
     """
@@ -79,14 +84,14 @@ class Reducing:
     """Reduces rows on a stream of its own and keeps the results on the device until :meth:`finish`.
 
     Args:
-        found: the device.
+        found: the kernels of the device.
         sink: takes the results.
         asked: what is computed.
         columns: columns of the rows that are sent.
         kind: the working type.
 
     Attributes:
-        band: rows that should be sent at a time, at most.
+        band: the largest number of rows that a caller should send at a time.
         stream: the stream on which rows are reduced.
         told: called with the number of rows that have been reduced, in the thread that calls ``finish``.
     """
@@ -125,11 +130,13 @@ class Reducing:
 
     @property
     def levels(self) -> bool:
-        """Whether :meth:`take_levels` may take the place of rows of hops."""
+        """Whether the numbers that :meth:`take_levels` takes suffice in place of rows of hops."""
         return self._asked.levels
 
     def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
-        """Give the sink the numbers of targets of rows ``first``, ... at each number of hops."""
+        """Give the sink the numbers of targets of rows ``first``, ... at each number of hops: int64, shape (rows,
+        numbers of hops).
+        """
         self._sink.take_levels(first, levels)
         self.told(len(levels))
 
@@ -159,7 +166,9 @@ class Reducing:
     # ---- steps ------------------------------------------------------------------------------------------------------
 
     def _results(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Return shape and type of each array of results, without the rows."""
+        """Return for each array of results its shape, without the first axis, which is that of the rows, and its
+        type.
+        """
         asked, kind = self._asked, self._kind
         limits = len(asked.limits)
         return {
@@ -176,7 +185,7 @@ class Reducing:
         }
 
     def _open(self) -> None:
-        """Allocate the results of all rows, and send what they are computed from."""
+        """At the first call, allocate the results of all rows, and send the arrays from which they are computed."""
         if self._there:
             return
         asked, rows, there = self._asked, len(self._asked.own), self._there
@@ -200,7 +209,7 @@ class Reducing:
         return upload(self._cupy, array if array.size else np.zeros(1, array.dtype))
 
     def _narrow(self, rows: Any) -> Any:
-        """Return the selected columns of rows, cut off at the cutoff."""
+        """Return a copy of the selected columns of ``rows``, with distances from the cutoff on made unreachable."""
         asked, kind, columns = self._asked, self._kind, self._there["columns"]
         out = allocate(self._cupy, (len(rows), self._columns), kind.dtype)
         limit = kind.sentinel() if asked.cutoff is None else asked.cutoff
@@ -209,7 +218,7 @@ class Reducing:
         return out
 
     def _reduce(self, rows: Any, first: int) -> None:
-        """Queue all that is asked of some rows, which are rows ``first``, ... of the matrix."""
+        """Queue all kernels that reduce ``rows``, which are rows ``first``, ... of the matrix."""
         asked, there, count = self._asked, self._there, len(rows)
         every = described(rows, there["own"][first : first + count], gathered=True)
         at = {name: there[name][first : first + count] for name in self._results()}

@@ -27,7 +27,7 @@ class RowFactsReader:
     """Computes facts of rows on the current stream and waits for them.  Not thread-safe.
 
     Args:
-        found: the device.
+        found: the kernels of the device.
         kind: working type of the rows.
         arithmetic: the arithmetic of the kernels.
     """

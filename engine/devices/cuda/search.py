@@ -1,8 +1,9 @@
 """Searches on a GPU: a batch of sources is searched while the rows of the previous batch are copied out.
 
-Labels have 16 bits if these may suffice, and larger labels are capped at *unreachable*.  No label was capped if the
-largest distance found plus the heaviest arc is below *unreachable*, because a capped label follows from a label that
-was not capped, plus one arc.  Otherwise the batch is searched again with wider labels.
+Labels (tentative distances) have 16 bits if that may suffice; a larger label is capped at *unreachable*.  No label was
+capped if the largest distance found plus the heaviest arc is below *unreachable*, because the first label to be capped
+would be the sum of a label that was not capped and the weight of one arc.  Otherwise the batch is searched again with
+wider labels.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
-#: Numbers of hops that are told apart: as many as the bit planes of a step's number can hold (PLANES in hops.cu).
+#: The largest number of levels, which are numbers of hops, that are counted: the bit planes of a step's number (PLANES
+#: in hops.cu) hold no more.
 _LEVELS: Final = 256
 #: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources, which are searched one after
 #: the other, and visits at most about _COUNTED_ARCS arcs, which takes half a second.
@@ -64,7 +66,7 @@ def device_search(
         sources: vertex indices, one for each row of the matrix.
         outlet: where rows are written; None to leave them on the device.
         memory: bytes of device memory that may be used; None for all that is free.
-        rows: sources of a batch; None for the best number.
+        rows: the number of sources of a batch; None for the best number.
 
     Raises:
         InvalidRequest: there is no usable device.
@@ -142,7 +144,9 @@ class DeviceSearch:
         self._search()
 
     def finish(self) -> RowFacts | None:
-        """Wait for the search that ``begin`` queued; return the facts of its rows, or None if it was given up."""
+        """Wait for the search that ``begin`` queued; return the facts of its rows, or None if the search passed its
+        limit and was given up.
+        """
         while True:
             if self._kernels.given_up(self._reader):
                 return None
@@ -208,7 +212,9 @@ class DeviceSearch:
         return bool(largest + self._heaviest < self._labels.unreachable)
 
     def _counted(self) -> RowFacts:
-        """Give the numbers of vertices at each number of hops to what takes them; return what they tell of facts."""
+        """Give the numbers of vertices at each number of hops to the reduction; return the facts that follow from them:
+        reach and sum of distances (all others are -1).
+        """
         rows, longest = self._rows, self._kernels.last_level(self._reader)
         counts = self._out[self._buffer][: longest + 1].get()[:, : len(rows)]
         levels = np.ascontiguousarray(counts.T).astype(np.int64)

@@ -36,8 +36,8 @@ _WALK: Final = np.dtype(
     ],
     align=True,
 )
-_STATE: Final = 32  # words of state for each group of thread blocks, and as many for the launch
-#: Most thread blocks per multiprocessor in a cooperative launch.
+_STATE: Final = 32  # words of state for each group of thread blocks, and as many more for the launch
+#: The largest number of thread blocks per multiprocessor in a cooperative launch.
 SWEEP_BLOCKS: Final = 4
 
 
@@ -58,7 +58,7 @@ class SearchKernels:
         """Copy the arcs to the device.
 
         Args:
-            found: the device.
+            found: the kernels of the device.
             arcs: weights non-negative.
             kind: the type of the matrix.
             labels: the type of the labels: that of the matrix, or uint16 if that is int32.
@@ -106,7 +106,8 @@ class SearchKernels:
             sources: vertex indices, shape (rows,).
             out: on the device, shape (rows, n); receives the distances.  With ``levels``: uint32, shape (256, rows);
                 receives the number of vertices at each number of hops.
-            limit: most sweeps (or steps) of a block of sources; for lists, most visits per vertex on average.
+            limit: the largest number of sweeps (or steps) of a block of sources; for lists, of visits per vertex on
+                average.
         """
         here = self._place[sources]
         order = np.argsort(here, kind="stable") if self.form == "lists" else np.arange(len(here))

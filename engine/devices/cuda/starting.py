@@ -1,5 +1,5 @@
-"""Starts the CUDA driver in a thread while the caller works: it takes half a second, in which the driver needs no
-Python.
+"""Starts the CUDA driver in a thread while the caller works: starting takes half a second, in which the driver does not
+hold up Python.
 
 cupy is not imported here: two threads that import packages may wait for each other.
 """
@@ -17,7 +17,7 @@ def start_driver(device: int = 0) -> threading.Thread:
     A later use of the device waits until this is done.  Errors are not reported, because that use meets them again.
 
     Args:
-        device: its index.
+        device: index of the device.
 
     Returns:
         The thread, which ends by itself.
@@ -41,10 +41,10 @@ def context(driver: Any, device: int) -> bool:
 
     Args:
         driver: the driver's library.
-        device: its index.
+        device: index of the device.
 
     Returns:
-        Whether the driver created it.
+        Whether the driver created the context.
     """
     chip, made = ctypes.c_int(), ctypes.c_void_p()
     return not (

@@ -34,7 +34,7 @@ _THREADS: Final = 256
 #: Parts begin at multiples of this number of entries, so that relax reads and writes whole vectors; the depth
 #: of each product is a multiple of this number, too.
 _GRAIN: Final = 16
-#: Side of the squares that ``gather`` copies.
+#: The side, in entries, of the squares that ``gather`` copies.
 _SIDE: Final = 32
 #: Columns that a thread block of ``emit`` copies.
 _ACROSS: Final = 8 * _THREADS
@@ -80,7 +80,7 @@ def device_sweep(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The rows wanted.
+    """The rows of the matrix that are wanted.
 
     Attributes:
         sources: vertex indices.
@@ -199,7 +199,7 @@ class DeviceSweep:
         """Copy the arrays that all batches use to the device."""
         send, sizes, owner, padded = self._send, parts.sizes, parts.owner(), self._padded
         columns = np.cumsum(padded) - padded
-        shift = (columns - parts.starts[:-1])[owner]  # added to a position it gives the column of X
+        shift = (columns - parts.starts[:-1])[owner]  # the column of X is a position plus this shift
         places = (np.arange(self._n) + shift).astype(np.int32)
         self._spans = list(zip(columns.tolist(), padded.tolist(), strict=True))
         self._places = send(places[parts.position])
@@ -239,8 +239,8 @@ class DeviceSweep:
         ]
 
     def _products(self) -> None:
-        """Sweep from the last part to the first; the second sweep, after kernels have been loaded, also records its
-        launches.
+        """Sweep from the last part to the first: the first sweep loads the kernels, the second one records its
+        launches, and later ones replay them.
         """
         self._swept += 1
         if self._graph is None and self._swept == 2:

@@ -1,1 +1,1 @@
-"""Counts of shortest paths on GPUs, in the rows of distances that searches, sweeps and matrices leave there."""
+"""Counts of shortest paths on GPUs, from rows of distances that searches, sweeps and matrices have computed there."""

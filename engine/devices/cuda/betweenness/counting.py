@@ -1,4 +1,4 @@
-"""Counts shortest paths in finished rows on the device, so that no row crosses the bus."""
+"""Counts shortest paths from finished rows of distances on the device, so that no row is copied to the host."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SPACE: Final = np.dtype(
 _THREADS: Final = 128
 #: Blocks that a multiprocessor holds.
 _RESIDENT: Final = 8
-#: Most rows that a matrix sends at a time.
+#: The largest number of rows that a matrix sends to :class:`Counting` at a time.
 _BAND: Final = 4096
-#: Threads of a block that adds up the sums of all blocks, and most such blocks.
+#: The threads of a block that adds up the sums of all blocks, and the largest number of such blocks.
 _JOINING: Final = (256, 1024)
 
 
@@ -38,12 +38,12 @@ class Counting:
     It has the methods of :class:`engine.devices.cuda.reducing.Reducing`.
 
     Args:
-        found: the device.
+        found: the kernels of the device.
         sink: takes the counts.
-        kind: the working type of the rows, whole numbers.
+        kind: the working type of the rows, an integer type.
 
     Attributes:
-        band: rows that should be sent at a time, at most.
+        band: the largest number of rows that a caller should send at a time.
         stream: the stream on which paths are counted.
         told: called with the number of rows that have been counted, in the thread that calls ``finish``.
     """
@@ -109,7 +109,7 @@ class Counting:
     # ---- steps ------------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Send the arcs, and allocate the work space of all blocks."""
+        """At the first call, send the arcs to the device and allocate the work space of all blocks."""
         if self._there:
             return
         asked, there, cupy, blocks = self._asked, self._there, self._cupy, self._blocks
@@ -140,7 +140,7 @@ class Counting:
             array.data.memset_async(0, array.nbytes)
 
     def _joined(self, name: str) -> npt.NDArray[np.float64]:
-        """Return the sums of all blocks, added up, and begin again at 0."""
+        """Return the sum of array ``name`` over all blocks, and set the array to 0."""
         array = self._there[name]
         if array is None:
             return np.zeros(0)
@@ -156,17 +156,19 @@ class Counting:
 
 
 def counting_of(found: Modules, sink: object, kind: WorkType) -> Counting | None:
-    """Return what counts paths for a sink that asks for that; None if it asks for something else."""
+    """Return a :class:`Counting` for a sink that takes counts of paths; None for any other sink."""
     return Counting(found, sink, kind) if isinstance(sink, CountingSink) else None
 
 
 def counted_bytes(sink: object) -> int:
-    """Return the bytes of device memory that counting for a sink takes; 0 if it does not ask for that."""
+    """Return the bytes of device memory that counting takes for ``sink``; 0 if the sink takes no counts."""
     return sink.counting.bytes if isinstance(sink, CountingSink) else 0
 
 
 def _described(form: np.dtype[Any], there: dict[str, Any], **numbers: int) -> npt.NDArray[Any]:
-    """Return a struct of passing.cu: addresses of arrays, 0 for none, and numbers."""
+    """Return a struct of ``passing.cu``: fields named in ``numbers`` hold these, all others the address of their array
+    in ``there``, or 0 if there is none.
+    """
     made = np.zeros((), form)
     for name in form.names or ():
         array = there.get(name)

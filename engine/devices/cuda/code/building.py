@@ -1,4 +1,4 @@
-"""Compiles kernels ahead, also for GPUs that this machine does not have; needs NVRTC, but neither a GPU nor cupy.
+"""Compiles kernels ahead, also for GPUs that this machine does not have; it needs NVRTC, but neither a GPU nor cupy.
 
     python -m engine.devices.cuda.code.building [--architecture sm_90 ... | --here] [--out FOLDER] [--threads N]
 
@@ -48,7 +48,7 @@ class Built:
 
 
 class Nvrtc:
-    """The compiler NVRTC, in one of NVIDIA's libraries.
+    """The compiler NVRTC, loaded from one of NVIDIA's libraries.
 
     Args:
         path: the path of the library.
@@ -127,8 +127,8 @@ def build_kernels(
     Args:
         out: folder of the archives; None for that of this installation.
         architectures: the architectures to build for.
-        modules: the modules to build; None for all.  The archives hold nothing else afterwards.
-        threads: compilations at a time; None for one per processor.
+        modules: the modules to build; None for all.  An archive that is written holds no other modules.
+        threads: the number of compilations at a time; None for one per processor.
 
     Raises:
         BuildFailedError: there is no compiler for an architecture, or a kernel does not compile.

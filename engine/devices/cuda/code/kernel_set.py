@@ -74,7 +74,8 @@ KERNELS: Final = MappingProxyType(
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         **{name: Kernel("tables.cu", name, 256) for name in ("merge", "multiply", "across", "descend", "present")},
-        # with many tiles 8 rows per thread are fastest; with few, 4 rows and twice the threads, for the shorter latency
+        # with many tiles, 8 rows per thread are fastest; with few tiles, 4 rows and twice the threads are ("wide"),
+        # because they shorten the latency
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
         "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
@@ -83,7 +84,7 @@ KERNELS: Final = MappingProxyType(
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
         "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
         "search_lists": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS",)),
-        # labels of 16 bits for a matrix of 32 bits
+        # searches with labels of 16 bits, which fill a matrix of 32 bits
         "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
         "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
         "hops": Kernel("hops.cu", "hops", 256),
@@ -117,11 +118,13 @@ def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
 
 
 def single_shared(side: int, itemsize: int) -> int:
-    """Return the bytes of shared memory of a block of the single kernel: A padded by four columns, B, and two words."""
+    """Return the bytes of shared memory of a block of the single kernel: its tile of A padded by four columns, its tile
+    of B, and 16 bytes for the numbers of two tasks.
+    """
     return side * (side + 4 + side) * max(itemsize, 4) + 16
 
 
-#: Largest n of the power kernel.
+#: The largest number of vertices that the power kernel takes.
 POWER_MOST: Final = 256
 
 
@@ -141,13 +144,13 @@ _SEARCHES: Final = ("search_sweep", "search_lists", "hops")
 
 
 def forms() -> tuple[tuple[str, Arithmetic], ...]:
-    """Return each kernel with each arithmetic for which it is compiled: names from ``KERNELS``, and arithmetics."""
+    """Return all pairs of a kernel, by its name in ``KERNELS``, and an arithmetic for which it is compiled."""
     once = {arithmetic.name: arithmetic for arithmetic in ARITHMETICS.values()}.values()
     return tuple((name, arithmetic) for name in KERNELS for arithmetic in once if _is_asked_for(name, arithmetic))
 
 
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
-    if name in ("tell", "hops_levels", "joined"):  # they use no arithmetic of entries, so one form suffices
+    if name in ("tell", "hops_levels", "joined"):  # they do not compute with entries: one arithmetic suffices
         return arithmetic.name == "Int32"
     if name == "passing":  # lengths of paths are compared, which is exact for whole numbers alone
         return arithmetic.name in ("Int32", "Uint16")

@@ -72,7 +72,7 @@ def architectures_of(capability: tuple[int, int]) -> Iterator[str]:
     """Yield the architectures whose code a chip can run, the best first.
 
     Args:
-        capability: its compute capability.
+        capability: compute capability of the chip.
     """
     major, minor = capability
     yield from (f"sm_{a}{b}" for a, b in reversed(CAPABILITIES) if a == major and b <= minor)

@@ -1,1 +1,1 @@
-"""Matrices cut into stripes on GPUs: streamed through them, or kept by workers."""
+"""Stripes of matrices on GPUs: they are streamed through a GPU, or kept on the GPU of a worker."""

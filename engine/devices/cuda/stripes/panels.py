@@ -1,12 +1,12 @@
-"""Passes on a GPU: the device has two or three panels, and the stripes that relax them pass through slots, or stay.
+"""Passes on a GPU: the device has two or three panels, and the stripes that relax them pass through slots or are held.
 
-While one panel is relaxed, the panel before it is copied to the host and is the last to relax it; the next panel is
-loaded into a third buffer, or once the earlier panel is no longer needed. Two streams take the products of alternate
-panels, so the products of the next panel fill the device while a panel is closed on a stream of high priority. Loads
-and stores have a stream each.
+While one panel is relaxed, the panel before it is copied to the host; this earlier panel is the last one that relaxes
+it.  The next panel is loaded into a third buffer; with two buffers it is loaded once the earlier panel is no longer
+needed.  The products of alternate panels have two streams, so the products of the next panel keep the device busy while
+a panel is closed on a stream of high priority.  Loads and stores have a stream each.
 
-Several devices share a matrix without knowing of each other: each brings in, from the host, the panels that others have
-given back there.
+Several devices that share a matrix do not communicate: each loads from the host the panels that other devices have
+copied there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from engine.model.backend import Array
 from engine.model.stripe_device import StripeJob
 from engine.model.tiling import FINISHED
 
-#: Least and most seconds between two checks whether the device has finished with a slot.  Between these limits they are
-#: the time of a product at ``_USUAL`` updates a second, divided by ``_LOOKS``.  More checks would hold up the Python
-#: threads that write.
+#: The least and the most seconds between two checks whether the device has finished with a slot.  Between these limits,
+#: the seconds are the time of a product at ``_USUAL`` updates a second, divided by ``_LOOKS``.  More checks would hold
+#: up the Python threads that write.
 _LOOK: Final = (0.0002, 0.002)
 _LOOKS: Final = 4
 _USUAL: Final = 1.6e13
@@ -64,7 +64,7 @@ class CudaPanels(StripeMemory):
         old = self._count - len(self.panels)
         while self._to_store and self._to_store[0][0] <= old:
             self._store_some(wait=True)
-        # the old panel also relaxed the panel after it, so wait until that one has ended, too
+        # the old panel also relaxes the panel after it, so wait until that panel has ended, too
         self._after(self._load, self._stored.pop(old, None), self._ended.get(old + 1))
         self._ended.pop(old, None)  # the old panel is stored; later ones may not yet be
         job, panel, start = self._job, self._rows_of(k), self._job.pivot(k)[0]
@@ -74,14 +74,15 @@ class CudaPanels(StripeMemory):
         self._lane().wait_event(self._event(self._load))
 
     def lower(self, k: int, stripe: int, rows: Array | None, *, hold: bool = False) -> None:
-        """Queue the loading of a stripe, in the next slot or where it is held, after waiting for that slot, and the
-        product.
+        """Wait for the next slot; queue the loading of a stripe, into this slot or where it is held, and the product
+        that relaxes panel ``k`` by it.
 
         Args:
             k: the panel.
             stripe: the stripe.
-            rows: its rows, shape (rows of the stripe, n); None for a stripe that is held, or of the panel given last.
-            hold: hold the stripe from now on.
+            rows: its rows, shape (rows of the stripe, n); None for a stripe that is held, or one of the panel given
+                last.
+            hold: whether to hold the stripe from now on.
         """
         job, (top, bottom), lane, panel = self._job, self._job.rows(stripe), self._lane(), self._rows_of(k)
         slot = self._slot() if rows is not None or not self._queue else self._queued()
@@ -108,7 +109,9 @@ class CudaPanels(StripeMemory):
         self._lowering.append((self._event(lane), (bottom - top) * len(panel) * job.n))
 
     def forget(self) -> None:
-        """Hold no stripe any more; later ones arrive after all products that are queued, which read earlier ones."""
+        """Hold no stripe any more; stripes are loaded into their memory only after all products queued so far, which
+        read it.
+        """
         self._after(self._load, *(self._event(lane) for lane in self._low))
         self._spare_stripes.extend(rows for rows, _ in self._held.values())
         self._held = {}
@@ -152,9 +155,11 @@ class CudaPanels(StripeMemory):
         self._look_at_flags(wait=wait)
 
     def _store_some(self, *, wait: bool) -> bool:
-        """Queue copies of given panels, as many as the tier accepts, and report those that have arrived.
+        """Queue copies of panels that :meth:`give` was called for, as many as the tier accepts, and report the copies
+        that have arrived.
 
-        With ``wait``, wait for the copies that are queued, and for the next panel.  Return whether more are left.
+        With ``wait``, wait until the next panel has ended, and for the copies that are queued.  Return whether copies
+        are still to be queued.
         """
         bounded = self._job.tier.window > 0
         while self._to_store and not (bounded and self._storing):
@@ -209,7 +214,9 @@ class CudaPanels(StripeMemory):
         self._put_back(1 if self._job.tier.window > 0 else len(self._reading))
 
     def _put_back(self, most: int) -> None:
-        """Hand the stripes that have been read back to the tier; wait until at most ``most`` are being read."""
+        """Give the rows of stripes that have been read back to the tier; wait until at most ``most`` stripes are being
+        read.
+        """
         while self._reading and (len(self._reading) > most or self._reading[0][0].done):
             event, stripe, rows = self._reading.popleft()
             event.synchronize()

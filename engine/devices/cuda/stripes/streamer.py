@@ -126,7 +126,9 @@ class CudaStreamer(StripeMemory):
             job.tier.drop(stripe, rows)
 
     def follow(self, k: int) -> None:
-        """Copy the panel from its leader, device to device."""
+        """Copy panel ``k`` from its leader, device to device; in undirected graphs, the leader of panel ``k`` + 2 also
+        copies the columns that this panel needs of it.
+        """
         job = self._job
         leader: Any = job.devices[job.leaders[k]]
         if leader is not self:
@@ -190,7 +192,7 @@ class CudaStreamer(StripeMemory):
         slot.work = k, stripe, rows
 
     def _hand(self, k: int, rows: Any, top: int, stream: Any) -> None:
-        """In undirected graphs, send the columns that panel ``k`` + 2 needs to the device of its leader."""
+        """In undirected graphs, send the columns that panel ``k`` + 2 needs to the device that leads this panel."""
         job = self._job
         leader: Any = job.devices[job.leaders[k + 2]]
         start, stop = job.pivot(k + 2)
@@ -222,7 +224,7 @@ class CudaStreamer(StripeMemory):
                 self._write_out(k, own)
 
     def _write_out(self, k: int, own: int) -> None:
-        """Copy the resident stripes of pivot block ``own`` to the tier, and give them there as the state of round
+        """Copy the resident stripes of pivot block ``own`` to the tier, and report them as their state after round
         ``k``.
         """
         job, start = self._job, self._job.pivot(own)[0]
@@ -237,7 +239,8 @@ class CudaStreamer(StripeMemory):
     # ---- finished work ----------------------------------------------------------------------------------------------
 
     def leave(self, k: int) -> None:
-        """End the queueing of round ``k``: record an event on every stream, then wait for those of ``k`` - 1.
+        """End the queueing of round ``k``: record an event on every stream, then wait for the events of round ``k`` -
+        1.
 
         At most two rounds are queued at any time.
         """

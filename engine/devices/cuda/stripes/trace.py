@@ -32,7 +32,7 @@ class Trace:
     """Collects intervals from any number of devices.
 
     Args:
-        most: most intervals that are kept.
+        most: the largest number of intervals that are kept.
     """
 
     def __init__(self, most: int = 100_000) -> None:

@@ -1,7 +1,8 @@
 """The GPU of one of many workers: stripes stay on the device; panels are copied from and to page-locked host memory.
 
 It has the operations of :class:`engine.distributed.dense.stripe_device.WorkerDevice`.  A stripe here is as high as a
-pivot block is wide. No call waits for the products: events order the copies of panels and the overlapping rounds.
+pivot block is wide. Calls that queue products, panels and closings do not wait for them: events order the copies of
+panels and the overlapping rounds.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class CudaWorkerDevice(StripeMemory):
             self._sources.append((self._ready[place], panel))
 
     def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:
-        """Queue one product, on one of two streams by the parity of the stripe, or on the stream of high priority.
+        """Queue the product that relaxes a stripe: stripes of even and of odd number have a stream each; urgent
+        products have the stream of high priority.
 
         Args:
             k: the round, whose panel is in use.
@@ -147,7 +149,8 @@ class CudaWorkerDevice(StripeMemory):
             self._readers[place][self._out.ptr] = self._event(self._out)
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Record an event on each stream; return a function that waits for these events, in any thread.
+        """Record an event on each stream of urgent work, or of all other work; return a function that waits for these
+        events, in any thread.
 
         The function raises BelowZero if closing a panel made a diagonal entry negative.
         """
@@ -178,7 +181,9 @@ class CudaWorkerDevice(StripeMemory):
         self._pieces.release()
 
     def _empty(self, place: int, stream: Any) -> None:
-        """Empty a place; ``stream`` waits until its panel is complete and all readers of it are done."""
+        """Mark a place as empty; let ``stream`` wait until the panel there is complete and all work that reads it is
+        done.
+        """
         self._panel_at[place] = -1
         self._after(stream, self._ready[place], *self._readers[place].values())
         self._readers[place] = {}

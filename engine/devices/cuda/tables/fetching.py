@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from engine.devices.cuda.pinned import host_matrix
 
-#: Bytes of a buffer, and the most bytes for which the driver's own copy is faster.
+#: Bytes of a buffer, and the number of bytes up to which the driver's own copy is faster.
 _BUFFER: Final = 8 << 20
 _SMALL: Final = 1 << 20
-#: Most threads; more would only wait for memory.
+#: The largest number of threads; more threads would only wait for memory.
 _MOST: Final = 8
 
 

@@ -1,9 +1,10 @@
-"""The indices and bytes that a GPU needs to answer from the tables of a prepared graph; plain arithmetic.
+"""Computes the indices and the bytes of memory that a GPU needs to answer from the tables of a prepared graph.
 
 The last entries of the lines of two vertices concern the same parts, those above both (see
-``engine.algorithms.prepared.lines``).  Their number is the least width among the parents of the parts between the two,
-because parts are numbered children first.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse table;
-Bender and Farach-Colton, "The LCA problem revisited", 2000) answers that with two reads, however deep the tree is.
+``engine.algorithms.prepared.lines``).  The number of these entries is the least width among the parents of the parts
+numbered between those of the two vertices, because parts are numbered children first.  A table of such minima over runs
+of 1, 2, 4, ... parts (a sparse table; Bender and Farach-Colton, "The LCA problem revisited", 2000) gives this number
+with two reads, however deep the tree is.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ Indices = npt.NDArray[np.int64]
 
 #: A line as the kernels take it: its end, the part of its vertex, and its index in a block.
 LINE: Final = np.dtype([("end", "i8"), ("part", "i4"), ("place", "i4")], align=True)
-#: Most rows that are swept at a time; a batch takes the memory of a multiple of ``ROW_STEP`` rows.
+#: The largest number of rows that are swept at a time; a batch takes the memory of a multiple of ``ROW_STEP`` rows.
 BATCH: Final = 4096
 ROW_STEP: Final = 32
-#: Columns of a part that a thread holds (COLUMNS of tables.cu), of 64-bit entries and of others.
+#: The number of columns of a part that a thread holds (COLUMNS of tables.cu), for 64-bit entries and for all others.
 COLUMNS_64: Final = 16
 COLUMNS: Final = 32
 
@@ -39,7 +40,7 @@ class HostTables:
 
     Attributes:
         parts: the parts.
-        lows: the first part below each part, itself where there is none.
+        lows: for each part the first part below it; the part itself where there is none.
         forward: the forward table, flat.
         backward: the backward table, flat; the same object where one table serves both ways.
         rows: int64, the position of each source, shape (n,).
@@ -86,8 +87,8 @@ class TableLayout:
 
     @cached_property
     def meets(self) -> npt.NDArray[np.int32]:
-        """The least widths among parents: row k over runs of 2^k parts, shape (rows, parts); 0 where one has no
-        parent.
+        """The least widths among the parents of parts: row k over runs of 2^k parts, shape (rows, parts); 0 where a
+        part of the run has no parent.
         """
         parents = self.parts.parents
         least = np.where(parents < 0, 0, self.widths[parents]).astype(np.int32)
@@ -110,10 +111,10 @@ class TableLayout:
         return np.array(found, np.int32)
 
     def items(self) -> tuple[npt.NDArray[np.int32], list[int]]:
-        """Return the work of a sweep.
+        """Return the work of a sweep, cut into items of one part and at most ``COLUMNS`` of its columns.
 
         Returns:
-            Parts with their first columns, shape (items, 2), parts without any above them first; and where the items of
+            The part and the first column of each item, shape (items, 2), sorted by ``levels``; and where the items of
             each level begin, with the total at the end.
         """
         high = COLUMNS_64 if self.itemsize == 8 else COLUMNS
@@ -126,7 +127,7 @@ class TableLayout:
         return items, [0, *np.cumsum(counts).tolist()]
 
     def bytes(self, n: int, tables: int) -> int:
-        """Return the bytes of device memory that tables and indices take, before any question.
+        """Return the bytes of device memory that tables and indices take, without the memory for answers.
 
         Args:
             n: vertices of the graph.
@@ -142,7 +143,7 @@ class TableLayout:
         return (padded * len(self.owner) + rows * n) * self.itemsize + 16 * rows
 
     def batch(self, n: int, rows: int, memory: int) -> int:
-        """Return how many of ``rows`` rows are swept at a time in ``memory`` bytes; at least one step of rows."""
+        """Return how many of ``rows`` rows are swept at a time in ``memory`` bytes; at least ``ROW_STEP``."""
         found = min(BATCH, -(-max(1, rows) // ROW_STEP) * ROW_STEP)
         while found > ROW_STEP and self.row_bytes(n, found) > memory:
             found = max(ROW_STEP, found // 2 // ROW_STEP * ROW_STEP)
@@ -150,17 +151,17 @@ class TableLayout:
 
 
 def check_budget(path: object, table_bytes: int, n: int, itemsize: int, usable: int) -> None:
-    """Refuse tables that are larger than the memory of a device that may be used.
+    """Raise an error if tables are larger than the device memory that may be used.
 
     Args:
-        path: of the prepared graph, for the message.
+        path: path of the prepared graph, for the message.
         table_bytes: bytes of its tables.
         n: vertices.
         itemsize: bytes of an entry.
         usable: bytes of device memory that may be used.
 
     Raises:
-        DoesNotFit: they need more; the message has both numbers.
+        DoesNotFit: the tables need more; the message has both numbers.
     """
     needed = table_bytes + 40 * n + TILE_ROWS * 2 * n * itemsize + SLACK
     if needed > usable:

@@ -23,13 +23,15 @@ from engine.model.rows import ReducingSink
 _POINTERS: Final = ("meets", "widths", "lows", "sizes", "starts", "ends", "borders", "begins")
 _TREE: Final = np.dtype([*((f, "u8") for f in _POINTERS), ("parts", "i4")], align=True)
 _THREADS: Final = 256
-#: Threads that merge a pair; the side of a tile of a block; the side of the squares that ``present`` copies.
+#: The number of threads that merge a pair; the side of the tiles in which a block is computed; the side of the squares
+#: that ``present`` copies.
 _PAIR: Final = 16
 _SIDE: Final = 64
 _SQUARE: Final = 32
 #: Pairs that are sent to the device at a time.
 _PAIRS: Final = 1 << 24
-#: A block is made in bands of rows: the most bytes of a band, and its most rows, which the height of a grid limits.
+#: A block is computed in bands of rows: the largest number of bytes of a band, and of its rows, which the height of a
+#: grid limits.
 _BAND_BYTES: Final = 1 << 30
 _BAND_ROWS: Final = 65_535 * _SIDE
 
@@ -39,7 +41,7 @@ def usable_memory(memory: int | None, index: int = 0) -> int:
 
     Args:
         memory: a limit; None for all that is free.
-        index: the device.
+        index: index of the device.
 
     Raises:
         InvalidRequest: there is no usable device.
@@ -55,10 +57,10 @@ class DeviceTables:
     """Tables in the memory of a device until :meth:`release`.  Not thread-safe.
 
     Args:
-        tables: the tables; the host's arrays are not kept.
+        tables: the tables, which are copied; the host's arrays are not kept.
         memory: bytes of device memory that may be used; None for all that is free.
         threads: threads that copy answers into arrays of the host.
-        index: the device.
+        index: index of the device.
 
     Attributes:
         bytes: bytes of device memory that the tables and indices take.
@@ -101,7 +103,7 @@ class DeviceTables:
         return out
 
     def merge(self, rows: Any, columns: Any, out: Any) -> None:
-        """Queue the distances of pairs on the current stream; all arrays are the device's.
+        """Queue the computation of the distances of pairs on the current stream; all arrays are in device memory.
 
         Args:
             rows, columns: int64, shape (k,), contiguous.
@@ -112,7 +114,7 @@ class DeviceTables:
         self._launch("merge", (-(-count * _PAIR // _THREADS),), *given)
 
     def rows(self, vertices: Indices, *, forward: bool = True, others: Indices | None = None) -> Array:
-        """Return whole rows, or some entries of them; float types only where sums are exact.
+        """Return whole rows, or some entries of them.  For float types, call this only where sums are exact.
 
         Args:
             vertices: int64: rows of the matrix, or columns.
@@ -135,7 +137,7 @@ class DeviceTables:
 
         Args:
             vertices, forward, others: as in :meth:`rows`.
-            spare: bytes of device memory that are left to others.
+            spare: bytes of device memory that are left free.
 
         Yields:
             The first of the rows, and the rows, shape (rows of the batch, n); work is queued, not finished.
@@ -155,7 +157,7 @@ class DeviceTables:
             yield first, out[: len(some)]
 
     def reduce(self, vertices: Indices, sink: ReducingSink, told: Callable[[int], None], *, forward: bool) -> None:
-        """Sweep whole rows and give a sink what it needs of them; no row leaves the device.
+        """Sweep whole rows and give a sink what it needs of them; no row is copied to the host.
 
         Args:
             vertices, forward: as in :meth:`rows`.
@@ -199,7 +201,7 @@ class DeviceTables:
         return out
 
     def multiply(self, rows: Indices, to: Any, out: Any) -> None:
-        """Queue the distances of a block.
+        """Queue the computation of the distances of a block on the current stream.
 
         Args:
             rows: rows of the matrix.
@@ -213,7 +215,7 @@ class DeviceTables:
         self._launch("multiply", blocks, *given)
 
     def release(self) -> None:
-        """Free the device memory; nothing may be asked afterwards."""
+        """Free the device memory; no other method may be called afterwards."""
         if self._released:
             return
         self._released = True
@@ -279,7 +281,9 @@ class DeviceTables:
         self._launch("present", grid, x, ld, places, np.int32(columns), out, np.int64(columns), count, self._limit)
 
     def _sorted(self, vertices: Indices, lines: Array) -> tuple[Any, Indices]:
-        """Return lines of some rows or columns, sorted by part, in device memory, and their order."""
+        """Return the lines of some rows or columns in device memory, sorted by part, and the order by which they are
+        sorted.
+        """
         order = np.argsort(lines["part"][vertices], kind="stable")
         some = lines[vertices[order]]
         some["place"] = order

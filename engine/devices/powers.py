@@ -1,8 +1,8 @@
-"""Computes min-plus powers of a weight matrix, for any device that multiplies: decides which products are made.
+"""Computes min-plus powers of a weight matrix on any device: this module decides which products the device computes.
 
 With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs.  Either W is squared
 again and again, and the squares that the bits of K select are multiplied; or the wanted rows are multiplied by W again
-and again.  If a power equals the previous one, all further powers are equal, so it is the last.
+and again.  If a power equals the previous one, all further powers are equal, so the computation ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PowerProducts(Protocol[M]):
 
 
 def by_squares(products: PowerProducts[M], weights: M, hops: int) -> M:
-    """Square the weights again and again, and multiply the squares of the bits of ``hops`` together.
+    """Square the weights again and again, and multiply the squares that the bits of ``hops`` select.
 
     Args:
         products: computes the products.

@@ -5,8 +5,8 @@ relaxed by that panel.  Before panel k + 1 can be closed, only its own *strips* 
 With *look-ahead*, these strips are relaxed first and panel k + 1 is closed in round k, so that nothing waits for it in
 the next round:
 
-- one GPU, which queues its work, gets the rest first and then the panel, and does both at the same time;
-- a device for which others wait closes the panel first (streams);
+- a single GPU queues the rest first and then the panel, and computes both at the same time;
+- a device whose panel other devices wait for closes the panel first (streaming);
 - processors that do all the work themselves gain nothing from look-ahead, and close each panel in its own round.
 
 This module only yields steps and numbers, so that each caller copies and waits in its own way.

@@ -1,7 +1,8 @@
 """Prepares the arcs of a graph for searches on the CPU: vertices renumbered, arcs in both directions, weights
 converted.
 
-This depends on the graph alone, so it is done once per ``Arcs`` object and kept as long as that object lives.
+The result depends on the graph alone, so it is computed once per ``Arcs`` object and kept as long as that object
+exists.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
 
 
 def _is_dense(n: int, weights: Array) -> bool:
-    """Return whether no order of ``n`` vertices would be worth its time."""
+    """Return whether renumbering ``n`` vertices would take more time than it saves in searches."""
     if len(weights) > DENSE * n:
         return True
     small = n <= SMALL and len(weights) > DENSE_SMALL * n
@@ -158,8 +159,8 @@ def _is_dense(n: int, weights: Array) -> bool:
 
 
 def _mirrored(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32], places: Indices) -> bool:
-    """Return whether each arc has a reverse of the same weight, given the transposed arcs; False if rows are not
-    sorted.
+    """Return whether each arc has a reverse of the same weight, given the transposed arcs; also return False if rows
+    are not sorted.
     """
     same = np.array_equal(into, arcs.indptr) and np.array_equal(tails, arcs.heads)
     return same and np.array_equal(arcs.weights[places], arcs.weights)

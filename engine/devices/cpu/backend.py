@@ -29,7 +29,8 @@ class CpuBackend:
 
     Args:
         threads: threads that share the work; None for one per usable processor.
-        owner: a backend whose threads and work space are used in place of new ones; shutting either down parks them.
+        owner: a backend whose threads and work space are used in place of new ones; shutting down either backend parks
+            the threads.
     """
 
     name = "cpu"
@@ -116,7 +117,7 @@ class CpuBackend:
             while searches.waiting:
                 searches.take(worker)
 
-        while searches.waiting:  # a piece that gives up leaves new ones, perhaps after other threads have ended
+        while searches.waiting:  # a piece that is given up leaves new ones, perhaps after other threads have ended
             self._team.run(work, most=searches.count)
 
     def begin_search(
@@ -136,7 +137,7 @@ class CpuBackend:
         self._team.run(work, most=most)
 
     def widen(self) -> None:
-        """Let all threads take part in the work that is shared; called by the work of thread 0 only."""
+        """Let all threads take part in the work that is shared; only the work of thread 0 may call this."""
         self._team.widen()
 
     def share_items(

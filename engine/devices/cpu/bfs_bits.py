@@ -66,7 +66,7 @@ def _rows(n):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
-    """Record that the sources in visit[v] reached ``v`` in ``step``: set the binary digits of that number."""
+    """Record that the sources in visit[v] reached ``v`` in ``step``: set the binary digits of ``step``."""
     at = v
     while step > 0:
         if step & 1:
@@ -77,8 +77,8 @@ def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-untyped-def]
-    """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one per
-    vertex.
+    """Follow the arcs out of the ``active`` vertices; return the number of arcs out of the vertices reached, plus the
+    number of these vertices.
 
     ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`. The vertices that were reached are ``active``
     afterwards.  ``fresh`` and ``marked`` are all 0 before and after.
@@ -107,7 +107,7 @@ def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-unt
 
 @njit(nogil=True, cache=True)
 def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-untyped-def]
-    """Follow the arcs into every vertex that some source has not seen; returns the same as ``_forwards``.
+    """Follow the arcs into every vertex that some source has not seen; return the same as ``_forwards``.
 
     ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`. ``fresh`` is all 0 before and holds the sources that
     reached each vertex afterwards.
@@ -126,8 +126,8 @@ def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
-    """Step until no source reaches a vertex, or up to ``limit``; returns the planes in use, False at the
-    limit, and the number of steps.
+    """Step until no source reaches a vertex, or up to ``limit``; return the number of planes in use, whether the
+    searches ended before the limit, and the number of steps.
 
     ``arcs`` and ``space`` are those of :func:`search_bits`.  ``visit`` and ``fresh`` are all 0 afterwards.
     """
@@ -184,8 +184,8 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
-    """Copy word ``w`` of the vertices ``some`` into the squares; return False if no source of that word has reached
-    any.
+    """Copy word ``w`` of the vertices ``some`` into the squares; return False if no source of that word has reached any
+    of these vertices.
     """
     seen, _, _, planes, squares, _, _, _, _, _ = space
     n, apart, anyone = len(seen), SQUARES * 64, np.uint64(0)
@@ -202,7 +202,9 @@ def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _begin(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
-    """Mark each source's own vertex, ``starts[j]``, as seen; for bits without a source, mark all vertices as seen."""
+    """Mark each source's own vertex, ``starts[j]``, as seen; for bits without a source, mark all vertices as seen.
+    Return the same as ``_forwards``.
+    """
     active[:] = 0
     for w in range(WORDS):
         bits = min(64, max(0, len(starts) - 64 * w))
@@ -235,7 +237,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
             are wanted.
 
     Returns:
-        Whether the block is finished; if not, its rows of ``out`` need more steps.
+        Whether the block is finished; if not, it needs more steps, and ``out`` is unchanged.
     """
     seen, visit, active, arrivals, facts = space[0], space[1], space[5], space[8], space[9]
     rank, near, sentinel = goal
@@ -256,13 +258,15 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
 
 @njit(nogil=True, cache=True)
 def search_levels(arcs, space, near, starts, limits, levels):  # type: ignore[no-untyped-def]
-    """Search breadth first as :func:`search_bits`, and count the vertices at each distance in place of writing rows.
+    """Search breadth first as :func:`search_bits` does, and count the vertices at each distance in place of writing
+    rows.
 
     Args:
         arcs, space, limits: as for :func:`search_bits`; ``facts`` of ``space`` receives the same facts.
         near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
         starts: int64, at most ``BITS``: the numbers of the sources.
-        levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives for each distance the number of vertices.
+        levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
+            source.
 
     Returns:
         Whether the block is finished, and the largest distance.
@@ -317,9 +321,8 @@ def bit_space(n):  # type: ignore[no-untyped-def]
         step, that reach it in this step, and for the digits of the distances.  squares: uint64. active, marked: uint8,
         a byte per vertex.  counts: int64, shape (256,): how many distances of the block are 1, 2, ... arrivals: rows of
         bits: the sources that reached a vertex in each step.  facts: int64, for each word of sources one row each of
-        ``REACHED``, ``SUM``, ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit of
-        the largest distances,
-        -1 (all bits set) for the digit 1.
+            ``REACHED``, ``SUM``, ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit
+            of the largest distances, -1 (all bits set) for the digit 1.
     """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
     visit[:] = 0
@@ -335,8 +338,8 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     return seen, visit, fresh, planes, squares, active, np.zeros_like(active), counts, arrivals, facts
 
 
-#: Least sources of a batch that is searched by bits, and of its blocks if it has several; smaller batches are searched
-#: in lanes or one by one.
+#: The least number of sources of a batch that is searched by bits, and of its blocks if it has several; smaller batches
+#: are searched in lanes or one by one.
 LEAST: Final = 32
 
 
@@ -352,7 +355,7 @@ class BreadthFirst(CpuBackend):
             arcs: weights non-negative; reduced ones if there are potentials.
             sources: vertex indices, shape (rows,).
             out: shape (rows, columns); row i receives the distances from ``sources[i]``.
-            wanted: what else is known and asked.
+            wanted: which entries are wanted, and what is known of the graph and of rows.
         """
         if not wanted.unit or arcs.potentials is not None or len(sources) < LEAST:
             return super().begin_search(arcs, sources, out, wanted)

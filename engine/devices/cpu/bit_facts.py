@@ -14,11 +14,12 @@ from engine.model.rows import FoundFacts, RowFacts
 
 Indices = npt.NDArray[np.int64]
 
-#: Sources of a block.
+#: The number of sources of a block.
 BITS: Final = 64 * WORDS
 #: Binary digits of a distance; steps are counted up to 255.
 PLANES: Final = 8
-#: Squares of 64 sources and 64 columns that are transposed together, before their entries of the rows are written.
+#: The number of squares, each of 64 sources and 64 columns, that are transposed together before their entries of the
+#: rows are written.
 SQUARES: Final = 4
 #: Row numbers in the array of a block's facts; the digits of the largest distances begin at row ``DIGITS``.
 REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
@@ -26,7 +27,8 @@ REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
 
 @njit(nogil=True, cache=True)
 def begin_facts(arrivals, steps, facts):  # type: ignore[no-untyped-def]
-    """Set the largest distances, the last step in which each source reached a vertex, and clear all other facts.
+    """Set the largest distance of each source, which is the last step in which it reached a vertex, and clear all other
+    facts.
 
     Args:
         arrivals: rows of bits: for each step the sources that reached a vertex in it.
@@ -57,7 +59,7 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
         start: index of the words of the lowest digit, one word per source; each further digit is ``SQUARES`` squares
             later.
         used: the number of digits.
-        kept: uint64: a bit for each of the 64 columns that exists.
+        kept: uint64: a bit is set for each of the 64 columns that exists.
         column: the first column.
         facts: the facts of one word of sources, as in :func:`begin_facts`, changed in place.
         work: uint64, shape (128,): work space.
@@ -88,8 +90,8 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 def count_levels(squares, start, used, steps, kept, levels, terms):  # type: ignore[no-untyped-def]
     """Count how many of 64 columns are at each distance from 64 sources.
 
-    A distance is a number of ``used`` binary digits.  Which columns have its lower digits is found once for all
-    distances with the same ones, and so is which have its upper digits.
+    A distance is a number of ``used`` binary digits.  The columns with certain lower digits are found once for all
+    distances with these digits, and likewise the columns with certain upper digits.
 
     Args:
         squares, start, used, kept: as in :func:`tell_squares`.
@@ -132,10 +134,10 @@ def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
 def facts_found(
     rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices, levels: Indices | None = None
 ) -> FoundFacts:
-    """Return the facts of a block in the form that callers of ``gather`` pass on.
+    """Return the facts of a block as :class:`engine.model.rows.FoundFacts`.
 
     Args:
-        rows: the rows of the block.
+        rows: the number of rows of the block.
         dtype: the type of their distances.
         counts: int64: how many of their distances are 0, 1, ...; the count for 0 is always 0.
         facts: as in :func:`begin_facts`.

@@ -121,7 +121,7 @@ def _any(builder, vector):  # type: ignore[no-untyped-def]
 
 
 def _over_arcs(builder, first, last, carried, body):  # type: ignore[no-untyped-def]
-    """Loop over arcs ``first`` ... ``last`` - 1; ``body(e, value)`` makes the next value; returns the last one."""
+    """Loop over arcs ``first`` ... ``last`` - 1; ``body(e, value)`` returns the next value; return the last value."""
     word, entry = ir.IntType(64), builder.block
     loop, done = builder.append_basic_block("arc"), builder.append_basic_block("done")
     builder.cbranch(builder.icmp_signed("<", first, last), loop, done)
@@ -143,7 +143,7 @@ def _over_arcs(builder, first, last, carried, body):  # type: ignore[no-untyped-
 
 @intrinsic
 def pull_sources(typingctx, first, last, tails, visit, seen, fresh, v):  # type: ignore[no-untyped-def]
-    """Find the sources that reach ``v`` from ``tails`` and had not seen it; returns whether there are any.
+    """Find the sources that reach ``v`` from ``tails`` and had not seen it; return whether there are any.
 
     If there are, they are written to fresh[v] and added to seen[v].
 
@@ -276,7 +276,7 @@ def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-unt
     Args:
         typingctx: numba's typing context.
         rows: rows of bits.
-        active: uint8, one per vertex, whole words of 8; 0 or 1.
+        active: uint8, one byte per vertex, 0 or 1; its length is a multiple of 8.
         arrivals: rows of bits.
         i: index of a row.
     """

@@ -217,7 +217,7 @@ def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, 
 
 @njit(nogil=True, cache=True)
 def search_hops(indptr, heads, source, dist, queue, wanted, left):  # type: ignore[no-untyped-def]
-    """Search breadth first from ``source``, every arc counting 1.
+    """Search breadth first from ``source``, where every arc has the length 1.
 
     Args:
         indptr, heads: CSR of the arcs.

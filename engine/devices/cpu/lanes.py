@@ -4,8 +4,8 @@ A vertex holds one row of labels, one lane per source; relaxing an arc is one ve
 all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
 shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the vertex order of
 ``engine.devices.cpu.arcs``, alternately forwards and backwards, until none is left.  A block is given up if it needs
-many more relaxations than Dijkstra's searches would cost, so the worst case takes only a small factor longer than those
-searches.
+many more relaxations than Dijkstra's searches would cost, so the worst case takes only a small factor longer than
+Dijkstra's searches.
 
 Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
 twice that fits the type.  Labels begin at ``far`` and never grow.  With a cutoff, ``far`` is the first length beyond
@@ -120,7 +120,7 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
-    """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
+    """Relax until no label falls any more; return False if that would take more than ``budget`` relaxations.
 
     ``arcs`` and ``space`` are those of :func:`search_lanes`. ``dirty`` (uint8, whole words of 8) marks the vertices to
     relax, ``waiting`` of them; it is all 0 afterwards. ``touched``, an array of the same form, marks the vertices of
@@ -246,8 +246,8 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-untyped-def]
-    """Write reduced lengths as distances, as ``_emit`` writes distances: add the potentials of the columns (``onto``)
-    and subtract those of the sources (``shift``).
+    """Write distances as ``_emit`` does, but compute them from reduced lengths: add the potentials of the columns
+    (``onto``) and subtract those of the sources (``shift``).
 
     ``ends`` and ``goal`` are those of :func:`search_lanes`.
     """
@@ -295,7 +295,7 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
             ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
         bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  If it is
-            not 0, the block also counts as given up if a label may have been capped at ``far``; certainly none was if
+            not 0, the block also counts as given up if a label may have been capped at ``far``; no label was capped if
             the largest label plus the largest weight is below ``far``.
 
     Returns:

@@ -6,8 +6,9 @@ packed A are read from the second.  Each thread packs the blocks of its item its
 them: a thread that loses its processor delays the others by one item at most.  Every entry of C is written by one
 thread, in one order, so results do not depend on the number of threads.
 
-A kernel takes a matrix as a flat array, the index of its first entry, and the entries from row to row; so one compiled
-form serves every shape and leading dimension.  One compiled form also serves signed and non-negative floats.
+A kernel takes a matrix as a flat array, the index of its first entry, and the number of entries from one row to the
+next, so one compiled form serves every shape and leading dimension.  One compiled form also serves signed and
+non-negative floats.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from engine.model.backend import Array
 DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 #: Rows of A packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
-#: Most bytes of a row of C in one item, and so of a row of B that the item packs.
+#: The largest number of bytes of a row of C in one item, and so of a row of B that the item packs.
 ITEM_BYTES: Final = 4096
 #: Rows of B that packing reads side by side: as many as the hardware prefetches at once.
 STREAMS: Final = 8
@@ -47,8 +48,8 @@ STREAMS: Final = 8
 ITEMS: Final = 3
 #: The calling thread does a product of fewer updates alone.  This many, four times ``EACH``, take less than 1 ms.
 ALONE: Final = 2**24
-#: Least number of updates of a product for each of its threads: one or two tenths of a millisecond, several times as
-#: long as waking a thread takes.
+#: The least number of updates of a product for each of its threads.  They take one or two tenths of a millisecond,
+#: several times as long as waking a thread.
 EACH: Final = 2**22
 #: The calling thread transposes a matrix of fewer entries alone.
 TRANSPOSED_ALONE: Final = 2**17
@@ -61,7 +62,7 @@ def pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-de
     """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last strip is padded.
 
     Args:
-        a, start, stride: flat array, index of the first entry, entries from row to row.
+        a, start, stride: flat array, index of the first entry, number of entries from row to row.
         rows, depth: rows and columns to pack.
         out: flat array; receives the strips.
     """
@@ -82,7 +83,7 @@ def pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untype
     """Pack ``depth`` x ``columns`` of B in strips as wide as the register tile; the last strip is padded with zeros.
 
     Args:
-        b, start, stride: flat array, index of the first entry, entries from row to row.
+        b, start, stride: flat array, index of the first entry, number of entries from row to row.
         depth, columns: rows and columns to pack.
         out: flat array; receives the strips.
     """
@@ -119,7 +120,7 @@ def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, r
     """Relax ``rows`` x ``columns`` of C with packed blocks, except register tiles that lie wholly below the diagonal.
 
     Args:
-        c, start, stride: flat array, index of the first entry, entries from row to row.
+        c, start, stride: flat array, index of the first entry, number of entries from row to row.
         rows, columns: size of the block of C.
         depth: columns of A, rows of B.
         below: by how many rows the first entry lies below the diagonal; ``-rows - columns`` or less to relax all tiles.
@@ -182,7 +183,7 @@ def _relax_items(  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
-    """Floyd-Warshall on at most ROW vertices, in a copy with rows of ROW entries.
+    """Run Floyd-Warshall on at most ROW vertices, in a copy with rows of ROW entries.
 
     Rounding can make the length of a cycle of length zero negative; the diagonal is reset to zero, because otherwise
     every later round would add that error again.
@@ -204,9 +205,10 @@ def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
-    """Relax a block of ``c`` with two blocks of the same matrix, which may overlap it if one of them is closed.
+    """Relax a block of ``c`` with two blocks of the same matrix, which may overlap the first block if one of them is
+    closed.
 
-    If they overlap, the product may read entries that it has already lowered; these are lengths of walks, too, so the
+    If blocks overlap, the product may read entries that it has already lowered; these are lengths of walks, too, so the
     result is the same.
     """
     widest = ITEM_BYTES // c.itemsize
@@ -220,7 +222,8 @@ def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, rig
 
 @njit(nogil=True, cache=True)
 def close_whole(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
-    """Kleene's recursion: close one half, relax the other by it, close that half, relax the first by it.
+    """Close a matrix by Kleene's recursion: close one half, relax the other half by it, close that half, relax the
+    first half by it.
 
     An explicit stack replaces recursive calls, because another kernel cannot call a recursive kernel that was loaded
     from numba's cache.

@@ -16,7 +16,7 @@ Integers = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.int32]
 
 
-#: Entries whose bins are found before any is counted.
+#: The number of entries whose bins are found before any of them is counted.
 CHUNK: Final = 1024
 #: Number of histograms that are filled in rotation and added up at the end, so that a count need not wait for the
 #: previous count to be stored.
@@ -74,7 +74,7 @@ def _top(row, unreachable, lowest, tops):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _first(row, value, mine):  # type: ignore[no-untyped-def]
-    """Return the first index other than ``mine`` whose entry is ``value``; the caller knows that there is one."""
+    """Return the first index other than ``mine`` whose entry is ``value``; the caller makes sure that there is one."""
     for first in range(0, len(row), ABREAST):
         some = row[first : first + ABREAST]
         found = np.int32(0)
@@ -205,8 +205,8 @@ def count_rows(
 ) -> int:
     """Add finite distances of ``block`` to a histogram; the source itself does not count.
 
-    To whole numbers a half is added, so that none lies on the edge of a bin, where rounding of the inverse width might
-    put it into the previous bin; float32 then suffices for whole numbers of 16 bits.
+    A half is added to whole numbers, so that no number lies on the edge of a bin, where rounding of the inverse width
+    might put it into the previous bin; so float32 suffices for whole numbers of 16 bits.
 
     Args:
         block: of a working type, shape (block's rows, columns).
@@ -217,7 +217,7 @@ def count_rows(
         columns: as in :func:`row_facts`.
 
     Returns:
-        How many distances lie below 0.
+        The number of distances below 0.
     """
     kind = work_type(block.dtype)
     rows = np.arange(len(block)) if rows is None else rows

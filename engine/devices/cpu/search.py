@@ -28,12 +28,13 @@ from engine.model.rows import KnownRows
 
 #: Labels of 16 bits are tried if no weight is larger than this.
 NARROW: Final = 4096
-#: Most rows in a piece of work that copies known rows.
+#: The largest number of rows in a piece of work that copies known rows.
 COPIED: Final = 64
-#: Most rows in a piece of work that searches one by one; its work space is allocated once for all of them.
+#: The largest number of rows in a piece of work that searches them one by one; its work space is allocated once for all
+#: its rows.
 SINGLE: Final = 16
 
-#: If a block of lanes would have fewer sources than this, they are searched one by one.
+#: If a block of lanes would have fewer sources than this, the sources are searched one by one.
 LEAST_LANES: Final = 12
 
 Indices = npt.NDArray[np.int64]
@@ -120,7 +121,7 @@ class SearchBatch:
         out: shape (rows, columns); row i receives the distances from ``sources[i]``.
         sentinel: *unreachable* in the type of ``out``.
         kind: the narrowest type in which labels in lanes are exact; None if no type is.
-        unit: all arcs weigh 1.
+        unit: whether all arcs weigh 1.
     """
 
     ready: PreparedArcs
@@ -154,7 +155,7 @@ class SearchBatch:
         return cls(ready, goal, shifted, sources, out, sentinel, label, wanted.unit and not shifted)
 
     def without(self, known: KnownRows | None) -> tuple[Indices, list[Piece]]:
-        """Return the rows that have to be searched, and pieces that copy all others."""
+        """Return the rows that have to be searched, and pieces of work that copy all other rows."""
         rows = np.arange(len(self.sources))
         if known is None:
             return rows, []

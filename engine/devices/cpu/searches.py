@@ -1,7 +1,7 @@
-"""Hands out the searches of a batch, cut into pieces that threads take as they become free.
+"""Distributes the searches of a batch: they are cut into pieces, and each thread takes a piece when it is free.
 
-A piece is a block of sources that are searched together.  A piece that gives up (its labels do not fit their type, or
-take too many relaxations) leaves other pieces behind, which any thread may take.
+A piece is a block of sources that are searched together.  A piece is given up if its labels do not fit their type or it
+takes too many relaxations; other pieces, which any thread may take, then replace it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Done:
 
     Attributes:
         rows: the rows of the batch that are finished, int64.
-        left: pieces that have to be done instead of it.
+        left: pieces that replace this one if it was given up.
         found: the facts of the rows, if the search can compute them faster than by reading the rows.
         taken: whether the sink has taken the rows already (``RowsWanted.take``), which were not written then.
     """
@@ -51,12 +51,12 @@ class BlockGroup(Protocol):
         ...
 
     def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
-        """Search blocks in several threads that Python does not know; None where that cannot be done.
+        """Search blocks in several threads that never enter Python; return None where that cannot be done.
 
         Args:
             blocks: the rows of each block.
             threads: the number of threads, the calling one included.
-            seconds: for how long blocks are begun.
+            seconds: no block is begun later than this.
             facts: whether to gather the facts of the rows.
 
         Raises:
@@ -70,7 +70,7 @@ class BlockPiece:
 
     Attributes:
         group: the group that searches it, alone or with other blocks.
-        rows: its rows of the batch, int64.
+        rows: the rows of the batch that the block consists of, int64.
     """
 
     __slots__ = ("group", "rows")
@@ -114,7 +114,7 @@ class Searches:
 
     @property
     def count(self) -> int:
-        """Pieces that no thread has taken."""
+        """The number of pieces that no thread has taken."""
         return len(self._pieces)
 
     def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:

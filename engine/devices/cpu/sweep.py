@@ -25,22 +25,25 @@ from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 from engine.model.device_layout import SWEEP_ROWS
 from engine.model.dtypes import WorkType, work_type
 
-#: Most rows that a thread sweeps before it gathers their facts.
+#: The largest number of rows that a thread sweeps before it gathers their facts.
 PIECE_ROWS: Final = 128
-#: Least entries of a single row for each thread that shares it, up to four threads.  Measured with two threads and one:
-#: 0.11 and 0.08 ms for 3,353 entries (Rome), 0.34 and 0.41 for 20,000 (a lattice), 0.59 and 1.09 for 40,000.
+#: The least number of entries of a single row per thread if up to four threads share the row.  Measured with two
+#: threads and one: 0.11 and 0.08 ms for 3,353 entries (Rome), 0.34 and 0.41 for 20,000 (a lattice), 0.59 and 1.09 for
+#: 40,000.
 SHARED_ROW: Final = 2**14
-#: Least entries for each thread if more than four share a row.  Measured: with 231,161 entries (Delhi) eight threads
-#: are no faster than four; with 1,000,000 (a lattice) eight take 0.6 of the time of four, and sixteen 0.5.
+#: The least number of entries per thread if more than four threads share a row.  Measured: with 231,161 entries (Delhi)
+#: eight threads are no faster than four; with 1,000,000 (a lattice) eight take 0.6 of the time of four, and sixteen
+#: 0.5.
 LONG_ROW: Final = 2**16
-#: Most threads that share a row; more were not measured.
+#: The largest number of threads that share a row; more threads were not measured.
 MOST_SHARES: Final = 16
 #: Approximate number of branches of the tree of parts for each thread that shares a row.  With more branches threads
 #: are idle for less time, but more parts lie above all branches, and every thread relaxes these parts itself.
 BRANCHES: Final = 4
 #: The share of a row that one thread sweeps, as :func:`_shares` returns it.
 Share = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]
-#: Most entries of the rows in a thread's work space before a sink takes them; one sweep's rows may have more.
+#: The largest number of entries that a thread sweeps before a sink takes them; the rows of a single sweep may have
+#: more.
 KEPT_ENTRIES: Final = 2**20
 
 
@@ -126,7 +129,7 @@ def _sweep_rows(walk, space, places, far, sources, by_bits):  # type: ignore[no-
 # fastmath promises that there are no NaNs, because LLVM vectorises minima of floats only then; sums are not reordered
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _relax_strip(some, value, across):  # type: ignore[no-untyped-def]
-    """Relax some entries of a row by ``value`` and as many entries of ``across``."""
+    """Relax some entries of a row: ``some`` <- min(``some``, ``value`` + ``across``)."""
     for c in range(len(some)):
         some[c] = min(some[c], type(value)(value + across[c]))
 
@@ -164,13 +167,13 @@ def _emit_span(x, span, columns, source, ends, row):  # type: ignore[no-untyped-
 
 @njit(nogil=True, cache=True)
 def _sweep_one(walk, x, columns, ends, source, row, share):  # type: ignore[no-untyped-def]
-    """Fill some entries of ``row`` with the distances from ``source``: :func:`_sweep_rows` of one row, in vectors along
-    it.
+    """Fill some entries of ``row`` with the distances from ``source``, computed in vectors along the row.
 
-    Register tiles are many rows high, so a row alone would do the work of all of them.  Sums and minima are the same.
+    The register tiles of :func:`_sweep_rows` are many rows high, so a single row would take as long as a tile full of
+    rows.  Sums and minima are the same here.
 
-    ``columns``: the position of each vertex, the vertex of each position, and potentials or nothing.  ``share``: see
-    :func:`_shares`.
+    ``columns``: the position of each vertex, the vertex of each position, and potentials, empty for none.  ``share``:
+    see :func:`_shares`.
     """
     starts, parents, part, tables, table, wide = walk[0], walk[1], walk[4], walk[5], walk[6], walk[7]
     above, branches, whole = share
@@ -194,8 +197,9 @@ def _sweep_one(walk, x, columns, ends, source, row, share):  # type: ignore[no-u
 def _sweep_piece(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
     """Sweep as many rows at a time as the work space holds, until all rows ``out`` are filled.
 
-    ``columns``: the position of each vertex, and potentials or nothing.  ``ends``: the largest distance and
-    *unreachable* in the type of the tables, and *unreachable* in the type of ``out``.  The others: :func:`_sweep_rows`.
+    ``columns``: the position of each vertex, and potentials, empty for none.  ``ends``: the largest distance and
+    *unreachable* in the type of the tables, and *unreachable* in the type of ``out``.  All other arguments: as in
+    :func:`_sweep_rows`.
     """
     places, shift = columns
     limit, far, sentinel = ends
@@ -254,7 +258,8 @@ class Sweeper(CpuBackend):
             arcs: only the potentials are read; they turn reduced lengths into distances.
             sources: vertex indices, shape (rows,).
             out: shape (rows, n); row i receives the distances from ``sources[i]``.
-            wanted: ``dtype`` and ``take`` are used; ``targets`` and ``cutoff`` must be None, the others have no effect.
+            wanted: ``dtype`` and ``take`` are used; ``targets`` and ``cutoff`` must be None, all other fields have no
+                effect.
 
         Raises:
             ValueError: there are targets or a cutoff.
@@ -270,8 +275,8 @@ class Sweeper(CpuBackend):
         if len(sources) == 1:
             return self._begin_one((self._position, self._vertices, shift), ends, int(sources[0]), out[0])
 
-        # one call does the several sweeps of a piece, because calls of many threads from the interpreter wait for each
-        # other; a piece has only as many sweeps as leave at least four pieces per thread
+        # one call makes all sweeps of a piece, because threads that call kernels wait for each other in the
+        # interpreter; a piece has few enough sweeps that there are at least four pieces per thread
         rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
         if wanted.take is not None:
             rows = min(rows, high * max(1, KEPT_ENTRIES // (high * len(self._position))))
@@ -309,7 +314,7 @@ class Sweeper(CpuBackend):
 
     def _space_of(self, worker: int, high: int, held: int, kind: WorkType) -> tuple[Array, Array, Array, Array]:
         """Return the work space of a thread that sweeps ``high`` rows: the rows, the left operand of a product, its
-        edge, and an array for ``held`` swept rows, which takes the place of the first one.
+        edge, and an array for ``held`` swept rows, which replaces the first array unless ``held`` is 0.
         """
         pack, _, edges, _ = self._space.packs(kind.dtype)
         starts, parents, lasts = self._parts[:3]
@@ -344,16 +349,16 @@ def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
 
 
 def _shares(parts: Parts, threads: int) -> list[Share]:
-    """Cut the sweep of one row into shares that need nothing of each other.
+    """Cut the sweep of one row into shares that do not depend on each other.
 
     Args:
         parts: the parts.
-        threads: the most shares.
+        threads: the largest number of shares.
 
     Returns:
         For each share the parts above all branches, from the last to the first, which every share relaxes for itself;
-        the first part of each of its branches, and the one after its last, shape (branches, 2); and whether the entries
-        of the parts above are its own.
+        for each of its branches the first part and the part after its last one, shape (branches, 2); and whether the
+        share also writes the entries of the parts above all branches.
     """
     work = parts.sizes * (parts.depths + 2)
     sums, lows = work.copy(), parts.lows()

@@ -6,12 +6,13 @@ a thread that loses its processor delays the others by one item at most.
 
 Ctrl-C raises an exception in the caller's thread between any two steps.  So threads take tasks from a queue, whose
 ``put`` is never half done, and each task records whether it is over. A run first waits for the tasks of an interrupted
-run. So no thread waits for a task that was never begun, and no two runs mix (decision 166).  Threads are kept before
-they start, and start in another thread, so none is lost (decision 195).
+run. So no thread waits for a task that was never begun, and no two runs mix (decision 166).  The object of a thread is
+kept before the thread starts, and another thread starts it, so an interrupt loses no thread (decision 195).
 
-Starting a thread takes longer than many a product, so the threads of a team that is closed are parked for the next one;
-those that nobody needs for some seconds end.  A thread ends, too, when nobody refers to it any more, whatever an
-interrupt has left undone.  A team takes only threads that may use the processors that its own would (decision 242).
+Starting a thread takes longer than many products take, so the threads of a closed team are parked for the next team;
+parked threads that no team needs for some seconds end.  A thread also ends when no reference to its object is left,
+wherever an interrupt has stopped the caller.  A team takes only parked threads that may use the same processors as
+threads that it would start itself (decision 242).
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ WORTH: Final = 1.1
 class Team:
     """A fixed number of threads that run the same kernel together; the caller is one of them.
 
-    Each of the others sleeps on a queue of its own, so that waking one takes a few microseconds; an executor takes
-    several times that.  They are started when they are first needed.  Not re-entrant: one ``run`` at a time.
+    Each other thread sleeps on a queue of its own, so that waking it takes a few microseconds; an executor takes
+    several times that.  Threads are started when they are first needed.  Not re-entrant: one ``run`` at a time.
 
     Args:
         threads: the number of threads, including the caller; None for one per usable processor.
@@ -119,9 +120,9 @@ class Team:
             del errors[:]  # an error and a frame that refer to each other would keep arrays alive
 
     def _settle(self) -> None:
-        """Wait for the others that run; those of an earlier run are some if an interrupt ended its waiting.
+        """Wait for all other threads that run, also for those of an earlier run whose waiting was interrupted.
 
-        A forked child has none of the threads, and starts others.
+        A forked child has none of the threads, so it starts new ones.
         """
         if self._process != os.getpid():
             self._others, self._running, self._process = [], [], os.getpid()
@@ -131,16 +132,18 @@ class Team:
         self._running = []
 
     def widen(self) -> None:
-        """Let all threads take part in the run that has begun with some of them; called by its worker 0 only."""
+        """Let all threads take part in the run that has begun with some of them; only worker 0 of the run may call
+        this.
+        """
         if self.threads > 1:
             self._begin(self.threads - 1)
 
     def _begin(self, wanted: int) -> None:
-        """Let others begin the kernel, until ``wanted`` of them run it."""
+        """Let other threads begin the kernel, until ``wanted`` of them run it."""
         assert self._task is not None
         lacking = wanted - len(self._others)
         if lacking > 0:
-            with contextlib.suppress(IndexError):  # one call, in which no interrupt is raised; fewer may be parked
+            with contextlib.suppress(IndexError):  # one call, in which no interrupt is raised; too few may be parked
                 self._others.extend(map(self._parked.pop, repeat(-1, lacking)))
             self._others.extend(_Other() for _ in range(wanted - len(self._others)))
         while len(self._running) < wanted:
@@ -180,7 +183,7 @@ class _Task:
         over: whether the kernel has returned; then ``lock`` may be free or not.
         lock: held until the kernel has returned.
         used: the processor seconds that it took.
-        error: what it raised; None if it returned.
+        error: the exception that the kernel raised; None if it returned.
     """
 
     __slots__ = ("error", "lock", "over", "used", "work")
@@ -210,10 +213,10 @@ class _Task:
 
 
 class _Start:
-    """Starts one thread; an interrupt leaves none that nobody knows of, and ``thread`` may be called again after it.
+    """Starts one thread, which no interrupt can lose; ``thread`` may be called again after an interrupt.
 
-    ``Thread.start`` is written in Python.  If an interrupt ended it in this thread, the new one would work or not, and
-    nobody could tell.  So another thread starts it, in which no interrupt is raised (decision 172).
+    ``Thread.start`` is written in Python.  If an interrupt ended that call, the new thread might run or not, and the
+    caller could not find out.  So another thread, in which no interrupt is raised, makes the call (decision 172).
     """
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
@@ -242,18 +245,19 @@ class _Start:
 
 
 class _Other:
-    """One thread of a team, which waits for kernels to run; it ends when this object is gone."""
+    """One thread of a team, which waits for kernels to run; it ends when this object is deleted."""
 
     def __init__(self) -> None:
         self._last, self._sure = cast("_Task | None", None), True
         self._tasks, self._start = self._thread()
 
     def _thread(self) -> tuple[SimpleQueue[_Task | None], _Start]:
-        """Return a thread that is not started yet, and the queue from which it alone takes tasks.
+        """Return a queue, and a thread that is not started yet and alone takes tasks from this queue.
 
-        The thread does not keep this object alive, but holds a reference that ends it when the object is gone; the
-        object itself cannot hold it, because both may be in a cycle.  No Python runs then, which would swallow an
-        interrupt.
+        The thread holds only a weak reference to this object.  When the object is deleted, the callback of the
+        reference puts None into the queue, which ends the thread.  The object cannot hold the reference itself: if both
+        were deleted as parts of a cycle, Python would not run the callback.  The callback is not written in Python,
+        because an exception that an interrupt raised in it would be lost.
         """
         tasks: SimpleQueue[_Task | None] = SimpleQueue()
         gone = weakref.ref(self, partial(tasks.put, None))
@@ -292,13 +296,13 @@ class _Other:
         return error
 
     def rest(self) -> bool:
-        """Forget the last kernel; return whether there was one, so that there is a thread."""
+        """Forget the last kernel; return whether there was one, which means that the thread was started."""
         self.take_error()
         before, self._last = self._last, None
         return before is not None
 
     def serves(self, tasks: SimpleQueue[_Task | None]) -> bool:
-        """Return whether this is the thread that takes its tasks from a queue."""
+        """Return whether this thread takes its tasks from the queue ``tasks``."""
         return self._tasks is tasks
 
     def end(self) -> None:
@@ -316,7 +320,7 @@ def _serve(tasks: SimpleQueue[_Task | None], gone: object) -> None:
 
     Args:
         tasks: the queue of this thread.
-        gone: what puts None there when nobody refers to the thread any more; only held.
+        gone: the weak reference whose callback puts None into the queue; it is only kept here.
     """
     while True:
         try:
@@ -331,7 +335,7 @@ def _serve(tasks: SimpleQueue[_Task | None], gone: object) -> None:
 
 
 def _forget(tasks: SimpleQueue[_Task | None]) -> None:
-    """Let the thread that takes its tasks from a queue end, if it is parked."""
+    """Let the thread that takes its tasks from the queue ``tasks`` end, if it is parked."""
     for parked in list(_PARKED.values()):
         for other in [one for one in parked if one.serves(tasks)]:
             with contextlib.suppress(ValueError):  # a team has taken it meanwhile
@@ -360,7 +364,7 @@ def _nothing(worker: int) -> None:
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:
-    """Run one worker's share; returns the processor seconds it took."""
+    """Run one worker's share; return the processor seconds that it took."""
     start = time.thread_time()
     kernel(worker, *args)
     return time.thread_time() - start

@@ -112,7 +112,7 @@ class VectorType:
         Args:
             builder: LLVM's builder.
             a, b: vectors.
-            by_bits: compare floats as signed integers, which is right if neither is negative.
+            by_bits: whether to compare floats as signed integers, which is right if neither is negative.
         """
         if self.floating and not by_bits:
             return builder.select(builder.fcmp_ordered("<", a, b), a, b)
@@ -198,7 +198,7 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
     """Relax one full register tile: C <- min(C, A (x) B) for packed strips of A and B.
 
     Args:
-        c, c_index, c_stride: flat array, index of the tile's first entry, entries from row to row.
+        c, c_index, c_stride: flat array, index of the tile's first entry, number of entries from row to row.
         a, a_index: packed A (see :data:`VectorType.packed`); b, b_index: packed B, at a multiple of VECTOR_BYTES.
         depth: steps, at least 1.
         by_bits: whether floats may be compared by their bits (no entry is negative); ignored for integers.
@@ -319,7 +319,7 @@ def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-un
         index: where the first entry goes.
         a: flat array.
         a_index: index of the first entry.
-        a_stride: entries from row to row.
+        a_stride: number of entries from row to row.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -347,7 +347,7 @@ def transpose_square(typing, out, index, stride, a, a_index, a_stride):  # type:
         typing: numba's typing context.
         out, a: flat arrays.
         index, a_index: indices of the first entries.
-        stride, a_stride: entries from row to row.
+        stride, a_stride: numbers of entries from row to row.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]

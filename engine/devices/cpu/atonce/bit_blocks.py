@@ -30,7 +30,7 @@ class BitBlocks:
         batch: the batch.
         threads: the number of threads of the backend.
         spaces: the work space of these threads.
-        levels: whether whole rows need not be written if their facts and levels are found.
+        levels: whether facts and levels of whole rows suffice, so that the rows need not be written.
     """
 
     batch: SearchBatch
@@ -39,7 +39,7 @@ class BitBlocks:
     levels: bool = False
 
     def __post_init__(self) -> None:
-        _ = self._form  # made once, before several threads ask for it
+        _ = self._form  # computed once, before several threads read it
 
     @cached_property
     def _form(self) -> tuple[Any, ...]:
@@ -62,7 +62,7 @@ class BitBlocks:
         """Search one block in the calling thread.
 
         Args:
-            rows: its rows of the batch.
+            rows: the rows of the batch that the block consists of.
             worker: number of the thread.
         """
         batch, n = self.batch, len(self.batch.ready.rank)
@@ -111,7 +111,7 @@ def bit_blocks(
         left: the rows, int64.
         threads: the number of threads.
         spaces: the work space of these threads.
-        levels: whether whole rows need not be written if their facts and levels are found.
+        levels: whether facts and levels of whole rows suffice, so that the rows need not be written.
     """
     count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
     rank = wanted.ready.rank

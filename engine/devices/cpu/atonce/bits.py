@@ -16,7 +16,7 @@ from engine.model.rows import BINS
 
 @njit(nogil=True, cache=True)
 def _gather(some, facts, counts, worker, gathered):  # type: ignore[no-untyped-def]
-    """Copy the facts of a block and add its histogram, as :func:`engine.devices.cpu.bit_facts.facts_found`."""
+    """Copy the facts of a block and add its histogram, as :func:`engine.devices.cpu.bit_facts.facts_found` does."""
     (reached, sums, largest, farthest), bins, _, half = gathered
     for j in range(len(some)):
         i, word, bit = some[j], j // 64, j % 64
@@ -33,7 +33,7 @@ def _gather(some, facts, counts, worker, gathered):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _take(given):  # type: ignore[no-untyped-def]
-    """Search blocks until none is left, or until it is too late."""
+    """Search blocks until none is left, or until the time is over."""
     shared, arcs, goal, batch, limits, late, gathered = given
     sources, rows, starts, states, out = batch
     numbers = shared.ctypes.data
@@ -59,13 +59,12 @@ def search_all_bits(threads, pool, given):  # type: ignore[no-untyped-def]
     Args:
         threads: the number of threads.
         pool: threads, see :mod:`engine.devices.cpu.atonce.pool`.
-        given: a tuple of: shared, batch, seconds and gathered, as in
-            :func:`engine.devices.cpu.atonce.lanes.search_all_lanes`; arcs, goal and limits, as in
-            :func:`engine.devices.cpu.bfs_bits.search_bits`; in this order: shared, arcs, goal, batch, limits, seconds,
-            gathered.
+        given: a tuple ``(shared, arcs, goal, batch, limits, seconds, gathered)``.  ``arcs``, ``goal`` and ``limits``:
+            as in :func:`engine.devices.cpu.bfs_bits.search_bits`.  All others: as in
+            :func:`engine.devices.cpu.atonce.lanes.search_all_lanes`.
 
     Returns:
-        How many calls have failed.
+        The number of calls of :func:`_take` that failed.
     """
     shared, arcs, goal, batch, limits, seconds, gathered = given
     late = seconds_now() + seconds

@@ -23,20 +23,22 @@ if TYPE_CHECKING:
 
 Indices = npt.NDArray[np.int64]
 
-#: Forms of kernels that were not compiled when this process looked; it does not look again.
+#: Kernels, each with the types of its arguments, that were not compiled when this process looked for them; it does not
+#: look again.
 _NOT_COMPILED: Final = set[tuple[Any, ...]]()
 
 
 @dataclass(frozen=True)
 class BlocksAtOnce:
-    """The blocks of one call.
+    """One compiled call that searches several blocks.
 
     Attributes:
         blocks: the rows of each block.
         threads: the number of threads.
         shared: the numbers that threads share, see :mod:`engine.devices.cpu.atonce.lanes`.
         states: uint8, shape (blocks,): the state of each block.
-        batch: the sources, the rows of all blocks, where each block begins among them, the states, and the rows' array.
+        batch: the sources, the rows of all blocks, where each block begins among these rows, the states, and the array
+            that receives the rows.
         gathered: the facts of the rows.
     """
 
@@ -63,8 +65,8 @@ class BlocksAtOnce:
         """Make the call, unless kernels would have to be compiled: that takes longer than many short solves.
 
         Args:
-            kernel: takes the number of threads, a pool of threads, and a tuple: ``shared``, what is ``given``, and the
-                facts.
+            kernel: takes the number of threads, a pool of threads, and a tuple of ``shared``, the entries of ``given``,
+                and the arrays of the facts.
             given: the inputs of the searches.
 
         Returns:
@@ -88,7 +90,7 @@ class BlocksAtOnce:
 
     @property
     def tally(self) -> list[int]:
-        """The number of blocks that were finished, and of those given up, earlier calls included."""
+        """The number of blocks that were finished, and the number of those given up, earlier calls included."""
         found: list[int] = self.shared[[GOOD, BAD]].tolist()
         return found
 
@@ -116,5 +118,7 @@ class BlocksAtOnce:
         return Done(rows, list(chain(left, untaken)), self._facts_of(rows))
 
     def _facts_of(self, rows: Indices | None) -> Callable[[], FoundFacts] | None:
-        """Return what returns the facts of finished rows, None for all in order; None where no facts are wanted."""
+        """Return a function that returns the facts of ``rows``, which are finished (None: all rows in order); return
+        None where no facts are wanted.
+        """
         return partial(self.gathered.found, rows) if len(self.gathered.reached) else None

@@ -62,20 +62,22 @@ class Gathered:
         )
 
     def arrays(self) -> tuple[Any, ...]:
-        """Return the arguments of :func:`gather_rows`."""
+        """Return the argument ``gathered`` of :func:`gather_rows`."""
         rows, bins = (self.reached, self.sums, self.largest, self.farthest), (self.width, self.below, self.counts)
         return rows, bins, self.nowhere, self.half
 
     def found(self, rows: Indices | None) -> FoundFacts:
-        """Return the facts of finished rows, None for all in order; all that were gathered are counted in the
-        histogram.
+        """Return the facts of ``rows``, which are finished (None: all rows in order); the histogram counts all rows
+        that were gathered.
         """
         some = slice(None) if rows is None else rows
         facts = RowFacts(self.reached[some], self.sums[some], self.largest[some], self.farthest[some])
         return FoundFacts(facts, self._count)
 
     def _count(self, width: float, counts: Indices) -> int:
-        """Add all threads' histograms to one whose bins are at least as wide: widths are powers of two."""
+        """Add the histograms of all threads to ``counts``, whose bins are at least as wide (all widths are powers of
+        two); return the number of distances below zero.
+        """
         for thread in np.flatnonzero(self.width).tolist():
             joined = int(min(width / self.width[thread], BINS))
             counts[: BINS // joined] += self.counts[thread].reshape(-1, joined).sum(1)
@@ -84,7 +86,7 @@ class Gathered:
 
 @njit(nogil=True, cache=True)
 def widen_bins(bins, worker, largest, whole):  # type: ignore[no-untyped-def]
-    """Let the bins of a thread's histogram reach beyond ``largest``; return their width, the least that does.
+    """Double the width of the bins of a thread's histogram until they reach beyond ``largest``; return the width.
 
     Args:
         bins: widths, distances below zero and counts of all threads, as in :class:`Gathered`, changed in place.
@@ -95,7 +97,7 @@ def widen_bins(bins, worker, largest, whole):  # type: ignore[no-untyped-def]
     width, _, counts = bins
     if width[worker] == 0:
         width[worker] = 1.0 if whole else NARROWEST
-        if largest / BINS > width[worker]:  # begin at half, as a rounded logarithm might double it
+        if largest / BINS > width[worker]:  # begin at half of it: rounding the logarithm might double it
             width[worker] = max(width[worker], 2.0 ** (math.floor(math.log2(largest / BINS)) - 1))
     while largest >= width[worker] * BINS:
         own = counts[worker]

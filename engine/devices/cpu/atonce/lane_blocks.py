@@ -28,12 +28,12 @@ Indices = npt.NDArray[np.int64]
 class LaneBlocks:
     """The blocks of a batch whose labels have one type.
 
-    Unless ``heaviest`` (the largest weight) is 0, a block in which a label may not fit that type is searched again.
+    A block in which a label may not fit that type is searched again, unless ``heaviest`` is 0.
 
     Attributes:
         batch: the batch.
         kind: the type of the labels.
-        heaviest: the largest weight, or 0.
+        heaviest: the largest weight; 0 if all labels are known to fit.
         threads: the number of threads of the backend.
         spaces: the work space of these threads.
     """
@@ -45,7 +45,7 @@ class LaneBlocks:
     spaces: Spaces
 
     def __post_init__(self) -> None:
-        _ = self._form  # made once, before several threads ask for it
+        _ = self._form  # computed once, before several threads read it
 
     @cached_property
     def _far(self) -> Any:
@@ -65,7 +65,7 @@ class LaneBlocks:
 
     @cached_property
     def _wider(self) -> LaneBlocks:
-        """The group that searches blocks again in which a label did not fit."""
+        """The group that searches, with a wider type of label, the blocks in which a label did not fit."""
         return replace(self, kind=self.batch.kind or self.kind, heaviest=0)
 
     @property
@@ -76,7 +76,7 @@ class LaneBlocks:
         """Search one block in the calling thread.
 
         Args:
-            rows: its rows of the batch.
+            rows: the rows of the batch that the block consists of.
             worker: number of the thread.
         """
         batch, n, tally = self.batch, len(self.batch.ready.rank), self._tally

@@ -30,7 +30,9 @@ def _space(n, far, weights):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _take(given):  # type: ignore[no-untyped-def]
-    """Search blocks until none is left or the time is over; skip the rest once too many were given up."""
+    """Search blocks until none is left or the time is over; skip the remaining blocks once too many blocks were given
+    up.
+    """
     shared, arcs, ends, goal, batch, bounds, late, gathered = given
     sources, rows, starts, states, out = batch
     n, numbers = len(goal[0]), shared.ctypes.data
@@ -63,8 +65,8 @@ def search_all_lanes(threads, pool, given):  # type: ignore[no-untyped-def]
             counters ``NEXT`` to ``BAD``, changed in place.  ``arcs``, ``ends``, ``goal`` and ``bounds``: as in
             :func:`engine.devices.cpu.lanes.search_lanes`.  ``batch``: the sources; ``rows``, int64: the rows of all
             blocks, one block after the other; ``starts``, int64, shape (blocks + 1,): where each block begins in
-            ``rows``; ``states``, uint8, shape (blocks,), receives the state of each; and ``out``.  ``seconds``: no
-            block is begun later than this.  ``gathered``: from
+            ``rows``; ``states``, uint8, shape (blocks,), receives the state of each block; and ``out``, which receives
+            the rows.  ``seconds``: no block is begun later than this.  ``gathered``: from
             :meth:`engine.devices.cpu.atonce.facts.Gathered.arrays`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Keeps threads that Python does not know, from one short solve to the next."""
+"""Keeps threads that never enter Python from one short solve to the next."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Pool = npt.NDArray[np.int64]
 
 
 class KeptThreads:
-    """The pool of threads of this process. One caller at a time uses it; other callers meanwhile get a pool that ends
-    after its use.
+    """The pool of threads of this process. One caller at a time uses it; other callers meanwhile get pools of their
+    own, which end after their use.
 
     Threads end after some idle seconds, and before the process forks.
     """

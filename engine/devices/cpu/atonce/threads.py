@@ -29,7 +29,7 @@ WORDS: Final = 32
 IDLE: Final = 5
 #: Bytes of the stack of each thread; kernels keep their arrays on the heap.
 STACK: Final = 2**20
-#: Words that hold the attributes of a thread, and a set of signals.
+#: The number of words that hold the attributes of a thread, and the number that hold a set of signals.
 _ATTRIBUTES, _SIGNALS = 16, 16
 _DETACHED, _SETMASK, _MONOTONIC = 1, 2, 1
 
@@ -86,7 +86,9 @@ def function_of(typingctx, kernel, given):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def stored(typingctx, given):  # type: ignore[no-untyped-def]
-    """Return the address, in the calling function's frame, of a count of failures, 0, and of ``given`` after it."""
+    """Store a count of failures, which begins at 0, and then ``given`` in the frame of the calling function; return
+    their address.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         word = ir.IntType(64)
@@ -100,7 +102,7 @@ def stored(typingctx, given):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _call(typingctx, function, shared):  # type: ignore[no-untyped-def]
-    """Call the C function at an address with an address."""
+    """Call the C function at address ``function`` with the address ``shared``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         byte = ir.IntType(8).as_pointer()
@@ -132,7 +134,9 @@ def seconds_now():  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _sleep_and_run(pool):  # type: ignore[no-untyped-def]
-    """Run what the pool at this address is given, until the thread has to end or was not needed for a while."""
+    """Run each function that the pool at this address is given, until the thread has to end or was not needed for
+    ``IDLE`` seconds.
+    """
     until = np.zeros(2, np.int64)
     while True:
         _clock_gettime(0, until.ctypes.data)
@@ -186,7 +190,7 @@ def prepare_pool(pool):  # type: ignore[no-untyped-def]
 def fill_pool(pool, wanted):  # type: ignore[no-untyped-def]
     """Start threads until a pool has ``wanted`` of them; return how many there are, fewer if the system refuses some.
 
-    The caller alone uses the pool.  No signal is ever handled by these threads.
+    Only the caller may use the pool meanwhile.  These threads handle no signals.
     """
     here, alive = pool.ctypes.data, pool[0]
     if alive >= wanted:
@@ -233,9 +237,10 @@ def share_out(pool, wanted, function, shared):  # type: ignore[no-untyped-def]
 
     Args:
         pool: as :func:`prepare_pool` makes it; it may have fewer threads.
-        wanted: most calls by the pool's threads.
+        wanted: the largest number of calls by the pool's threads.
         function: from :func:`function_of`.
-        shared: from :func:`stored`; afterwards :func:`word_at` tells how many calls have failed, as by lack of memory.
+        shared: from :func:`stored`; afterwards :func:`word_at` returns how many calls have failed, for example for lack
+            of memory.
     """
     here = pool.ctypes.data
     _lock(here + LOCK)

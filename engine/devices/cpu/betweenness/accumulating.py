@@ -1,9 +1,10 @@
-"""What passes through each vertex and arc from one source, from counts of shortest paths (Brandes 2001).
+"""Computes what passes through each vertex and over each arc from one source, given counts of shortest paths (Brandes
+2001).
 
-Vertices are taken from the farthest to the nearest.  With ``sigma`` shortest paths to a vertex u, what passes on from u
-over an arc to v is ``sigma[u] * coeff[v]`` if the arc is *tight*, which means that it lies on a shortest path, and
-``coeff[v]`` is what v sends on or keeps, for each path to it.  Each vertex collects from its own arcs out, and writes
-what belongs to itself alone.
+Vertices are taken from the farthest to the nearest.  There are ``sigma[u]`` shortest paths to vertex u, and
+``coeff[v]`` is what v keeps and sends on, divided by ``sigma[v]``.  Over an arc from u to v passes
+``sigma[u] * coeff[v]`` if the arc is *tight*, which means that it lies on a shortest path, and otherwise nothing.  Each
+vertex sums over its own arcs out, and writes only its own entries.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from engine.graph.kernels import njit
 DONE, MANY_PATHS, ABSORBED, UNEQUAL = 0, 1, 2, 3
 #: Counts of paths up to this are used; beyond it, the inverse of a count would lose digits.
 MOST_PATHS = 1e300
-#: Largest relative difference between what leaves a source and what arrives; rounding makes far less.
+#: The largest relative difference between what leaves a source and what arrives; rounding alone causes a far smaller
+#: one.
 TOLERANCE = 1e-6
 
 
 @njit(nogil=True, cache=True)
 def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[no-untyped-def]
-    """Add what passes; every arc counts 1.
+    """Add what passes through vertices and over arcs, where every arc has the length 1.
 
     Args:
         arcs: ``indptr`` and ``heads`` of the arcs (CSR).
@@ -32,7 +34,7 @@ def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[n
         state: ``dist``, ``sigma`` and ``coeff``, each of shape (n,).
         wanted: float64, shape (n,): what each vertex keeps.
         vertices: float64, shape (n,); what passes through each vertex but the source is added.
-        over: float64, shape (arcs,), receives what passes over each arc; empty if that is not wanted.
+        over: float64, shape (arcs,); what passes over each arc is added; empty if that is not wanted.
 
     Returns:
         What leaves the source, and the largest count of paths.
@@ -118,7 +120,7 @@ def _arrived(order, wanted, ends):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyped-def]
-    """Undo :func:`_begin`, and note the distances of listed targets, +inf where there is no path."""
+    """Undo :func:`_begin`, and write the distances of listed targets to ``lengths``, +inf where there is no path."""
     _, own, first, targets, _ = task
     if len(first) == 0:
         if own[i] >= 0:
@@ -146,21 +148,22 @@ def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-def]
-    """Search from some sources, every arc counting 1, and add what passes.
+    """Search from some sources, where every arc has the length 1, and add what passes.
 
     Args:
         arcs: ``indptr``, ``heads``.
         task: the sources, int64, shape (sources,); for each the vertex that keeps nothing, -1 for none; where the
-            targets of each source begin, int64, shape (sources + 1,), empty where ``kept`` holds for all; these
+            targets of each source begin, int64, shape (sources + 1,), empty if ``kept`` holds for all sources; these
             targets, int32, and their flows, float64, which are not 0.
         rows: int64: which sources.
         kept: float64, shape (n,): what each vertex keeps of every source; 0 where targets are listed.
         space: ``dist``, ``sigma``, ``coeff``, ``order`` and ``wanted``, which equals ``kept``, of this thread.
-        out: of this thread, what passes ``vertices``, what ``begins`` and ``ends`` at them, shape (n,) or for the
-            latter two empty; what passes ``over`` arcs, shape (arcs,) or empty; the distance of each listed target.
+        out: arrays of this thread, to which is added: what passes through ``vertices``, shape (n,); what ``begins`` and
+            ``ends`` at them, each of shape (n,) or empty; what passes ``over`` arcs, shape (arcs,) or empty.  The last
+            array receives the distance of each listed target.
 
     Returns:
-        ``DONE``, or why it has ended.
+        ``DONE``, or the reason for which the search has ended early.
     """
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
@@ -183,7 +186,7 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
-    """Do the same as :func:`pass_hops` for int32 weights that fit keys with the vertex.
+    """Do the same as :func:`pass_hops` for int32 weights, if a distance and a vertex fit one key.
 
     Args:
         arcs: ``indptr``, ``heads``, ``weights`` and ``far``.

@@ -5,9 +5,9 @@ lead from smaller to larger numbers: vertices at one distance become final in th
 over such arcs are counted, too.
 
 Counts are float64, because a grid has more shortest paths than int64 holds.  A search from ``source`` ends early once
-``left`` of the vertices with ``wanted`` other than 0 are final; 0 for none.  All work arrays belong to one thread.
-Before a search ``dist`` is all ``far`` and ``place`` all -1.  Afterwards ``place`` is all -1 again, ``order`` begins
-with the final vertices, and of these alone ``dist`` is not ``far``.
+``left`` of the vertices with ``wanted`` other than 0 are final; if ``left`` is 0, it does not end early.  All work
+arrays belong to one thread.  Before a search ``dist`` is all ``far`` and ``place`` all -1.  Afterwards ``place`` is all
+-1 again, ``order`` begins with the final vertices, and ``dist`` of all other vertices is ``far``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def count_hops(arcs, source, wanted, left, state):  # type: ignore[no-untyped-def]
-    """Search breadth first, every arc counting 1.
+    """Search breadth first, where every arc has the length 1.
 
     Args:
         arcs: CSR of the arcs: ``indptr`` and ``heads``.
         source: the vertex to start from.
         wanted: float64, shape (n,).
-        left: as the module says.
+        left: as the docstring of this module says.
         state: ``dist``, int32, shape (n,), all -1, which is ``far`` here; ``sigma``, float64, shape (n,), which
             receives the number of shortest paths to each final vertex; ``order``, int32, shape (n,), for these.
 
@@ -72,7 +72,7 @@ def count_packed(arcs, source, wanted, left, state, heap_space):  # type: ignore
             vertex.
 
     Returns:
-        The number of final vertices; -1 if a path led back to a final vertex at its distance.
+        The number of final vertices; -1 if a shortest path to a vertex was found after this vertex had become final.
     """
     indptr, heads, weights, far = arcs
     dist, sigma, order = state
@@ -176,7 +176,7 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
         heap_space: ``heap``, int32; ``place`` as in :func:`count_packed`; ``keys`` of the type of the weights.
 
     Returns:
-        The number of final vertices; -1 if a path led back to a final vertex at its distance.
+        The number of final vertices; -1 if a shortest path to a vertex was found after this vertex had become final.
     """
     indptr, heads, weights, far = arcs
     dist, sigma, order = state

@@ -1,9 +1,10 @@
-"""What passes through each vertex and arc from eight sources side by side, given their hops to all vertices.
+"""Computes what passes through each vertex and over each arc from eight sources side by side, given the hops from these
+sources to all vertices.
 
 The counts of paths from eight sources to a vertex fill one vector.  All vertices that are L hops from some of the
 sources are taken together: their counts are the sums of the vectors of their neighbours, in which only lanes at L - 1
-hops are not 0.  So no arc needs a comparison, and every step is an addition of vectors.  What passes is handed back
-likewise, from the farthest level to the nearest (Brandes 2001).
+hops are not 0.  So no arc needs a comparison, and every step is an addition of vectors.  What passes is then summed
+likewise, backwards from the farthest level to the nearest (Brandes 2001).
 
 A vertex is taken once for each level between its least and its largest number of hops.  Where that is often, because
 the sources are far from each other, their rows are traced one by one (``engine.devices.cpu.betweenness.tracing``).
@@ -29,12 +30,12 @@ def _put_side_by_side(block, first, far, hops, least, most):  # type: ignore[no-
     Args:
         block: shape (rows, n), integers.
         first: the first row.
-        far: what means *unreachable* in them.
-        hops: int32, shape (n, LANES); receives -1 where there is no path.
+        far: the integer that stands for *unreachable* in ``block``.
+        hops: int32, shape (n, LANES); receives the hops, -1 where there is no path.
         least, most: int32, shape (n,); ``most`` receives -1 for a vertex that is not reached.
 
     Returns:
-        How many times vertices have to be taken, and the most hops of all.
+        The number of times that vertices have to be taken, and the largest number of hops.
     """
     total, farthest = 0, np.int32(0)
     for v in range(len(hops)):
@@ -146,7 +147,9 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
 
 @njit(nogil=True, cache=True)
 def _check(hops, most, passed, sources, wanted, begins, ends):  # type: ignore[no-untyped-def]
-    """Compare what left each source with what arrived, note both unless ``begins`` is empty, and return the verdict."""
+    """Compare what left each source with what arrived, and return the verdict; add what arrived to ``begins`` and
+    ``ends`` unless these are empty.
+    """
     arrived = np.zeros(LANES)
     for v in range(len(hops)):
         times = 0

@@ -1,9 +1,9 @@
-"""What passes through each vertex and arc from one source, given its distances to all vertices.
+"""Computes what passes through each vertex and over each arc from one source, given its distances to all vertices.
 
-Many searches side by side find rows of distances far faster than one search a source that counts paths as it goes.
-Here the vertices of a finished row are sorted by distance, the tight arcs into each of them are listed and their paths
-counted, and what passes is handed back along that list (Brandes 2001), which is read in the order in which it was
-written.
+Many searches side by side find rows of distances far faster than single searches that also count paths.  So the
+counting begins with a finished row: its vertices are sorted by distance, the tight arcs into each of them are listed,
+and the paths are counted.  Then what passes is summed along that list, from its end to its beginning (Brandes 2001), so
+that memory is read in order.
 
 Vertices at one distance are taken by ascending number, and arcs of weight zero lead to larger numbers, as in
 ``engine.devices.cpu.betweenness.counting``.
@@ -63,7 +63,7 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
 
     Args:
         into: where the arcs into each vertex begin, their tails, their weights (empty where all are 1), and their
-            places among the arcs out.
+            indices among the arcs out.
         dist: the row of distances.
         order: the reached vertices by distance, the source first.
         source: the source.
@@ -72,7 +72,7 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
         ends: int64, shape (n,); receives where the tight arcs into each vertex of ``order`` end.
 
     Returns:
-        The largest count of paths; 0 if a vertex has no tight arc into it, so the row cannot be right.
+        The largest count of paths; 0 if a vertex has no tight arc into it, which means that the row is wrong.
     """
     indptr, tails, weights, places = into
     listed, moved = before

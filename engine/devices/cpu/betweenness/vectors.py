@@ -1,4 +1,5 @@
-"""Steps of eight counts side by side, written as vector instructions: numba itself leaves short loops as they are.
+"""Operations on eight counts side by side, written as vector instructions, because numba does not vectorise such short
+loops.
 
 A row of eight float64 is a cache line; LLVM splits it where registers are narrower.
 """
@@ -23,7 +24,9 @@ _ALIGN: Final = 8
 
 
 class _Arrays:
-    """The data pointers of the arguments of an intrinsic, by their position; the third is a tuple of rows."""
+    """The data pointers of the arguments of an intrinsic, by their position; the third argument is a tuple of arrays of
+    rows.
+    """
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         self._given, self._types, self._context, self._builder = args, signature.args, context, builder
@@ -52,7 +55,7 @@ class _Arrays:
 
 
 def _spread(builder: Any, value: Any) -> Any:
-    """Return a vector of eight times ``value``."""
+    """Return a vector with ``value`` in all eight lanes."""
     vector = ir.VectorType(value.type, LANES)
     undefined = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
@@ -60,7 +63,7 @@ def _spread(builder: Any, value: Any) -> Any:
 
 
 def _at_level(builder: Any, hops: Any, level: Any) -> Any:
-    """Return which lanes of a row of hops are at a level."""
+    """Return for each lane whether its number of hops, at the pointer ``hops``, is ``level``."""
     row = builder.load(hops, align=4)
     return builder.icmp_signed("==", row, _spread(builder, builder.trunc(level, _I32)))
 
@@ -77,10 +80,11 @@ def _reduce(builder: Any, name: str, vector: Any) -> Any:
 
 
 def _sum_rows(builder: Any, arcs: tuple[Any, Any, Any], rows: Any, own: Any = None, over: Any = None) -> Any:
-    """Return the sum of the rows of the ends of some arcs; add ``own`` times each of these rows to ``over``.
+    """Return the sum of the rows of the ends of some arcs; add the scalar product of ``own`` and each of these rows to
+    the entry of its arc in ``over``.
 
     Args:
-        builder: of the code.
+        builder: the LLVM builder of the code.
         arcs: the first arc, one past the last arc, and the pointer to the ends of arcs.
         rows: pointer to the rows.
         own: a row; None where nothing is added to ``over``.
@@ -121,8 +125,9 @@ def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-d
         typing: numba's typing context.
         place: the vertex, the level, the first of its arcs in, and one past the last of them; int64.
         tails: int32, shape (arcs,).
-        rows: three of float64, shape (n, LANES): the counts of the level before, 0 in all other lanes; one that
-            receives the counts of this level, 0 in all other lanes; one that receives them, too, and keeps the rest.
+        rows: three arrays, float64, shape (n, LANES).  The first one has the counts of the level before, 0 in all other
+            lanes; the second one receives the counts of this level, 0 in all other lanes; the third one receives the
+            counts of this level and keeps its other entries.
         hops: int32, shape (n, LANES).
     """
     signature = types.float64(place, tails, rows, hops)
@@ -143,14 +148,15 @@ def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-d
 
 @intrinsic
 def hand_back_vertex(typing, place, heads, rows, hops, keeps, over):  # type: ignore[no-untyped-def]
-    """Collect what passes on from a vertex in the lanes in which it is at a level; return the sum of that.
+    """Sum what passes on from a vertex in the lanes in which it is at a level; return the sum over these lanes.
 
     Args:
         typing: numba's typing context.
         place: the vertex, the level, the first of its arcs out, and one past the last of them; int64.
         heads: int32, shape (arcs,).
-        rows: three of float64, shape (n, LANES): what the level after sends back for each path, 0 in all other lanes;
-            one that receives what this vertex sends back, 0 in all other lanes; the counts.
+        rows: three arrays, float64, shape (n, LANES).  The first one has what vertices of the next level keep and send
+            on for each path to them, 0 in all other lanes; the second one receives the same for this vertex, 0 in all
+            other lanes; the third one has the counts.
         hops: int32, shape (n, LANES).
         keeps: what the vertex keeps, float64.
         over: float64, shape (arcs,); what passes over each arc is added.  None where that is not wanted.

@@ -1,4 +1,4 @@
-"""Rows of bottlenecks, for minimax and widest paths of undirected graphs: along a line of vertices.
+"""Computes rows of bottlenecks, for minimax and widest paths of undirected graphs, along a line of vertices.
 
 Weights are *ranks*: 0 for the path without arcs, 1 for the best weight of the graph, 2 for the next, and the last for
 *no path*.  So the bottleneck of a path is the greatest rank of its arcs, for widest paths as well.
@@ -13,7 +13,7 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def root(parent, v):  # type: ignore[no-untyped-def]
-    """Return the representative of the set of ``v``, and halve the way to it."""
+    """Return the representative of the set of ``v``, and halve the path to it."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -22,11 +22,13 @@ def root(parent, v):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def line_of(edges, arcs, none, space, gaps, line):  # type: ignore[no-untyped-def]
-    """Put the vertices of an undirected graph in a line so that bottlenecks are the greatest gaps between neighbours.
+    """Put the vertices of an undirected graph in a line so that the bottleneck of two vertices is the greatest gap
+    between them.
 
-    Kruskal's algorithm (1956) joins sets of vertices by ascending ranks.  Each set is a piece of the line; joining two
-    puts one behind the other, and the gap between them is the rank of the edge.  All gaps inside the two are of edges
-    that came before, so the greatest gap between two vertices is the rank at which they became connected.
+    Kruskal's algorithm (1956) joins sets of vertices by ascending ranks.  Each set is a piece of the line.  Joining two
+    sets puts one piece behind the other, and the gap between the pieces is the rank of the edge.  All gaps inside the
+    pieces are ranks of earlier edges, so the greatest gap between two vertices is the rank at which they became
+    connected.
 
     Args:
         edges: int64, the edges in ascending order of rank.
@@ -71,7 +73,7 @@ def rows_of_line(gaps, values, columns, starts, rows, out):  # type: ignore[no-u
         values: shape (ranks,): the value of each rank, the last for no path.
         columns: int32, shape (n,): the column of the vertex at each place, -1 for none.
         starts: int64, shape (k,): the place of each source.
-        rows: int64, shape (k,): the row of ``out`` of each.
+        rows: int64, shape (k,): the row of ``out`` for each source.
         out: shape (rows, columns), of the type of ``values``.
     """
     n, none = len(gaps), len(values) - 1

@@ -1,7 +1,9 @@
-"""Rows of bottlenecks in a directed graph, for many sources side by side, while strongly connected components merge.
+"""Computes rows of bottlenecks in a directed graph, for many sources side by side, while strongly connected components
+merge.
 
 Arcs are opened rank by rank.  Each component is an interval of the line of vertices, and has one word with a bit for
-each source that reaches it: what reaches one of its vertices reaches all.  Ranks are those of ``bottlenecks``.
+each source that reaches it: a source that reaches one vertex of a component reaches all of them.  Ranks are those of
+``bottlenecks``.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ def _reach(word, place, last, value, found):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _flow(e, word, value, heads, chains, space, found):  # type: ignore[no-untyped-def]
-    """Let the sources of ``word`` reach the heads of a chain of open arcs, ``e`` the first, and all beyond.
+    """Let the sources in ``word`` reach the heads of a chain of open arcs, which begins with ``e``, and all vertices
+    beyond.
 
     Args:
         e: the first arc; -1 for none.
         word: the sources.
-        value: what the places have that are reached.
+        value: the value that is written at places that are reached now.
         heads, chains, space, found: those of :func:`rows_merging`.
     """
     first_arc, _, following = chains
@@ -115,9 +118,10 @@ def rows_merging(arcs, gaps, values, starts, space, chains, found):  # type: ign
     """Find the values of the best paths from at most 64 sources to all places of the line.
 
     Args:
-        arcs: those between components at their rank, ascending by it: tails and heads, int32, places of the line;
-            ranks, int32; and of each gap of the line at which components merge, ascending by rank, the place before it.
-        gaps: int32, shape (n,): the rank at which the component before each gap merges with the one behind.
+        arcs: ``tails`` and ``heads``, int32, as places of the line, and ``ranks``, int32, of the arcs that lie between
+            two components at their own rank, ascending by rank; and ``joins``: for each gap of the line at which
+            components merge, ascending by rank, the place before the gap.
+        gaps: int32, shape (n,): the rank at which the component before each gap merges with the component behind it.
         values: shape (ranks,): the value of each rank, the last for no path.
         starts: int64, shape (k,): the place of each source.
         space: parent, first and last place of a component, int32; words, uint64; stack, int32; stacked, uint8, all 0:

@@ -1,7 +1,8 @@
 """Greatest products from many sources at once, one source in each lane of the processor's vectors.
 
-As ``engine.devices.cpu.lanes`` does with lengths, vertices are swept until no product grows any more.  The products at
-the end do not depend on the order: of all paths from the source on, each has the greatest product, rounded arc by arc.
+As ``engine.devices.cpu.lanes`` does with lengths, vertices are swept until no product grows any more.  The final
+products do not depend on the order of the sweeps: each is the greatest product of any path from the source, where
+products are rounded after each arc.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _pull_products(typingctx, first, last, tails, weights, labels, v):  # type: 
 
 @njit(nogil=True, cache=True)
 def _sweep_products(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
-    """Sweep until no product grows any more; False if that would take more than ``budget`` multiplications.
+    """Sweep until no product grows any more; return False if that would take more than ``budget`` multiplications.
 
     Arguments are those of :func:`search_product_lanes`; ``waiting`` vertices are marked in ``dirty``, none afterwards.
     """
@@ -115,17 +116,17 @@ def search_product_lanes(arcs, space, goal, sources_rows, out, budget):  # type:
 
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each vertex,
-            with float64 weights above 0 and at most 1; and the least of these.
+            with float64 weights above 0 and at most 1; and the least weight.
         space: labels, float64, shape (n, LANES), all 0; dirty and touched, uint8, a byte for each vertex and whole
             words of 8, all 0.  They are in the same state afterwards.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices.
-        sources_rows: sources, int64, vertex indices; rows, int64: the row of ``out`` of each.
+        sources_rows: sources, int64, vertex indices; rows, int64: the row of ``out`` for each source.
         out: float64, shape (rows, columns).
         budget: multiplications of vectors after which the block is given up.
 
     Returns:
-        Whether the block is finished: it is given up, too, if a product may be too small for float64.
+        Whether the block is finished; it is also given up if a product may be too small for float64.
     """
     indptr, heads, into, tails, weights, least = arcs
     labels, dirty, touched = space

@@ -13,10 +13,10 @@ LEAST = 2.2250738585072014e-308
 
 @njit(nogil=True, cache=True)
 def search_products(arcs, source, found, keys, heap, place):  # type: ignore[no-untyped-def]
-    """Search the greatest products from one source; a product is made from the source on, arc by arc, in float64.
+    """Search the greatest products from one source; weights are multiplied from the source on, arc by arc, in float64.
 
-    Weights lie in (0, 1], so no arc makes a product greater, rounded or not, and the rounded product of a greater
-    number is never less: as with lengths, the greatest product that is left is final.
+    Weights lie in (0, 1], so no arc makes a product greater, rounded or not, and rounding keeps the order of products.
+    So the greatest product in the heap is final, as the least length is in a search for distances.
 
     Args:
         arcs: CSR of the arcs: indptr, heads, and their weights, float64, shape (arcs,), above 0 and at most 1.

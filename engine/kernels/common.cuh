@@ -23,8 +23,8 @@ typedef unsigned long long u64;
 #define INLINE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 
-// Thread blocks of relax on a multiprocessor: two hide each other's latency where the registers suffice for both;
-// elsewhere one, so that no register is spilled.
+// The number of thread blocks of relax on a multiprocessor.  Two blocks hide each other's latency where the registers
+// suffice for both; elsewhere one block runs, so that no register is spilled.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
 #define RELAX_BLOCKS 2
 #else
@@ -71,8 +71,9 @@ INLINE void store_release(int* p, int v) {
 }
 
 // ---- single instructions, kept in the order written -----------------------------------------------------------------
-// ptxas keeps volatile statements in order.  In a batch of additions that share an operand it keeps that operand in the
-// reuse cache.  Operand reads bound this loop: a register bank delivers one operand a clock (docs/kernels.md).
+// ptxas keeps volatile statements in order.  In a batch of additions that share an operand, ptxas keeps that operand in
+// the reuse cache.  Operand reads limit the speed of this loop: a register bank delivers one operand a clock
+// (docs/kernels.md).
 
 INLINE u32 add_float(u32 a, u32 b) {
   u32 r;
@@ -124,11 +125,11 @@ INLINE u32 add_minimum_pair(u32 a, u32 b, u32 c) { return __vminu2(c, a + b); }
 #endif
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
-// Element: an entry in memory.  Word: a register of the inner loop of relax.  LANES: elements a word.
+// Element: an entry in memory.  Word: a register of the inner loop of relax.  LANES: elements in a word.
 // WIDTH: words in 16 bytes.  update(): c = min(c, a0 + b0, a1 + b1) over a thread's tile, two steps of k at once.
 // one(): c = min(c, a + b) of single entries, for close (in ``Single`` form).
 
-struct Float32Nonnegative {  // non-negative IEEE numbers order like integers, +inf included
+struct Float32Nonnegative {  // non-negative IEEE numbers are ordered like integers, +inf included
   typedef u32 Element;
   typedef u32 Word;
   typedef u32 Single;
@@ -145,7 +146,7 @@ struct Float32Nonnegative {  // non-negative IEEE numbers order like integers, +
     int t = __float_as_int(__uint_as_float(a1) + __uint_as_float(b1));
     return (u32)min(min(s, t), (int)c);
   }
-  // One row of sums at a time; half rows that overlap, pairs and columns measured slower.
+  // Computes one row of sums at a time; overlapping half rows, pairs and columns were slower when measured.
   template <int R, int C>
   static INLINE void update(Word (&c)[R][C], const Word* a0, const Word* b0, const Word* a1, const Word* b1, u32) {
     UNROLL for (int i = 0; i < R; i++) {
@@ -304,8 +305,8 @@ typedef Meaning<Arithmetic>::Value Value;
 typedef Meaning<Arithmetic>::Sum Sum;
 
 // ---- finished rows --------------------------------------------------------------------------------------------------
-// One block a row.  Row i of an answer is row ``gathered ? i : sources[i]`` of ``d`` and holds the distances from vertex
-// ``sources[i]``; the entry in that column is left out (-1: none is).
+// One block a row.  Row i of an answer is row ``gathered ? i : sources[i]`` of ``d`` and holds the distances from
+// vertex ``sources[i]``; the entry in column ``sources[i]`` is left out (if that is -1, no entry is).
 
 struct Rows {
   const Element* d;

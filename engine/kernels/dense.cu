@@ -1,7 +1,8 @@
-// dense: steps before and after a matrix on the device is solved.
+// dense: steps before and after a matrix is solved on the device.
 //
-// blank: makes rows unreachable.  scatter: writes arcs into rows.  settle: makes entries above every distance unreachable.  restore: turns reduced
-// lengths into lengths.  facts, histogram: summarise rows.  One block a row everywhere.
+// blank: makes rows unreachable.  scatter: writes arcs into rows.  settle: makes entries above every distance
+// unreachable.  restore: turns reduced lengths into lengths.  facts, histogram: summarise rows.  One block a row
+// everywhere.
 
 namespace {
 
@@ -27,7 +28,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter(
   if (threadIdx.x == 0) d[row * ld + row] = 0;
 }
 
-// For integers with negative arcs: an entry above ``largest`` is a sum with *unreachable* in it.
+// For integers with negative arcs: makes entries above ``largest`` unreachable, because each is a sum with
+// *unreachable* in it.
 extern "C" __global__ void __launch_bounds__(THREADS) settle(Element* d, long long ld, int n, int largest) {
   Element* const row = d + blockIdx.x * ld;
   for (int j = threadIdx.x; j < n; j += THREADS)
@@ -35,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) settle(Element* d, long lo
 }
 
 // Turns lengths over weights w + h[u] - h[v] into lengths over w, in double, rounded once.  The potentials are
-// subtracted from each other first, or a large potential would absorb a small distance.
+// subtracted from each other first, because otherwise a large potential would absorb a small distance.
 extern "C" __global__ void __launch_bounds__(THREADS) restore(
     Element* d, long long ld, int n, const long long* sources, const double* h) {
   Element* const row = d + blockIdx.x * ld;
@@ -44,7 +46,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) restore(
     if (row[j] != nothing()) row[j] = Meaning<Arithmetic>::from((double)Meaning<Arithmetic>::of(row[j]) + (h[j] - own));
 }
 
-// For each row, without its source: vertices reached, sum of distances, largest distance, and the first vertex at it.
+// For each row, without its source: vertices reached, sum of distances, largest distance, and the first vertex at that
+// distance.
 extern "C" __global__ void __launch_bounds__(THREADS) facts(
     const __grid_constant__ Rows all, long long* reached, Sum* sums, Value* largest, long long* farthest) {
   __shared__ int some_counts[THREADS / 32], some_at[THREADS / 32];

@@ -1,17 +1,17 @@
 // Breadth-first search from many sources at once, one bit a source.
 //
-// A vertex holds a row of 4,096 bits; the bits that are new after a step are the bits of its in-neighbours that were
-// new before it and that it has not seen (compare Then et al., "The more the merrier: efficient multi-source graph
-// traversal", 2014).  Distances are kept bit by bit, too: plane p holds bit p of the distance from each source.  All
-// thread blocks share a step, with a barrier after it; at the end planes become rows of the matrix.  A search of more
-// than ``limit`` steps, or of more steps than the planes can count, is given up.
+// A vertex holds a row of 4,096 bits; the bits that are new after a step are those that were new in its in-neighbours
+// before the step and that the vertex does not have yet (compare Then et al., "The more the merrier: efficient
+// multi-source graph traversal", 2014).  Distances are kept bit by bit, too: plane p holds bit p of the distance from
+// each source.  All thread blocks share a step, with a barrier after it; at the end planes become rows of the matrix.
+// A search of more than ``limit`` steps, or of more steps than the planes can count, is given up.
 //
 // With LEVELS, no distance is kept: after each step the new bits of each source are counted, and only these counts leave
 // the kernel, out[level][source].
 
 namespace {
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, ROW = 128, SOURCES = 32 * ROW;  // words a row, sources a block
+constexpr int THREADS = 256, WARPS = THREADS / 32, ROW = 128, SOURCES = 32 * ROW;  // words in a row, sources in a block
 constexpr int PLANES = 8;
 constexpr int MOST_LEVELS = 1 << PLANES;
 #ifndef ARCS
@@ -226,9 +226,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
 #endif
     barrier(s.state + 1, waited);
     const int fresh = 1 + (stamp & 1);
-    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // one warp a source; its row of new bits is empty
+    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // one warp a source, whose row of new bits is empty
       const int v = __ldg(s.sources + first + i), lane = threadIdx.x % 32;
-      const int word = (int)i / 32 - 4 * lane;  // of the lane's four
+      const int word = (int)i / 32 - 4 * lane;  // index among the four words of this lane
       const u32 bit = 1u << i % 32;
       const uint4 x = make_uint4(word == 0 ? bit : 0, word == 1 ? bit : 0, word == 2 ? bit : 0, word == 3 ? bit : 0);
       __stcg(row(s, 0, v) + lane, x);

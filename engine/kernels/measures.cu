@@ -1,4 +1,4 @@
-// measures: what finished rows of distances are reduced to.  One block a row everywhere.
+// measures: reduces finished rows of distances to a few numbers.  One block a row everywhere.
 //
 // The distance of a source to itself counts in sums of weights only.  Sums of floats are added in an order that is
 // always the same.
@@ -6,11 +6,11 @@
 namespace {
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
-constexpr int ABREAST = 4;  // limits, or kinds of weights, that one pass over a row serves
+constexpr int ABREAST = 4;  // number of limits, or of kinds of weights, that one pass over a row handles
 
 INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // uint16: the low half
 
-// Adds up the ``x`` of all threads; the first thread has the sum.
+// Returns the sum of ``x`` over all threads, to the first thread only.
 template <class T> INLINE T total(T x) {
   __shared__ T sums[WARPS];
   for (int step = 16; step; step /= 2) x += __shfl_down_sync(~0u, x, step);
@@ -91,8 +91,8 @@ INLINE Span span_of(const Element* row, int n, int own) {
   return all;
 }
 
-// Returns, to all threads, the key of rank ``rank`` (0 for the least) of a row, and sets ``rank`` to the number of
-// smaller keys subtracted from it.  Each pass finds eight more bits, from the first one in which keys differ.
+// Returns, to all threads, the key of rank ``rank`` (0 for the least) of a row, and subtracts the number of smaller
+// keys from ``rank``.  Each pass finds eight more bits, from the first bit in which keys differ.
 INLINE Key select(const Element* row, int n, int own, const Span& span, int& rank) {
   __shared__ u32 counts[256];
   __shared__ int found, left;
@@ -245,8 +245,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) fade(
   }
 }
 
-// Finds quantiles of each row: out[row][share] is the distance of rank ceil(share * distances) - 1, at least 0; NaN if
-// there is none.  A share is a fraction, shares[2 * i] / shares[2 * i + 1].
+// Finds quantiles of each row: out[row][share] is the distance of rank ceil(share * number of distances) - 1, at least
+// 0; NaN if there are no distances.  A share is a fraction, shares[2 * i] / shares[2 * i + 1].
 extern "C" __global__ void __launch_bounds__(THREADS) quantile(
     const __grid_constant__ Rows all, const long long* shares, int count, double* out) {
   const Element* const row = row_of(all);
@@ -263,8 +263,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) quantile(
   }
 }
 
-// Finds the ``most`` nearest columns of each row, the first ones where distances are equal, in any order.  Places beyond
-// the last one keep what they hold.
+// Finds the ``most`` nearest columns of each row, in any order; of columns at the same distance, the first ones are
+// taken.  Places for which there is no column are left unchanged.
 extern "C" __global__ void __launch_bounds__(THREADS) nearest(
     const __grid_constant__ Rows all, int most, int* columns, double* distances) {
   __shared__ int less_of[WARPS], equal_of[WARPS];
@@ -273,11 +273,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) nearest(
   columns += blockIdx.x * (long long)most, distances += blockIdx.x * (long long)most;
   const Span span = span_of(row, all.n, own);
   if (span.count == 0) return;
-  int equal = min(most, span.count) - 1;  // at first the rank of the last one, then what select leaves of it
+  int equal = min(most, span.count) - 1;  // the rank of the last column; select subtracts from it
   const int wanted = equal + 1;
   const Key last = select(row, all.n, own, span, equal);
-  int less = 0, same = 0;  // how many have been found so far
-  const int before = wanted - (equal + 1);  // how many are nearer than the last one
+  int less = 0, same = 0;  // how many columns have been found so far
+  const int before = wanted - (equal + 1);  // how many columns are nearer than the last one
   for (int start = 0; start < all.n; start += THREADS) {
     const int j = start + threadIdx.x;
     const Element e = j < all.n ? row[j] : nothing();

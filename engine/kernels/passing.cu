@@ -2,9 +2,9 @@
 // (Brandes 2001).  Entries are whole numbers.
 //
 // A block takes one row after the other.  An arc is *tight* if it lies on a shortest path from the row's source.  Tight
-// arcs have no cycle, so vertices are taken in levels: a vertex joins the next one when the last tight arc into it has
-// been passed.  Levels are kept, and taken backwards to collect what passes on.  All sums of a block are its own, and
-// every vertex adds up its own arcs, always in the same order: results do not depend on timing.
+// arcs have no cycle, so vertices are taken in levels: a vertex joins the next level when the last tight arc into it
+// has been passed.  Levels are stored, and taken backwards to sum what passes on.  Every block has sums of its own, and
+// adds up the arcs of each vertex always in the same order, so results do not depend on timing.
 
 namespace {
 
@@ -18,15 +18,15 @@ struct Network {
   int n;
 };
 
-// What the blocks need; arrays begin with those of block 0.
+// The work space of all blocks; each array has the entries of block 0 first.
 struct Space {
   double *sigma, *coeff, *vertices, *ends, *over;  // ``ends`` and ``over`` are null where they are not wanted
   int *order, *starts;
   long long arcs;
 };
 
-// Takes the vertices at ``first``, ... of ``list`` (every number if there is no list): ``part`` returns what an arc
-// gives, and ``finish`` takes the sum over the arcs of a vertex.
+// Takes the vertices at places ``first`` to ``last`` - 1 of ``list`` (these numbers themselves if there is no list):
+// adds up what ``part`` returns for the arcs of each vertex, and calls ``finish`` with the sum.
 template <class Part, class Finish>
 INLINE void each(int first, int last, const int* list, const long long* ends, Part part, Finish finish) {
   const int lane = threadIdx.x % 32;
@@ -53,7 +53,7 @@ INLINE void each(int first, int last, const int* list, const long long* ends, Pa
   }
 }
 
-// Returns the sum, or the largest, of ``x`` of all threads, to the first thread.
+// Returns the sum or the maximum of ``x`` over all threads, to the first thread only.
 INLINE double gathered(double x, bool largest) {
   __shared__ double warps[THREADS / 32];
   for (int step = 16; step; step /= 2) {
@@ -73,9 +73,9 @@ INLINE double gathered(double x, bool largest) {
 // Counts the paths in ``count`` rows.
 //
 // sources, own: of each row, the vertex where its paths begin, and the vertex that keeps nothing of them (-1: none).
-// kept: what each vertex keeps of every other row.
-// told: of each row, what left the source, what arrived, and the largest number of paths to a vertex; that is -1 where
-// the levels have not reached every vertex that the row reaches.
+// kept: what each vertex keeps of all other rows.
+// told: of each row, what left the source, what arrived, and the largest number of paths to a vertex, or -1 in its
+// place if the levels have not reached every vertex that the row reaches.
 extern "C" __global__ void __launch_bounds__(THREADS, 8) passing(
     const __grid_constant__ Network net, const __grid_constant__ Space space, const Element* rows, long long ld,
     int count, const long long* sources, const long long* own, const double* kept, double* told) {
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) passing(
   double* const over = space.over ? space.over + blockIdx.x * space.arcs : nullptr;
   int* const order = space.order + mine;
   int* const starts = space.starts + mine;
-  int* const pending = (int*)coeff;  // the tight arcs into a vertex that were not passed yet, until all are
+  int* const pending = (int*)coeff;  // tight arcs into each vertex not passed yet; ``coeff`` is used later
 
   for (int r = blockIdx.x; r < count; r += gridDim.x) {
     const Element* const d = rows + r * ld;
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) passing(
   }
 }
 
-// Adds up, for each of ``width`` numbers, those of all blocks.
+// Adds up the ``width`` sums of all blocks: out[i] is the sum of sums[block][i].
 extern "C" __global__ void __launch_bounds__(256) joined(const double* sums, long long width, int blocks, double* out) {
   for (long long i = blockIdx.x * 256ll + threadIdx.x; i < width; i += 256ll * gridDim.x) {
     double sum = 0;

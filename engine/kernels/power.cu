@@ -1,6 +1,6 @@
 // power: all distances of a small graph by repeated squaring, in one cooperative launch.
 //
-// Below about 300 vertices the latency of its rounds bounds Floyd-Warshall: at n = 256 with tiles of 32 there are 8
+// Below about 300 vertices, the latency of the rounds limits Floyd-Warshall: at n = 256 with tiles of 32 there are 8
 // rounds, each with three hops through memory.  Squaring does log2(n) times the work, but has only log2(n) steps, in
 // each of which the whole device computes: a block computes a strip of ROWS x 32 entries, and its warps share k.  The
 // kernel stops when a squaring changes nothing.
@@ -11,7 +11,7 @@ namespace {
 #define ROWS 16
 #endif
 constexpr int COLUMNS = 32, WARPS = 8, THREADS = 32 * WARPS, MOST = 256;
-constexpr int TALL = ROWS / 4, WIDE = 4;  // entries a lane: 4 x 8 lanes cover the tile
+constexpr int TALL = ROWS / 4, WIDE = 4;  // entries of a lane: 4 x 8 lanes cover the tile
 constexpr int LD_A = MOST + 4, LD_B = COLUMNS;
 
 INLINE void load4(const Single* p, Single* r) {

@@ -17,7 +17,7 @@ namespace {
 constexpr int WIDTH = Arithmetic::WIDTH;   // words in 16 bytes
 constexpr int LANES = Arithmetic::LANES;
 constexpr int THREADS = 256;
-constexpr int ROWS = 8, COLUMNS = sizeof(Word) == 8 ? 4 : 8;  // words a thread
+constexpr int ROWS = 8, COLUMNS = sizeof(Word) == 8 ? 4 : 8;  // words of a thread
 constexpr int TILE_M = 128, TILE_N = sizeof(Word) == 8 ? 64 : 128;
 constexpr int STEP = sizeof(Word) == 8 ? 8 : 16;  // steps of k in a stage
 constexpr int BAND = 16;  // tile rows that run together, so that their panels stay in the second-level cache
@@ -55,8 +55,8 @@ struct Products {
   u32 one;        // 1, unknown to the compiler
 };
 
-// The tile of a block: bands of BAND tile rows, column by column; with ``upper`` a band starts at its diagonal.
-// Returns false if the tile is left alone.
+// Finds the tile of a block.  Blocks go through bands of BAND tile rows, column by column; with ``upper``, a band
+// starts at the diagonal.  Returns false if the tile is left unchanged.
 INLINE bool tile_of(const Product& g, int upper, int block, int& tile_m, int& tile_n) {
   if (!upper) {
     const int per = BAND * g.tiles_n, band = block / per, rest = block - band * per;
@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RELAX_BLOCKS) relax(const 
   constexpr int PASS_A = THREADS / CHUNKS_A, PASS_B = THREADS / CHUNKS_B;  // rows of k a pass of all threads
   static_assert(STEP % PASS_A == 0 && STEP % PASS_B == 0, "passes must cover a stage");
   const Word* from_a = g.a + (size_t)tile_m * TILE_M + (size_t)(thread / CHUNKS_A) * all.lda + thread % CHUNKS_A * WIDTH;
-  const int chunk_b = min(tile_n * TILE_N + thread % CHUNKS_B * WIDTH, g.last_b);  // past n: any valid column will do
+  const int chunk_b = min(tile_n * TILE_N + thread % CHUNKS_B * WIDTH, g.last_b);  // past n any valid column will do
   const Word* from_b = g.b + (size_t)(thread / CHUNKS_B) * all.ldb + chunk_b;
   Word* const to = shared + thread * WIDTH;
   auto fetch = [&](int stage) {

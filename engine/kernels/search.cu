@@ -1,16 +1,17 @@
 // Shortest paths from many sources at once, by correcting labels.
 //
 // Sources are searched in blocks: a vertex holds one row of labels, one label a source, so that the lanes of a warp
-// share arcs and every access is coalesced (Okuyama, Ino, Hagihara, "A task parallel algorithm for finding
-// all-pairs shortest paths using the GPU", 2008).  A vertex *pulls*: it takes the minimum over its in-arcs whose tails
-// changed in the sweep before; its row has one writer, so nothing is atomic.  Labels may be read while they fall: each
-// is the length of some walk, and a vertex whose label changed is relaxed from again.
+// share arcs and every access is coalesced (Okuyama, Ino, Hagihara, "A task parallel algorithm for finding all-pairs
+// shortest paths using the GPU", 2008).  A vertex *pulls*: it takes the minimum over its in-arcs whose tails changed in
+// the sweep before; its row has one writer, so nothing is atomic.  Labels may be read while they fall: each is the
+// length of some walk, and if the label of a vertex changed, the arcs out of it are relaxed again.
 //
 // There are two forms.  FORM_SWEEP: all thread blocks of a group sweep over all vertices for one block of sources, with
 // a barrier of the group after each sweep; rows have 512 bytes.  FORM_LISTS: each thread block has its own sources and
-// lists of the vertices to visit; rows have 128 bytes.  The first suits graphs of few hops, the second those of many.
+// lists of the vertices to visit; rows have 128 bytes.  FORM_SWEEP suits graphs with few hops across, FORM_LISTS those
+// with many.
 //
-// Labels may be narrower than the matrix (WIDEN: uint16 into int32); the host then proves that none was capped.
+// Labels may be narrower than the matrix (WIDEN: uint16 into int32); the host then proves that no label was capped.
 // A search that takes more than ``limit`` sweeps, or visits to vertices, is given up.
 
 namespace {
@@ -19,7 +20,7 @@ constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int PER16 = 16 / sizeof(Element), WORDS16 = Arithmetic::WIDTH;
 #ifdef FORM_SWEEP
 #ifndef VECTORS
-#define VECTORS 1  // of 16 bytes, a thread and row
+#define VECTORS 1  // vectors of 16 bytes of a row that each thread has
 #endif
 constexpr int LANES = 32;
 #else
@@ -29,11 +30,11 @@ constexpr int LANES = 8;
 #ifndef ARCS
 #define ARCS 4  // in-arcs whose rows are fetched together
 #endif
-constexpr int SOURCES = LANES * VECTORS * PER16;  // a block of sources: labels a row
+constexpr int SOURCES = LANES * VECTORS * PER16;  // sources of a block, labels of a row
 constexpr int TILE = 64;                          // vertices transposed at a time
 constexpr int STATE = 32;                         // words of state of a group
 #ifndef RESIDENT
-#define RESIDENT (sizeof(Element) == 8 ? 3 : 4)  // thread blocks a multiprocessor without spilled registers
+#define RESIDENT (sizeof(Element) == 8 ? 3 : 4)  // resident thread blocks without spilled registers
 #endif
 
 #ifdef WIDEN

@@ -5,9 +5,9 @@
 // task waits only for earlier ones, and wait on per-tile flags that count the rounds done.  Some block is always
 // working on the earliest unfinished task, so there is no deadlock however few blocks are resident.
 //
-// Beyond the paper: a block draws its next task while it works on this one; three warps poll the three flags of a task
-// at once; and the pivot and the panels of round k + 1 are finished in the same task as their update of round k, which
-// saves two hops through memory in every round.
+// Beyond the paper: a block draws its next task while it works on the present one; three warps poll the three flags of
+// a task at once; and the pivot and the panels of round k + 1 are finished in the same task as their update of round k,
+// which saves two hops through memory in every round.
 //
 // Flags and counter only increase.  A launch receives their present values (``base``, ``drawn``), so nothing is
 // cleared.
@@ -25,16 +25,16 @@
 #define BLOCKS 1  // resident blocks a multiprocessor for which the compiler limits registers
 #endif
 #ifndef BY_TILE
-#define BY_TILE 0  // 1: each tile is checked for being movable whole; 0: the matrix is, once (docs/kernels.md)
+#define BY_TILE 0  // 1: checks whether each tile can be moved whole; 0: checks the matrix once (docs/kernels.md)
 #endif
 
 namespace {
 
 constexpr int AT_ONCE = UNROLLED;  // steps of four k in the loop body of a product
-constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries a thread
+constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries of a thread
 constexpr int ACROSS = SIDE / COLUMNS, DOWN = SIDE / ROWS, THREADS = ACROSS * DOWN;
 // Neighbouring threads read neighbouring rows of A (interleaved) or rows ROWS apart, whichever causes no bank conflict;
-// pivots need the latter.
+// pivots need rows ROWS apart.
 constexpr bool INTERLEAVED = ROWS == 8;
 // Where many tiles keep every block busy, A and B are fetched in two parts of k, and the first is multiplied while the
 // second arrives.  With few tiles latency counts, and one part is faster.
@@ -172,7 +172,7 @@ INLINE void multiply_part(Single (&c)[ROWS][COLUMNS], const Single* a_tile, cons
   }
 }
 
-// The same over all k; each part of k is one group of copies and is multiplied as soon as they have arrived.
+// Does the same over all k; each part of k is one group of copies and is multiplied as soon as these have arrived.
 INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
 #pragma unroll 1  // the code of all tasks together has to stay in the instruction cache
   for (int part = 0; part < PARTS; part++) {
@@ -185,8 +185,8 @@ INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Sin
 
 // Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the
 // next two pivot rows and columns publish them as soon as they have them.  Each thread closes the 2 x 2 pivot itself:
-// it relaxes rows k and k + 1 by each other, then paths through k and k + 1 are col k + row k and col k + 1 + row k +
-// 1.
+// it relaxes rows k and k + 1 by each other; then the lengths of paths through k are column k + row k, and those
+// through k + 1 are column k + 1 + row k + 1.
 INLINE void close_tile(Single (&c)[ROWS][COLUMNS], Single* shared) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   constexpr int PAIR = 2 * SIDE, PERIOD = ROWS > COLUMNS ? ROWS : COLUMNS;
@@ -292,8 +292,8 @@ INLINE void regroup(Single (&c)[ROWS][COLUMNS], Single* shared, int x, int y, bo
   UNROLL for (int i = 0; i < ROWS; i++) load4(shared + (back ? row_of(i) : y * ROWS + i) * LD_B + x * 4, c[i]);
 }
 
-// A diagonal entry below zero is a negative cycle or a rounding error.  It is reported and reset to zero, or later
-// rounds would subtract it repeatedly.
+// A diagonal entry below zero is a negative cycle or a rounding error.  It is reported and reset to zero, because
+// otherwise later rounds would add it repeatedly.
 INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, int y) {
   if constexpr (Arithmetic::SIGNED) {
     UNROLL for (int i = 0; i < ROWS; i++)
@@ -302,7 +302,7 @@ INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, i
   }
 }
 
-// Tile (i, j) of one graph through one task.  ``a_tile`` and ``b_tile`` are shared memory for A and B.
+// Performs one task on tile (i, j) of one graph.  ``a_tile`` and ``b_tile`` are shared memory for A and B.
 INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Single* a_tile, Single* b_tile) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const int row0 = t.i * SIDE, column0 = t.j * SIDE + x * 4;
@@ -313,7 +313,7 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
   if (t.kind == PIVOT) {
     UNROLL for (int i = 0; i < ROWS; i++) read4(g, all, d, row0 + row_of(i), column0, c[i]);
   } else {
-    const bool in_row = t.i == t.k, in_column = t.j == t.k;  // one of them for a panel
+    const bool in_row = t.i == t.k, in_column = t.j == t.k;  // one of them holds for a panel
     if (threadIdx.x == 0) await(g, flags, t.i, t.j, t.k);
     if (threadIdx.x == 32) await(g, flags, in_row ? t.k : t.i, t.k, in_column ? 0 : t.k + 1);
     if (threadIdx.x == 64) await(g, flags, t.k, in_column ? t.k : t.j, in_row ? 0 : t.k + 1);
@@ -383,7 +383,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __gri
   }
 }
 
-// Graphs of at most one tile, a block each: there are no tasks to draw and no flags to wait for.
+// Closes graphs of at most one tile, with a block for each: there are no tasks to draw and no flags to wait for.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) lone(const __grid_constant__ Block g) {
   __shared__ __align__(16) Single tile[INTERLEAVED ? SIDE * LD_B : 1], pivots[8 * SIDE];
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;

@@ -1,4 +1,4 @@
-// sweep: rows of the matrix from part to part of a graph; the products in between are those of relax.
+// sweep: fills rows of the matrix, from part to part of a graph; relax computes the products in between.
 //
 // X holds a batch of rows, the columns of one part next to each other.  seed: writes the lengths that are known before
 // the sweep.  gather: copies columns of X in the form of relax's left side.  emit: copies finished rows in the order of
@@ -18,7 +18,7 @@ struct Walk {
   const int* sizes;          // vertices of each part
   const int* parents;        // the part above, or -1
   const Element* tables;     // lengths from each vertex to its part and the parts above, one after the other
-  const long long* entries;  // where a vertex's row of them begins
+  const long long* entries;  // where these lengths begin for each vertex
   const int* parts;          // the part of each vertex
 };
 
@@ -39,8 +39,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) seed(
   }
 }
 
-// a[k][i] = x[i][border[k]] for k < depth, unreachable from there on; a block copies SIDE x SIDE, x along the rows of
-// X.
+// a[k][i] = x[i][border[k]] for k < depth, unreachable from there on; a block copies SIDE x SIDE entries, and reads
+// along the rows of X.
 extern "C" __global__ void __launch_bounds__(THREADS) gather(
     const Element* x, long long ld, const int* border, int depth, Word* a, long long lda, int deep) {
   __shared__ Element tile[SIDE][SIDE + 1];

@@ -1,8 +1,8 @@
 // tables: distances from the tables of a prepared graph, which lie in device memory as they lie on disk.
 //
-// The line of a vertex is its row of the table of its part; two lines have their last ``meet`` entries in common.
-// merge: pairs, the least sum over two lines.  multiply: a block, tile by tile, as a min-plus product of panels of
-// lines.  across, descend, present: whole rows, from the highest parts downwards.
+// The line of a vertex is its row of the table of its part; the last ``meet`` entries of two lines concern the same
+// vertices.  merge: computes pairs, each the least sum over two lines.  multiply: computes a block, tile by tile, as a
+// min-plus product of panels of lines.  across, descend, present: compute whole rows, from the highest parts downwards.
 //
 // X holds a batch of rows transposed: the entries of all rows at one position lie next to each other.
 
@@ -18,9 +18,9 @@ constexpr int SQUARE = 32;                             // present: side of a tra
 
 INLINE Single nothing() { return (Single)(Element)Arithmetic::unreachable(); }  // uint16: the low half
 
-// One entry as it is shown: unreachable where it is above every distance.
+// Returns an entry in its final form: unreachable if it is above every distance.
 INLINE Element shown(Single value, Single limit) {
-  value = Arithmetic::one(nothing(), value, (Single)0);  // zero has no sign
+  value = Arithmetic::one(nothing(), value, (Single)0);  // the sum makes 0.0 of -0.0
   return (Element)(Arithmetic::one(limit, value, (Single)0) == value ? value : nothing());
 }
 
@@ -33,12 +33,12 @@ struct Line {
 };
 
 // The tree of parts.  ``meets`` has one row for each power of two: entry i of row k is the least width of the tables of
-// the parents of parts i to i + 2^k - 1, 0 where one has none.  Parts are numbered children first, so the parents of
-// the parts between two of them include the lowest part above both, and no higher one than that.
+// the parents of parts i to i + 2^k - 1, 0 where one of these has no parent.  Parts are numbered children first, so the
+// parents of the parts numbered between two parts include the lowest part above both, and no part above that one.
 struct Tree {
   const int* meets;
   const int* widths;          // of the table of each part
-  const int* lows;            // the first part below each, itself where there is none
+  const int* lows;            // the first part below each part, the part itself where there is none
   const int* sizes;           // vertices of each part
   const long long* starts;    // the first position of each part
   const long long* ends;      // where the border of each part begins
@@ -54,7 +54,7 @@ INLINE int meet(const Tree& tree, int a, int b) {
   return min(row[low], row[high - (1 << k)]);
 }
 
-// out[i] = the distance from sources[i] to targets[i]; PAIR threads a pair.
+// out[i] = the distance from sources[i] to targets[i]; PAIR threads share a pair.
 extern "C" __global__ void __launch_bounds__(THREADS) merge(
     const __grid_constant__ Tree tree, const Element* there, const Element* back, const Line* from, const Line* to,
     const long long* sources, const long long* targets, Element* out, long long count, const Element limit) {
@@ -78,8 +78,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) merge(
   if (lane == 0 && pair < count) out[pair] = shown(best, (Single)limit);
 }
 
-// A tile of a block: ``rows`` and ``columns`` lines, sorted by part.  All pairs of a tile have the last ``most`` entries
-// of their lines in common, which are multiplied; what some pairs have in addition is merged.
+// A tile of a block: ``rows`` and ``columns`` lines, sorted by part.  All pairs of a tile have the last ``most``
+// entries of their lines in common, which are multiplied; further entries that some pairs have in common are merged.
 extern "C" __global__ void __launch_bounds__(THREADS) multiply(
     const __grid_constant__ Tree tree, const Element* there, const Element* back, const Line* from, const Line* to,
     int rows, int columns, Element* out, long long ld, const Element limit) {
@@ -122,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) multiply(
     }
 }
 
-// Lengths from the border of each part to the part, shape (border, size), out of the other way's tables; one block a
-// part.  ``owners``: the part of each position.
+// Copies the lengths from the border of each part to the part, shape (border, size), from the tables of the opposite
+// direction; one block a part.  ``owners``: the part of each position.
 extern "C" __global__ void __launch_bounds__(THREADS) across(
     const __grid_constant__ Tree tree, const Element* other, const long long* tables, const int* owners, Element* to) {
   const int part = blockIdx.x, size = tree.sizes[part], wide = tree.widths[part];
@@ -136,8 +136,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) across(
   }
 }
 
-// Some columns of a part for THREADS rows; the parts above are finished.  ``items``: a part, and the first of at most
-// COLUMNS columns.  Rows from ``count`` on stay unreachable.
+// Fills some columns of a part for THREADS rows, once the parts above are finished.  ``items``: a part, and the first
+// of at most COLUMNS columns.  Rows from ``count`` on stay unreachable.
 extern "C" __global__ void __launch_bounds__(THREADS) descend(
     const __grid_constant__ Tree tree, const int2* items, const Element* tables, const Element* lengths,
     const Line* lines, int count, Element* x, long long ld) {

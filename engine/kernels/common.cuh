@@ -72,7 +72,7 @@ INLINE void store_release(int* p, int v) {
 
 // ---- single instructions, kept in the order written -----------------------------------------------------------------
 // ptxas keeps volatile statements in order.  In a batch of additions that share an operand, ptxas keeps that operand in
-// the reuse cache.  Operand reads limit the speed of this loop: a register bank delivers one operand a clock
+// the reuse cache.  Operand reads limit the speed of this loop: a register bank delivers one operand per clock
 // (docs/kernels.md).
 
 INLINE u32 add_float(u32 a, u32 b) {
@@ -225,7 +225,7 @@ struct Int32 {
   }
 };
 
-struct Uint16 {  // two entries a word; sentinel + sentinel still fits 16 bits
+struct Uint16 {  // two entries per word; sentinel + sentinel still fits 16 bits
   typedef u16 Element;
   typedef u32 Word;
   typedef u32 Single;  // close works on single entries, widened
@@ -305,7 +305,7 @@ typedef Meaning<Arithmetic>::Value Value;
 typedef Meaning<Arithmetic>::Sum Sum;
 
 // ---- finished rows --------------------------------------------------------------------------------------------------
-// One block a row.  Row i of an answer is row ``gathered ? i : sources[i]`` of ``d`` and holds the distances from
+// One block per row.  Row i of an answer is row ``gathered ? i : sources[i]`` of ``d`` and holds the distances from
 // vertex ``sources[i]``; the entry in column ``sources[i]`` is left out (if that is -1, no entry is).
 
 struct Rows {

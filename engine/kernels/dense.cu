@@ -1,8 +1,8 @@
 // dense: steps before and after a matrix is solved on the device.
 //
 // blank: makes rows unreachable.  scatter: writes arcs into rows.  settle: makes entries above every distance
-// unreachable.  restore: turns reduced lengths into lengths.  facts, histogram: summarise rows.  One block a row
-// everywhere.
+// unreachable.  restore: turns reduced lengths into lengths.  facts, histogram: summarise rows.  There is one block per
+// row everywhere.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Breadth-first search from many sources at once, one bit a source.
+// Breadth-first search from many sources at once, one bit per source.
 //
 // A vertex holds a row of 4,096 bits; the bits that are new after a step are those that were new in its in-neighbours
 // before the step and that the vertex does not have yet (compare Then et al., "The more the merrier: efficient
@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
 #endif
     barrier(s.state + 1, waited);
     const int fresh = 1 + (stamp & 1);
-    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // one warp a source, whose row of new bits is empty
+    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // a warp per source, whose row of new bits is empty
       const int v = __ldg(s.sources + first + i), lane = threadIdx.x % 32;
       const int word = (int)i / 32 - 4 * lane;  // index among the four words of this lane
       const u32 bit = 1u << i % 32;

@@ -1,4 +1,4 @@
-// measures: reduces finished rows of distances to a few numbers.  One block a row everywhere.
+// measures: reduces finished rows of distances to a few numbers.  There is one block per row everywhere.
 //
 // The distance of a source to itself counts in sums of weights only.  Sums of floats are added in an order that is
 // always the same.
@@ -22,7 +22,7 @@ template <class T> INLINE T total(T x) {
   return x;
 }
 
-constexpr bool WHOLE = (Value)0.5 == (Value)0;  // entries are whole numbers
+constexpr bool WHOLE = (Value)0.5 == (Value)0;  // whether entries are whole numbers
 
 // Keys: whole numbers that are ordered as the entries are.
 template <class E> struct Keys;

@@ -156,8 +156,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RELAX_BLOCKS) relax(const 
   if (!tile_of(g, all.upper, (int)blockIdx.x - (second ? all.first : 0), tile_m, tile_n)) return;
 
   const int thread = threadIdx.x, row0 = first_row(thread), column0 = first_column(thread);
-  constexpr int CHUNKS_A = TILE_M / WIDTH, CHUNKS_B = TILE_N / WIDTH;     // 16-byte chunks a row of a stage
-  constexpr int PASS_A = THREADS / CHUNKS_A, PASS_B = THREADS / CHUNKS_B;  // rows of k a pass of all threads
+  constexpr int CHUNKS_A = TILE_M / WIDTH, CHUNKS_B = TILE_N / WIDTH;     // 16-byte chunks per row of a stage
+  constexpr int PASS_A = THREADS / CHUNKS_A, PASS_B = THREADS / CHUNKS_B;  // rows of k per pass of all threads
   static_assert(STEP % PASS_A == 0 && STEP % PASS_B == 0, "passes must cover a stage");
   const Word* from_a = g.a + (size_t)tile_m * TILE_M + (size_t)(thread / CHUNKS_A) * all.lda + thread % CHUNKS_A * WIDTH;
   const int chunk_b = min(tile_n * TILE_N + thread % CHUNKS_B * WIDTH, g.last_b);  // past n any valid column will do
@@ -203,6 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RELAX_BLOCKS) relax(const 
     if (++stage == STAGES) stage = 0;
   }
 
-  // The place of this thread's words is computed again: kept during the loop it would cost registers and cause spills.
+  // The place of this thread's words is computed again: if it were kept during the loop, it would cost registers and
+  // cause spills.
   Corner::of(all, (int)blockIdx.x >= all.first, place[0], place[1], thread_again()).store(all, c);
 }

@@ -1,6 +1,6 @@
 // Shortest paths from many sources at once, by correcting labels.
 //
-// Sources are searched in blocks: a vertex holds one row of labels, one label a source, so that the lanes of a warp
+// Sources are searched in blocks: a vertex holds one row of labels, one label per source, so that the lanes of a warp
 // share arcs and every access is coalesced (Okuyama, Ino, Hagihara, "A task parallel algorithm for finding all-pairs
 // shortest paths using the GPU", 2008).  A vertex *pulls*: it takes the minimum over its in-arcs whose tails changed in
 // the sweep before; its row has one writer, so nothing is atomic.  Labels may be read while they fall: each is the
@@ -278,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_sweep(con
 namespace {
 
 struct Lists {
-  u32 *now, *then, *marked;           // a bit a vertex: changed in the sweep before, in this one; listed for the next
+  u32 *now, *then, *marked;           // a bit per vertex: changed in the sweep before, in this one; listed for the next
   int *list, *before, *following;     // vertices to visit in this sweep; those of the sweep before; those of the next
   int count, count_before;
 };

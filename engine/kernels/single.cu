@@ -22,7 +22,7 @@
 #define UNROLLED 4
 #endif
 #ifndef BLOCKS
-#define BLOCKS 1  // resident blocks a multiprocessor for which the compiler limits registers
+#define BLOCKS 1  // resident blocks per multiprocessor for which the compiler limits registers
 #endif
 #ifndef BY_TILE
 #define BY_TILE 0  // 1: checks whether each tile can be moved whole; 0: checks the matrix once (docs/kernels.md)
@@ -62,8 +62,8 @@ INLINE void store4(T* p, const T* r) {
 
 struct Block {
   Element* d;            // the first graph
-  long long ld, stride;  // elements a row, elements a graph
-  int n, tiles;          // vertices; tiles a side
+  long long ld, stride;  // elements per row, elements per graph
+  int n, tiles;          // vertices; tiles per side
   int graphs, group;     // graphs; how many of them advance together
   int aligned;           // every row starts at 16 bytes; without BY_TILE also: n is a multiple of SIDE
   int base;              // value of all flags before this launch
@@ -183,10 +183,10 @@ INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Sin
   }
 }
 
-// Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the
-// next two pivot rows and columns publish them as soon as they have them.  Each thread closes the 2 x 2 pivot itself:
-// it relaxes rows k and k + 1 by each other; then the lengths of paths through k are column k + row k, and those
-// through k + 1 are column k + 1 + row k + 1.
+// Closes one tile in registers (rows ROWS * y + i), with two pivots and one barrier per step: the owners of the next
+// two pivot rows and columns publish them as soon as they have them.  Each thread closes the 2 x 2 pivot itself: it
+// relaxes rows k and k + 1 by each other; then the lengths of paths through k are column k + row k, and likewise for
+// k + 1.
 INLINE void close_tile(Single (&c)[ROWS][COLUMNS], Single* shared) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   constexpr int PAIR = 2 * SIDE, PERIOD = ROWS > COLUMNS ? ROWS : COLUMNS;

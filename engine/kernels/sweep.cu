@@ -22,7 +22,8 @@ struct Walk {
   const int* parts;          // the part of each vertex
 };
 
-// One block a row: ``count`` rows have a source, the others stay unreachable.  ``ld`` is a multiple of 16 entries.
+// One block per row: ``count`` rows have a source, all other rows stay unreachable.  ``ld`` is a multiple of 16
+// entries.
 extern "C" __global__ void __launch_bounds__(THREADS) seed(
     Element* x, long long ld, int count, const long long* sources, const __grid_constant__ Walk walk) {
   Element* const row = x + blockIdx.x * ld;

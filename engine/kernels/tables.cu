@@ -37,13 +37,13 @@ struct Line {
 // parents of the parts numbered between two parts include the lowest part above both, and no part above that one.
 struct Tree {
   const int* meets;
-  const int* widths;          // of the table of each part
+  const int* widths;          // width of the table of each part
   const int* lows;            // the first part below each part, the part itself where there is none
   const int* sizes;           // vertices of each part
   const long long* starts;    // the first position of each part
   const long long* ends;      // where the border of each part begins
-  const int* borders;         // positions
-  const long long* begins;    // where lengths from each border to its part begin
+  const int* borders;         // positions of border vertices
+  const long long* begins;    // where the lengths from each border to its part begin
   int parts;
 };
 
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) multiply(
 }
 
 // Copies the lengths from the border of each part to the part, shape (border, size), from the tables of the opposite
-// direction; one block a part.  ``owners``: the part of each position.
+// direction; one block per part.  ``owners``: the part of each position.
 extern "C" __global__ void __launch_bounds__(THREADS) across(
     const __grid_constant__ Tree tree, const Element* other, const long long* tables, const int* owners, Element* to) {
   const int part = blockIdx.x, size = tree.sizes[part], wide = tree.widths[part];

@@ -44,8 +44,8 @@ class PreparedArcs:
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
         heads: int32, shape (arcs,): their heads.
         weights: shape (arcs,): their weights; int32 for packed keys, int64 or float64 for wide keys.
-        into: int64, shape (n + 1,): where the arcs into each vertex begin; ``indptr`` itself if the arcs mirror
-            each other.
+        into: int64, shape (n + 1,): where the arcs into each vertex begin; ``indptr`` itself if the arcs mirror each
+            other, which means that each has a reverse of the same weight.
         tails: int32, shape (arcs,): their tails; ``heads`` itself if the arcs mirror each other.
         back: int64, shape (arcs,): the index in ``weights`` of each arc into a vertex; None if the arcs mirror each
             other, or all weigh the same.

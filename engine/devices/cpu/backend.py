@@ -133,7 +133,9 @@ class CpuBackend:
         return Searches(copies + batch.pieces(left, self.threads, self._spaces))
 
     def share(self, work: Callable[[int], None], most: int | None = None) -> None:
-        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
+        """Call ``work(worker)`` once in each thread, the calling one included, which is number 0; wait for all of
+        them.
+        """
         self._team.run(work, most=most)
 
     def widen(self) -> None:

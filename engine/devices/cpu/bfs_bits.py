@@ -153,7 +153,9 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-def]
-    """Write the distances of the block to its ``rows`` of ``out``, and gather their facts; column k is ``near[k]``."""
+    """Write the distances of the block to its ``rows`` of ``out``, and gather their facts; column k is vertex
+    ``near[k]``.
+    """
     squares, facts = space[4], space[-1]
     piece, work = np.empty(64, out.dtype), np.empty(128, np.uint64)
     apart = SQUARES * 64
@@ -233,8 +235,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
         sources: int64, vertex indices.
         rows: int64, at most ``BITS``: indices of ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
-        limits: limit, the number of steps before which searches end; and whole, whether only distances below ``limit``
-            are wanted.
+        limits: limit, the step before which searches end; and whole, whether only distances below ``limit`` are wanted.
 
     Returns:
         Whether the block is finished; if not, it needs more steps, and ``out`` is unchanged.
@@ -317,12 +318,13 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     """Return the work space of a thread for searches on ``n`` vertices.
 
     Returns:
-        seen, visit, fresh, planes: rows of bits for the sources that have seen each vertex, that reached it in the last
-        step, that reach it in this step, and for the digits of the distances.  squares: uint64. active, marked: uint8,
-        a byte per vertex.  counts: int64, shape (256,): how many distances of the block are 1, 2, ... arrivals: rows of
-        bits: the sources that reached a vertex in each step.  facts: int64, for each word of sources one row each of
-            ``REACHED``, ``SUM``, ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit
-            of the largest distances, -1 (all bits set) for the digit 1.
+        A tuple of arrays.  ``seen``, ``visit``, ``fresh`` and ``planes``: rows of bits for the sources that have seen
+        each vertex, that reached it in the last step, that reach it in this step, and for the digits of the distances.
+        ``squares``: uint64.  ``active`` and ``marked``: uint8, a byte per vertex.  ``counts``: int64, shape (256,):
+        entry d is the number of distances d in the block, for d above 0.  ``arrivals``: rows of bits: the sources that
+        reached a vertex in each step.  ``facts``: int64, for each word of sources one row each of ``REACHED``, ``SUM``,
+        ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit of the largest distances,
+        -1 (all bits set) for the digit 1.
     """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
     visit[:] = 0

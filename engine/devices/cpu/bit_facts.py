@@ -56,8 +56,8 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 
     Args:
         squares: uint64: bit k of a word is the digit of the distance to column ``column`` + k.
-        start: index of the words of the lowest digit, one word per source; each further digit is ``SQUARES`` squares
-            later.
+        start: index of the first word of the lowest digit, which has one word per source; the words of each further
+            digit lie ``SQUARES`` squares later.
         used: the number of digits.
         kept: uint64: a bit is set for each of the 64 columns that exists.
         column: the first column.

@@ -56,7 +56,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
     Args:
         typingctx: numba's typing context.
         squares: uint64: the word with digit p of all 64 numbers has the index ``at + p * apart``.
-        at, apart: index of the first digit's word, and words from digit to digit.
+        at, apart: index of the word of the first digit, and number of words from one digit to the next.
         planes: the number of digits.
         seen: uint64: bit k says whether number k exists.
         sentinel: in the type of ``out``.

@@ -29,7 +29,7 @@ ROW_BYTES: Final = 256
 
 #: Side of the squares that are transposed in registers; a power of two that divides the lanes.
 SIDE: Final = 16
-#: Squares that are transposed together, before their entries of the rows are written.
+#: The number of squares that are transposed together before their entries of the rows are written.
 SQUARES: Final = 4
 
 #: A block is given up after about this many passes; a pass counts a relaxation for each arc and four for each vertex.
@@ -122,9 +122,9 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; return False if that would take more than ``budget`` relaxations.
 
-    ``arcs`` and ``space`` are those of :func:`search_lanes`. ``dirty`` (uint8, whole words of 8) marks the vertices to
-    relax, ``waiting`` of them; it is all 0 afterwards. ``touched``, an array of the same form, marks the vertices of
-    which some label fell.
+    ``arcs`` and ``space`` are those of :func:`search_lanes`. ``dirty`` (uint8, its length a multiple of 8) marks the
+    vertices to relax, ``waiting`` of them; it is all 0 afterwards. ``touched``, an array of the same form, marks the
+    vertices of which some label fell.
     """
     indptr, heads, into, tails, weights = arcs
     labels, dirty, touched = space
@@ -159,7 +159,8 @@ def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
     """Reset the labels of the ``touched`` vertices to ``far`` and the marks to 0; return the largest label below
     ``far``.
 
-    ``tops``, shape (lanes,), is work space for the largest label; if it is empty, the largest label is not looked for.
+    ``tops``, shape (lanes,), is work space for the largest label; if it is empty, the largest label is not searched
+    for.
     """
     words = touched.view(np.uint64)
     nothing = labels.dtype.type(0)
@@ -284,8 +285,8 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each
             vertex, ``weights`` in the type of the labels.
-        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte per vertex and whole words of
-            8, all 0.  They are in the same state afterwards.
+        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte per vertex, their length a
+            multiple of 8, all 0.  They are in the same state afterwards.
         ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
             the distance from which on entries become *unreachable*, which is only read where there are potentials;
             unit: a length is its label times this unit; None if labels are the lengths themselves.

@@ -44,7 +44,7 @@ def tight_trees(
     sources: npt.NDArray[np.int64],
     none: int,
 ) -> npt.NDArray[np.int32]:
-    """Return the predecessor of each vertex on a shortest path from each source, in O(arcs) a source.
+    """Return the predecessor of each vertex on a shortest path from each source, in O(arcs) per source.
 
     Args:
         team: the threads.

@@ -103,7 +103,7 @@ class Goal:
         return cls(near, shift, onto, beyond, limit, wanted, left)
 
     def far(self, far: float, dtype: npt.DTypeLike) -> Array:
-        """Return the smaller of ``far`` and the limit, as a scalar of type ``dtype`` in an array."""
+        """Return the smaller of ``far`` and the limit, as an array of one entry of type ``dtype``."""
         kind = np.dtype(dtype)
         limit = math.ceil(self.limit) if kind.kind in "iu" and self.limit < far else self.limit
         return np.array([min(far, limit)], kind)
@@ -199,7 +199,7 @@ class SearchBatch:
         return found + self.single(rows[blocks * lanes :], group.threads)
 
     def single(self, rows: Indices, threads: int) -> list[Piece]:
-        """Return searches one by one with a heap, or breadth first where all arcs weigh 1."""
+        """Return pieces that search ``rows`` one by one, with a heap, or breadth first where all arcs weigh 1."""
         if len(rows) == 0:
             return []
         ready, goal = self.ready, self.goal

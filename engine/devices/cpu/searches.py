@@ -66,7 +66,7 @@ class BlockGroup(Protocol):
 
 
 class BlockPiece:
-    """A piece that is one of many blocks; not a dataclass, which takes four times as long to make.
+    """A piece that is one of many blocks; it is no dataclass, because making one takes four times as long.
 
     Attributes:
         group: the group that searches it, alone or with other blocks.

@@ -104,8 +104,8 @@ def _sweep_rows(walk, space, places, far, sources, by_bits):  # type: ignore[no-
 
     ``walk``: ``starts``, ``parents``, ``ends`` and ``borders`` of the parts; the part of each position; the tables of
     all parts, where each part's table begins and how long its rows are; the packed lengths from borders to parts, and
-    where each part's begin.  ``space``: work space for the rows, the left side and the edge of a product.  ``places``:
-    the position of each vertex.  ``far``: *unreachable* in the type of the tables.
+    where those of each part begin.  ``space``: work space for the rows, the left side and the edge of a product.
+    ``places``: the position of each vertex.  ``far``: *unreachable* in the type of the tables.
     """
     starts, parents, lasts, borders, part, tables, table, wide, across, packed = walk
     x, left, edge = space
@@ -170,7 +170,7 @@ def _sweep_one(walk, x, columns, ends, source, row, share):  # type: ignore[no-u
     """Fill some entries of ``row`` with the distances from ``source``, computed in vectors along the row.
 
     The register tiles of :func:`_sweep_rows` are many rows high, so a single row would take as long as a tile full of
-    rows.  Sums and minima are the same here.
+    rows.  This function computes the same sums and minima.
 
     ``columns``: the position of each vertex, the vertex of each position, and potentials, empty for none.  ``share``:
     see :func:`_shares`.

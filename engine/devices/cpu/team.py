@@ -180,7 +180,7 @@ class _Task:
 
     Attributes:
         work: the kernel, and its arguments; None once it was taken.
-        over: whether the kernel has returned; then ``lock`` may be free or not.
+        over: whether the kernel has returned; if so, ``lock`` may be free or held.
         lock: held until the kernel has returned.
         used: the processor seconds that it took.
         error: the exception that the kernel raised; None if it returned.

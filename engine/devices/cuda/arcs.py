@@ -23,7 +23,7 @@ CHUNK: Final = 16
 
 @dataclass(frozen=True)
 class IncomingArcs:
-    """Arcs sorted by head.  A graph of n vertices has the numbers 0 to n - 1 here; vertices from n on are additional
+    """Arcs sorted by head.  The n vertices of the graph have the numbers 0 to n - 1; vertices from n on are additional
     (see ``SPLIT``), and each of these has one arc out, of weight 0.
 
     Attributes:
@@ -46,7 +46,7 @@ class IncomingArcs:
 
     def chunks(self, size: int = CHUNK) -> Ints:
         """Cut the arcs into runs of about ``size`` arcs, where all arcs into one vertex stay in one run; return the
-        first arc of each run, and last the number of arcs.
+        first arc of each run, followed by the number of arcs.
         """
         starts = np.arange(0, max(len(self.tails), 1), size)
         firsts = np.append(self.into[np.searchsorted(self.into, starts)], np.int32(len(self.tails)))

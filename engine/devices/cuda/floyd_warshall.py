@@ -150,8 +150,8 @@ class Solver:
             self.bulk.mirror(d)
 
     def _check_flag(self) -> None:
-        """Raise BelowZero if the flag is set and entries are integers; for floats, rounding can make the length of a
-        cycle of length zero negative.
+        """Raise BelowZero if the flag is set and entries are integers; for floats the flag proves nothing, because
+        rounding can make the length of a cycle of length zero negative.
         """
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
             raise BelowZero("the distance of a vertex to itself became negative, so there is a negative cycle")

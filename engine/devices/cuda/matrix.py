@@ -145,7 +145,8 @@ class CudaMatrix:
             hops: at least 1.
             monitor: receives ``total`` updates, or fewer if a power equals the previous one.
             rows: vertex indices of the sources wanted; None for all.
-            by_rows: multiply the rows wanted by the weights again and again; each product adds one arc to the paths.
+            by_rows: whether to multiply the rows wanted by the weights again and again, so that each product adds one
+                arc to the paths, in place of squaring.
             total: updates of the whole computation.
 
         Raises:

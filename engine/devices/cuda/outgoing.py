@@ -95,7 +95,7 @@ class Outgoing:
             self.stream.synchronize()
         finally:
             self._pending.clear()
-            self._opened = Future()  # the old future keeps the page-locked bands alive
+            self._opened = Future()  # the old future would keep the page-locked bands in memory
             self._opened.set_exception(ValueError("rows were sent after the release"))
             self._held.close()
 

@@ -36,8 +36,8 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
-#: The largest number of levels, which are numbers of hops, that are counted: the bit planes of a step's number (PLANES
-#: in hops.cu) hold no more.
+#: The largest number of levels (numbers of hops) that are counted: the bit planes of a step's number (PLANES in
+#: hops.cu) can hold no more.
 _LEVELS: Final = 256
 #: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources, which are searched one after
 #: the other, and visits at most about _COUNTED_ARCS arcs, which takes half a second.
@@ -205,7 +205,7 @@ class DeviceSearch:
         self._kernels.search(self._sources[rows.start : rows.stop], self._out[self._buffer], self._form.limit)
 
     def _sound(self, found: RowFacts) -> bool:
-        """Return whether certainly no label was capped: see the docstring of this module."""
+        """Return whether it is certain that no label was capped: see the docstring of this module."""
         if self._proven or self._form.name == "hops":
             return True
         largest = found.largest[found.farthest >= 0].max(initial=0)

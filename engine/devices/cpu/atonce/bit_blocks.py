@@ -54,7 +54,7 @@ class BitBlocks:
 
     @property
     def _everywhere(self) -> bool:
-        """Whether rows are whole; only then facts are gathered."""
+        """Whether rows have all columns; facts are gathered only then."""
         goal = self.batch.goal
         return goal.left == 0 and len(goal.near) == len(self.batch.ready.rank)
 

@@ -1,4 +1,4 @@
-"""Blocks of breadth-first searches, one bit a source, searched by all threads in one compiled call."""
+"""Blocks of breadth-first searches, one bit per source, searched by all threads in one compiled call."""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ class BlocksAtOnce:
     def of(
         cls, batch: SearchBatch, blocks: Sequence[Indices], threads: int, tally: Sequence[int] = (0, 0), *, facts: bool
     ) -> BlocksAtOnce:
-        """Return a call that searches ``blocks`` of ``batch``."""
+        """Return a call that searches ``blocks`` of ``batch``; ``tally`` counts blocks of earlier calls, as
+        :attr:`tally` does.
+        """
         starts = np.zeros(len(blocks) + 1, np.int64)
         np.cumsum([len(rows) for rows in blocks], out=starts[1:])
         states, shared = np.zeros(len(blocks), np.uint8), np.array([0, 0, *tally], np.int64)
@@ -101,7 +103,7 @@ class BlocksAtOnce:
         return [self.blocks[k] for k in np.flatnonzero(up).tolist()] if up.any() else []
 
     def done(self, left: list[Piece], group: BlockGroup) -> Done:
-        """Return the result.
+        """Return the result of the call: the finished rows, their facts, and the pieces that are left.
 
         Args:
             left: the pieces that replace blocks that were given up.

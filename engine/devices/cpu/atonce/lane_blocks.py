@@ -88,7 +88,7 @@ class LaneBlocks:
         tally[0 if finished else 1] += 1
         if not finished:
             return Done(rows[:0], self._otherwise(rows))
-        whole = batch.goal.left == 0  # facts are gathered only if rows are whole
+        whole = batch.goal.left == 0  # facts are gathered only if no target ends a search early
         return Done(rows, found=partial(self._facts_of, rows, few) if whole and len(few) else None)
 
     def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:

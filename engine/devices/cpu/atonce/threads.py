@@ -58,8 +58,8 @@ _clock_gettime = _library("clock_gettime", types.int32, types.intp)
 
 @intrinsic
 def function_of(typingctx, kernel, given):  # type: ignore[no-untyped-def]
-    """Return the address of a C function that takes the address of what :func:`stored` made, and calls
-    ``kernel(given)``; if the kernel raises, it counts a failure.
+    """Return the address of a C function that takes an address from :func:`stored`, and calls ``kernel(given)``; if the
+    kernel raises, the function counts a failure.
     """
     kernel.get_call_type(typingctx, (given,), {})
 

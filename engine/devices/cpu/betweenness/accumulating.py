@@ -14,8 +14,8 @@ import numpy as np
 from engine.devices.cpu.betweenness.counting import count_hops, count_packed, count_wide, forget
 from engine.graph.kernels import njit
 
-#: Why a pass over sources has ended: all done, too many paths for float64, lengths that float64 cannot tell apart, or
-#: sums that do not agree.
+#: The reasons for which a pass over sources ends: all are done, there are too many paths for float64, lengths that
+#: float64 cannot tell apart, or sums that do not agree.
 DONE, MANY_PATHS, ABSORBED, UNEQUAL = 0, 1, 2, 3
 #: Counts of paths up to this are used; beyond it, the inverse of a count would lose digits.
 MOST_PATHS = 1e300
@@ -134,7 +134,7 @@ def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
-    """Return ``DONE``, or why sums cannot be trusted.
+    """Return ``DONE``, or the reason for which sums cannot be trusted.
 
     Args:
         passed: what left the source.

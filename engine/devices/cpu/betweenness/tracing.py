@@ -67,8 +67,10 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
         dist: the row of distances.
         order: the reached vertices by distance, the source first.
         source: the source.
-        paths: float64, shape (n, 2): receives the number of shortest paths to each reached vertex, and 0.
-        before: the tails of tight arcs, int32, shape (arcs + 1,), and their places, int64, of the same shape or empty.
+        paths: float64, shape (n, 2): receives the number of shortest paths to each reached vertex, and a 0 to which
+            :func:`_hand_back` adds.
+        before: the tails of tight arcs, int32, shape (arcs + 1,), and their indices among the arcs out, int64, of the
+            same shape or empty.
         ends: int64, shape (n,); receives where the tight arcs into each vertex of ``order`` end.
 
     Returns:

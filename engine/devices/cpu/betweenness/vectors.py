@@ -80,8 +80,8 @@ def _reduce(builder: Any, name: str, vector: Any) -> Any:
 
 
 def _sum_rows(builder: Any, arcs: tuple[Any, Any, Any], rows: Any, own: Any = None, over: Any = None) -> Any:
-    """Return the sum of the rows of the ends of some arcs; add the scalar product of ``own`` and each of these rows to
-    the entry of its arc in ``over``.
+    """Return the sum of the rows that belong to the ends of some arcs; add the scalar product of ``own`` and each of
+    these rows to the entry of its arc in ``over``.
 
     Args:
         builder: the LLVM builder of the code.

@@ -117,8 +117,8 @@ def search_product_lanes(arcs, space, goal, sources_rows, out, budget):  # type:
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each vertex,
             with float64 weights above 0 and at most 1; and the least weight.
-        space: labels, float64, shape (n, LANES), all 0; dirty and touched, uint8, a byte for each vertex and whole
-            words of 8, all 0.  They are in the same state afterwards.
+        space: labels, float64, shape (n, LANES), all 0; dirty and touched, uint8, a byte for each vertex, their length
+            a multiple of 8, all 0.  They are in the same state afterwards.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices.
         sources_rows: sources, int64, vertex indices; rows, int64: the row of ``out`` for each source.

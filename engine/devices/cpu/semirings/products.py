@@ -67,6 +67,6 @@ def search_products(arcs, source, found, keys, heap, place):  # type: ignore[no-
 
 @njit(nogil=True, cache=True)
 def take_products(found, targets, row):  # type: ignore[no-untyped-def]
-    """Write products, ``found`` of shape (n,) with the sign changed, at ``targets`` into ``row``."""
+    """Write the products at ``targets`` into ``row``; ``found``, shape (n,), holds products with their sign changed."""
     for j in range(len(targets)):
         row[j] = 0.0 if found[targets[j]] == 0.0 else -found[targets[j]]

@@ -1,4 +1,6 @@
-"""Rows of reachability, 64 sources side by side: one bit a source, and one word a strongly connected component."""
+"""Computes rows of reachability for 64 sources side by side: each strongly connected component has one word, with a bit
+for each source.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Passes on a GPU: the device has two or three panels, and the stripes that relax them pass through slots or are held.
 
-While one panel is relaxed, the panel before it is copied to the host; this earlier panel is the last one that relaxes
-it.  The next panel is loaded into a third buffer; with two buffers it is loaded once the earlier panel is no longer
-needed.  The products of alternate panels have two streams, so the products of the next panel keep the device busy while
-a panel is closed on a stream of high priority.  Loads and stores have a stream each.
+While one panel is relaxed, the panel before it is copied to the host; the rows of that panel, still on the device,
+relax the present panel last.  The next panel is loaded into a third buffer; with two buffers it is loaded once the
+panel before is no longer needed.  The products of alternate panels have two streams, so the products of the next panel
+keep the device busy while a panel is closed on a stream of high priority.  Loads and stores have a stream each.
 
 Several devices that share a matrix do not communicate: each loads from the host the panels that other devices have
 copied there.
@@ -22,8 +22,8 @@ from engine.model.stripe_device import StripeJob
 from engine.model.tiling import FINISHED
 
 #: The least and the most seconds between two checks whether the device has finished with a slot.  Between these limits,
-#: the seconds are the time of a product at ``_USUAL`` updates a second, divided by ``_LOOKS``.  More checks would hold
-#: up the Python threads that write.
+#: the seconds are the time of a product at ``_USUAL`` updates per second, divided by ``_LOOKS``.  More checks would
+#: hold up the Python threads that write.
 _LOOK: Final = (0.0002, 0.002)
 _LOOKS: Final = 4
 _USUAL: Final = 1.6e13

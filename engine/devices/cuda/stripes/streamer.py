@@ -239,8 +239,8 @@ class CudaStreamer(StripeMemory):
     # ---- finished work ----------------------------------------------------------------------------------------------
 
     def leave(self, k: int) -> None:
-        """End the queueing of round ``k``: record an event on every stream, then wait for the events of round ``k`` -
-        1.
+        """End the queueing of round ``k``: record an event on every stream, then wait for the events of the round
+        before.
 
         At most two rounds are queued at any time.
         """

@@ -1,4 +1,4 @@
-"""The order of work in blocked Floyd-Warshall, whatever holds the tiles.
+"""The order of work in blocked Floyd-Warshall, for all kinds of devices.
 
 Round k closes its pivot block C and relaxes the rows and columns of C, which makes *panel k*; all the rest is then
 relaxed by that panel.  Before panel k + 1 can be closed, only its own *strips* of the rest must be relaxed in round k.

@@ -10,12 +10,12 @@ typedef unsigned short u16;
 typedef unsigned long long u64;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define HAS_THREE_OPERAND_MINIMUM 1  // VIMNMX3, VIADDMNMX, packed 16-bit ("DPX")
+#define HAS_THREE_OPERAND_MINIMUM 1  // the instructions VIMNMX3 and VIADDMNMX, also for packed 16 bits ("DPX")
 #else
 #define HAS_THREE_OPERAND_MINIMUM 0
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define HAS_ASYNC_COPY 1  // global to shared memory without registers
+#define HAS_ASYNC_COPY 1  // copies from global to shared memory that need no registers
 #else
 #define HAS_ASYNC_COPY 0
 #endif
@@ -72,8 +72,8 @@ INLINE void store_release(int* p, int v) {
 
 // ---- single instructions, kept in the order written -----------------------------------------------------------------
 // ptxas keeps volatile statements in order.  In a batch of additions that share an operand, ptxas keeps that operand in
-// the reuse cache.  Operand reads limit the speed of this loop: a register bank delivers one operand per clock
-// (docs/kernels.md).
+// the reuse cache.  Operand reads limit the speed of the inner loop of relax: a register bank delivers one operand per
+// clock (docs/kernels.md).
 
 INLINE u32 add_float(u32 a, u32 b) {
   u32 r;
@@ -183,7 +183,7 @@ struct Float32Signed {
   }
 };
 
-#ifndef FUSED_OF_8  // of eight columns, how many take the fused add-minimum; the rest add on the multiply pipe
+#ifndef FUSED_OF_8  // of eight columns, how many use the fused add-minimum; all others add on the multiply pipe
 #define FUSED_OF_8 4
 #endif
 #ifndef FUSED_OF_6
@@ -281,7 +281,7 @@ typedef Arithmetic::Single Single;
 // ---- entries as numbers ---------------------------------------------------------------------------------------------
 // Value: the number that an entry is.  Sum: the type in which numbers are added.
 
-template <class A> struct Meaning {  // Int32, Uint16
+template <class A> struct Meaning {  // for Int32 and Uint16
   typedef int Value;
   typedef long long Sum;
   static INLINE Value of(Element e) { return (Value)e; }

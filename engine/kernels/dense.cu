@@ -8,7 +8,7 @@ namespace {
 
 constexpr int THREADS = 256, BINS = 128;
 
-INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // uint16: the low half
+INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // for uint16, the low half of the word
 
 }  // namespace
 

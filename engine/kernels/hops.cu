@@ -33,7 +33,7 @@ INLINE bool any(uint4 a) { return (a.x | a.y | a.z | a.w) != 0; }
 
 struct Walk {
   const int *chunks, *tails, *heads;  // as in search.cu
-  const int* sources;                 // vertices
+  const int* sources;                 // the vertices of the sources
 #ifdef LEVELS
   u32* out;  // MOST_LEVELS x ld
 #else
@@ -62,8 +62,8 @@ INLINE void barrier(volatile u32* arrivals, u32& waited) {
 
 INLINE uint4* row(const Walk& s, int array, int v) { return s.rows + ((size_t)array * s.n + v) * (ROW / 4); }
 
-// Adds the sources that reach ``head`` through the arcs of the lanes in ``arcs`` for the first time, at distance
-// ``level``; returns whether there are any.
+// Finds the sources that reach ``head`` for the first time, at distance ``level``, through the arcs of the lanes in
+// ``arcs``, and adds them to the rows of ``head``; returns whether there are any.
 INLINE bool reach(const Walk& s, int head, u32 arcs, int u, int fresh, u32 level, bool first_part, int lane) {
   uint4* const own = row(s, 0, head) + lane;
   uint4 seen = __ldcg(own), found = make_uint4(0, 0, 0, 0);
@@ -218,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
   bool given_up = false;
   for (int first = 0; first < s.source_count && !given_up; first += SOURCES) {
     const int count = min(SOURCES, s.source_count - first);
-    for (size_t i = own; i < vectors; i += all)  // rows of new bits are written before they are read
+    for (size_t i = own; i < vectors; i += all)  // rows of new bits need no clearing
       if (i < kept / 3 || i >= kept) __stcg(s.rows + i, make_uint4(0, 0, 0, 0));
     if (own < 3) changed[own] = 0;
 #ifdef LEVELS

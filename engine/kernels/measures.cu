@@ -8,7 +8,7 @@ namespace {
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int ABREAST = 4;  // number of limits, or of kinds of weights, that one pass over a row handles
 
-INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // uint16: the low half
+INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // for uint16, the low half of the word
 
 // Returns the sum of ``x`` over all threads, to the first thread only.
 template <class T> INLINE T total(T x) {
@@ -97,7 +97,7 @@ INLINE Key select(const Element* row, int n, int own, const Span& span, int& ran
   __shared__ u32 counts[256];
   __shared__ int found, left;
   if (span.least == span.largest) return span.least;
-  int bit = highest_bit(span.least ^ span.largest) + 1;  // bits from here on are known
+  int bit = highest_bit(span.least ^ span.largest) + 1;  // this bit and all higher ones are known
   Key known = bit < (int)(8 * sizeof(Key)) ? span.least >> bit << bit : 0;
   while (bit > 0) {
     const int shift = max(0, bit - 8), bins = 1 << (bit - shift);
@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) inverses(const __grid_cons
   if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 
-// Counts the entries of each row below each of some limits: out[row][limit].
+// Counts, for each row and each limit, the entries below the limit: out[row][limit].
 extern "C" __global__ void __launch_bounds__(THREADS) within(
     const __grid_constant__ Rows all, const Element* limits, int count, long long* out) {
   const Element* const row = row_of(all);
@@ -177,7 +177,7 @@ struct Weights {
   int many, kinds;
 };
 
-// Sums the weights of the entries of each row below each of some limits: out[row][kind][limit].
+// Sums, for each row, kind and limit, the weights of the entries below the limit: out[row][kind][limit].
 extern "C" __global__ void __launch_bounds__(THREADS) weigh(
     const __grid_constant__ Rows all, const __grid_constant__ Weights of, const Element* limits, int count,
     double* out) {

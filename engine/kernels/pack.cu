@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pack(const __grid_constant
   const int across = (j.to_columns + SIDE - 1) / SIDE;
   const int row0 = block / across * SIDE, column0 = block % across * SIDE;  // in ``to``
   const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
-  const Element nothing = (Element)Arithmetic::unreachable();  // uint16: the low half
+  const Element nothing = (Element)Arithmetic::unreachable();  // for uint16, the low half of the word
   if (!j.transposed) {
     UNROLL for (int i = 0; i < SIDE; i += PASS) {
       const int r = row0 + y + i, c = column0 + x;

@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) power(const __grid_constan
   extern __shared__ __align__(16) unsigned char memory[];
   Single* const a_strip = (Single*)memory;               // ROWS x n
   Single* const b_strip = a_strip + ROWS * LD_A;         // n x COLUMNS
-  Single* const sums = b_strip;                          // later WARPS x ROWS x COLUMNS
+  Single* const sums = b_strip;                          // later the warps' results, WARPS x ROWS x COLUMNS
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int across = g.padded / COLUMNS;
   const int row0 = blockIdx.x / across * ROWS, column0 = blockIdx.x % across * COLUMNS;
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) power(const __grid_constan
     if (!last) {
       grid_barrier(g.state);
       done = (u32)load_acquire((const int*)(g.state + 1 + step)) != g.launch;
-    } else if (step == 0) {  // other blocks still read the weights
+    } else if (step == 0) {  // wait, because other blocks still read the weights
       grid_barrier(g.state);
     }
     if (done) {

@@ -22,7 +22,7 @@ constexpr int TILE_M = 128, TILE_N = sizeof(Word) == 8 ? 64 : 128;
 constexpr int STEP = sizeof(Word) == 8 ? 8 : 16;  // steps of k in a stage
 constexpr int BAND = 16;  // tile rows that run together, so that their panels stay in the second-level cache
 constexpr int WARPS_N = TILE_N / (8 * COLUMNS);
-constexpr int STAGE_A = STEP * TILE_M, STAGE = STAGE_A + STEP * TILE_N;  // words
+constexpr int STAGE_A = STEP * TILE_M, STAGE = STAGE_A + STEP * TILE_N;  // in words
 static_assert((TILE_M / (4 * ROWS)) * WARPS_N == THREADS / 32, "warps must cover the tile");
 
 // A warp covers 4 x 8 lanes; a lane's words lie in runs of WIDTH, 4 (rows) or 8 (columns) runs apart.
@@ -40,8 +40,8 @@ struct Product {
   int m, n;          // entries
   int last_b;        // the last word of a row of B at which 16 bytes may be read
   int tiles_m, tiles_n;
-  int skip_m0, skip_m1, skip_n0, skip_n1;  // tile rows and columns of C to leave alone
-  int vector;        // rows of C are 16-byte aligned
+  int skip_m0, skip_m1, skip_n0, skip_n1;  // tile rows and columns of C to leave unchanged
+  int vector;        // whether rows of C are 16-byte aligned
 };
 
 struct Products {
@@ -49,9 +49,9 @@ struct Products {
   long long lda;  // words; both products share leading dimensions and depth, so that these cost no registers
   long long ldb;  // words
   long long ldc;  // elements
-  int depth;      // k, a multiple of 16
-  int first;      // blocks of the first product
-  int upper;      // only tiles that touch the diagonal or lie above it
+  int depth;      // number of steps of k, a multiple of 16
+  int first;      // number of blocks of the first product
+  int upper;      // whether to compute only tiles that touch the diagonal or lie above it
   u32 one;        // 1, unknown to the compiler
 };
 
@@ -106,8 +106,8 @@ INLINE int thread_again() {
 // A thread's part of a tile of C.
 struct Corner {
   Element* at;
-  int rows, columns;  // of C from here on; may be below 1
-  bool whole;         // the tile lies inside C and its rows are aligned
+  int rows, columns;  // rows and columns of C from here on; may be below 1
+  bool whole;         // whether the tile lies inside C and its rows are aligned
 
   static INLINE Corner of(const Products& all, bool second, int tile_m, int tile_n, int thread) {
     const Product& g = all.product[second];

@@ -142,7 +142,7 @@ INLINE void emit(const Search& s, const Element* labels, int first, int count, i
 namespace {
 
 // State of a group: [0] arrivals, [1] stamp, [2 ... 4] whether a sweep changed a label.  Sweeps are numbered by stamps,
-// which only increase over all launches; a vertex bears the stamp of the sweep that is to read its changed label.
+// which only increase over all launches; a vertex has the stamp of the sweep that is to read its changed label.
 struct Group {
   volatile u32* state;
   int member, members;
@@ -161,8 +161,8 @@ struct Group {
   }
 };
 
-// labels[head] <- minimum over the arcs of the lanes in ``arcs``; returns whether a label fell.  All lanes of the warp
-// take part.
+// labels[head] <- min(labels[head], labels[tail] + weight) over the arcs of the lanes in ``arcs``; returns whether a
+// label fell.  All lanes of the warp take part.
 INLINE bool pull(Element* labels, int head, u32 arcs, int u, Element w, int lane) {
   Word before[VECTORS][WORDS16], best[VECTORS][WORDS16];
   Word* const own = (Word*)(labels + (size_t)head * SOURCES + lane * PER16);
@@ -262,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_sweep(con
         break;
       }
     }
-    stamp += 2;  // no vertex bears a stamp of the next search
+    stamp += 2;  // so that no vertex has a stamp that the next search uses
     emit(s, labels, first, count, g.member, members);
     g.barrier();
   }
@@ -371,7 +371,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_lists(con
       }
     }
     long long looked = 0;
-    bool seeds = true;  // the sources are on no list, so all bits are cleared
+    bool seeds = true;  // the sources are on no list, so all bits are cleared after the first sweep
     l.count = 0;
     while (true) {
       __syncthreads();

@@ -65,7 +65,7 @@ struct Block {
   long long ld, stride;  // elements per row, elements per graph
   int n, tiles;          // vertices; tiles per side
   int graphs, group;     // graphs; how many of them advance together
-  int aligned;           // every row starts at 16 bytes; without BY_TILE also: n is a multiple of SIDE
+  int aligned;           // whether every row starts at 16 bytes; without BY_TILE also whether n is a multiple of SIDE
   int base;              // value of all flags before this launch
   u32 drawn;             // value of the counter before this launch
   u32* counter;
@@ -264,7 +264,7 @@ INLINE Task task_of(int t, int tiles) {
     r.kind = PANEL;
     r.i = p == 2 * others - 1 ? r.k + 1 : r.k;
     r.j = p == 2 * others - 1 ? r.k : r.k + 1;
-    r.k++;  // equal to ``tiles`` after the last round: nothing to do
+    r.k++;  // after the last round this is ``tiles``, and there is nothing to do
     return r;
   } else {
     const int rest = p - (2 * others + 1);
@@ -285,7 +285,7 @@ INLINE void await(const Block& g, const int* flags, int i, int j, int rounds) {
   }
 }
 
-// Exchanges interleaved rows for neighbouring ones, or back.
+// Exchanges the interleaved rows that threads hold for neighbouring rows; with ``back``, the other way round.
 INLINE void regroup(Single (&c)[ROWS][COLUMNS], Single* shared, int x, int y, bool back) {
   UNROLL for (int i = 0; i < ROWS; i++) store4(shared + (back ? y * ROWS + i : row_of(i)) * LD_B + x * 4, c[i]);
   __syncthreads();
@@ -333,7 +333,7 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     }
   }
   const int k1 = t.k + 1;
-  if (panel) {  // this tile as a panel of the next round
+  if (panel) {  // relax this tile as a panel of the next round
     __syncthreads();
     const bool in_row = t.i == k1;
     keep(in_row ? b_tile : a_tile, in_row ? LD_B : LD_A, c);

@@ -9,7 +9,7 @@ namespace {
 constexpr int THREADS = 256, SIDE = 32, PASS = THREADS / SIDE;
 constexpr int ACROSS = 8;  // columns of a finished row that a thread copies
 
-INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // uint16: the low half
+INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // for uint16, the low half of the word
 
 }  // namespace
 

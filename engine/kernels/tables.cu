@@ -12,11 +12,11 @@ constexpr int THREADS = 256;
 constexpr int PAIR = 16;                               // threads that merge one pair
 constexpr int COLUMNS = sizeof(Word) == 8 ? 16 : 32;   // columns of a part that a thread holds in descend
 constexpr int DEEP = 16;                               // entries of a border that descend takes at a time
-constexpr int AHEAD = 4;                               // loads of X that a thread has under way
-constexpr int SIDE = 64, HELD = 4, SLICE = 16;         // multiply: side of a tile, of a thread's part of it, and depth
+constexpr int AHEAD = 4;                               // loads of X that a thread has in flight
+constexpr int SIDE = 64, HELD = 4, SLICE = 16;         // multiply: side of a tile, of a thread's part; depth of a slice
 constexpr int SQUARE = 32;                             // present: side of a transposed square
 
-INLINE Single nothing() { return (Single)(Element)Arithmetic::unreachable(); }  // uint16: the low half
+INLINE Single nothing() { return (Single)(Element)Arithmetic::unreachable(); }  // for uint16, the low half of the word
 
 // Returns an entry in its final form: unreachable if it is above every distance.
 INLINE Element shown(Single value, Single limit) {

@@ -51,8 +51,8 @@ from engine.devices.cpu.vector import copy_run
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
-#: If a step would follow more than this share of all arcs, it goes backwards: into the vertices not seen by all
-#: sources.
+#: If a step would follow more than this share of all arcs, it goes backwards: it follows the arcs into the vertices
+#: that some source has not seen.
 MANY: Final = 0.25
 
 
@@ -298,7 +298,7 @@ def search_levels(arcs, space, near, starts, limits, levels):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
-    """Return the columns that one of the first ``sources`` bits has reached; empty unless they are few (``SPARSE``)."""
+    """Return the columns that one of the first ``sources`` bits has reached; none if they are many (see ``SPARSE``)."""
     kept = np.zeros(WORDS, np.uint64)
     for j in range(sources):
         kept[j // 64] |= np.uint64(1) << np.uint64(j % 64)
@@ -354,7 +354,7 @@ class BreadthFirst(CpuBackend):
         """Prepare one search per source; blocks that need too many steps are searched in another way.
 
         Args:
-            arcs: weights non-negative; reduced ones if there are potentials.
+            arcs: weights are non-negative, and reduced if there are potentials.
             sources: vertex indices, shape (rows,).
             out: shape (rows, columns); row i receives the distances from ``sources[i]``.
             wanted: which entries are wanted, and what is known of the graph and of rows.

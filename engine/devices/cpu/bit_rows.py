@@ -59,7 +59,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         at, apart: index of the word of the first digit, and number of words from one digit to the next.
         planes: the number of digits.
         seen: uint64: bit k says whether number k exists.
-        sentinel: in the type of ``out``.
+        sentinel: the value where a number does not exist, in the type of ``out``.
         out, to: flat array, and the index of the first number.
     """
 

@@ -269,7 +269,7 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _touched_columns(touched, near):  # type: ignore[no-untyped-def]
-    """Return the columns whose vertices have a label, ascending; empty unless they are few (``SPARSE``)."""
+    """Return the columns whose vertices have a label, ascending; none if they are many (see ``SPARSE``)."""
     columns = np.empty(len(near), np.int32)
     count = 0
     for k in range(len(near)):

@@ -21,8 +21,8 @@ CHUNK: Final = 1024
 #: Number of histograms that are filled in rotation and added up at the end, so that a count need not wait for the
 #: previous count to be stored.
 HISTOGRAMS: Final = 8
-#: If a block of sources reaches fewer than one in this number of columns, only these columns are read; the others are
-#: filled with *unreachable*.
+#: If a block of sources reaches fewer than one in this number of columns, only these columns are read; all other
+#: columns are filled with *unreachable*.
 SPARSE: Final = 2
 #: An empty selection of columns means all columns.
 EVERY: Final = np.empty(0, np.int32)
@@ -212,7 +212,7 @@ def count_rows(
         block: of a working type, shape (block's rows, columns).
         own: shape (rows,): the column of the source of each row; -1 for none.
         width: width of a bin; the first one begins at 0.
-        counts: shape (bins,), changed in place; the last bin takes everything above it, too.
+        counts: shape (bins,), changed in place; the last bin also counts everything above it.
         rows: shape (rows,): the rows of ``block`` to look at; None for all.
         columns: as in :func:`row_facts`.
 

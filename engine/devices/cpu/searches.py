@@ -121,8 +121,8 @@ class Searches:
         """Do one piece, if one is waiting.
 
         Returns:
-            The number of rows finished, and whether all searches of the batch are done: True for one call only, the
-            last one.
+            The number of rows finished, and whether all searches of the batch are done, which is True for exactly one
+            call.
         """
         with self._lock:
             if not self._pieces:

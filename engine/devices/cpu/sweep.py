@@ -122,7 +122,7 @@ def _sweep_rows(walk, space, places, far, sources, by_bits):  # type: ignore[no-
             deep = min(DEPTH, depth - k)
             _gather(x, stride, rows, borders[lasts[j] + k : lasts[j] + k + deep], left)
             right = across[packed[j] + k * padded : packed[j] + (k + deep) * padded]
-            above = -rows - size  # so that no tile is taken to lie below the diagonal and left out
+            above = -rows - size  # low enough that all tiles count as above the diagonal
             relax_packed(x, starts[j], stride, rows, size, deep, above, by_bits, left, right, edge)
 
 

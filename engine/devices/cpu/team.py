@@ -2,7 +2,7 @@
 
 numba's own parallel loops spin while they wait, which on a busy machine makes two threads slower than one.  These
 threads are ordinary ones that sleep on a lock; kernels release the GIL.  Threads take items from an atomic counter, so
-a thread that loses its processor delays the others by one item at most.
+a thread that loses its processor delays the other threads by one item at most.
 
 Ctrl-C raises an exception in the caller's thread between any two steps.  So threads take tasks from a queue, whose
 ``put`` is never half done, and each task records whether it is over. A run first waits for the tasks of an interrupted
@@ -269,7 +269,7 @@ class _Other:
         return 0.0 if self._last is None else self._last.used
 
     def begin(self, worker: int, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
-        """Let the thread, which is started if need be, run ``kernel(worker, *args)``."""
+        """Let the thread run ``kernel(worker, *args)``; start the thread if that has not been done."""
         try:
             self._start.thread()
         except (RuntimeError, MemoryError) as error:  # the next run tries again
@@ -283,7 +283,7 @@ class _Other:
 
     def wait(self) -> None:
         """Wait until the thread has done all its tasks."""
-        if not self._sure:  # after an interrupt, the last task may be queued or not: wait for one behind it
+        if not self._sure:  # after an interrupt: the last task may not be queued
             self.begin(0, _nothing, ())
         if self._last is not None:
             self._last.wait()

@@ -73,7 +73,8 @@ def incoming(
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin (``storage.graph.graph.Graph``).
         heads: int32, shape (arcs,).
         weights: shape (arcs,), not negative.
-        cluster: renumber vertices in clusters of this many neighbouring vertices; None keeps their numbers.
+        cluster: the number of neighbouring vertices that are numbered one after the other as a cluster; None keeps the
+            numbers of the graph.
         split: the largest number of arcs into a vertex; None for no limit.
     """
     n = len(indptr) - 1

@@ -310,7 +310,8 @@ def translated(cupy: Any) -> Iterator[None]:
 
 @contextmanager
 def held_device(memory: int | None) -> Iterator[tuple[Modules, int]]:
-    """Context manager: makes the first device current, limits its memory, and translates its errors.
+    """Context manager: makes the first device current, limits its memory, and translates its errors as ``translated``
+    does.
 
     It yields the kernels of the device and the bytes of its memory that may be used.
 

@@ -64,7 +64,7 @@ class RowFactsReader:
         Args:
             d, sources, gathered: as in :meth:`facts`.
             width: width of a bin; the first one begins at 0.
-            counts: int64, shape (128,), changed in place; the last bin takes everything above it, too.
+            counts: int64, shape (128,), changed in place; the last bin also counts everything above it.
 
         Returns:
             How many distances lie below 0.

@@ -60,7 +60,7 @@ def device_search(
     """Context manager: provide searches on the first device, and free its memory at the end, also after an error.
 
     Args:
-        arcs: weights non-negative; with potentials, reduced ones.
+        arcs: weights are non-negative, and reduced if there are potentials.
         kind: the working type of the matrix.
         form: the form of the search.
         sources: vertex indices, one for each row of the matrix.
@@ -213,7 +213,7 @@ class DeviceSearch:
 
     def _counted(self) -> RowFacts:
         """Give the numbers of vertices at each number of hops to the reduction; return the facts that follow from them:
-        reach and sum of distances (all others are -1).
+        reach and sum of distances.  The other two facts are -1.
         """
         rows, longest = self._rows, self._kernels.last_level(self._reader)
         counts = self._out[self._buffer][: longest + 1].get()[:, : len(rows)]

@@ -152,8 +152,8 @@ class SearchKernels:
         kernel((self._groups,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
 
     def _clear(self, word: int, groups: int) -> None:
-        """Queue setting a word to 0 in each of the first ``groups`` rows of the state; this is done by a copy, because
-        cupy would have to compile a kernel.
+        """Queue setting a word to 0 in each of the first ``groups`` rows of the state; a copy does this, because cupy
+        would have to compile a kernel for it.
         """
         runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
         to, kind = self._state.data.ptr + 4 * word, runtime.memcpyDeviceToDevice

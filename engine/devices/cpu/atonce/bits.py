@@ -60,8 +60,8 @@ def search_all_bits(threads, pool, given):  # type: ignore[no-untyped-def]
         threads: the number of threads.
         pool: threads, see :mod:`engine.devices.cpu.atonce.pool`.
         given: a tuple ``(shared, arcs, goal, batch, limits, seconds, gathered)``.  ``arcs``, ``goal`` and ``limits``:
-            as in :func:`engine.devices.cpu.bfs_bits.search_bits`.  All others: as in
-            :func:`engine.devices.cpu.atonce.lanes.search_all_lanes`.
+            as in :func:`engine.devices.cpu.bfs_bits.search_bits`.  ``shared``, ``batch``, ``seconds`` and ``gathered``:
+            as in :func:`engine.devices.cpu.atonce.lanes.search_all_lanes`.
 
     Returns:
         The number of calls of :func:`_take` that failed.

@@ -45,7 +45,7 @@ class Gathered:
 
     @classmethod
     def of(cls, out: Array, threads: int, *, wanted: bool) -> Gathered:
-        """Return arrays for the rows of ``out``, empty ones unless facts are ``wanted``."""
+        """Return arrays for the facts of the rows of ``out``; they are empty if no facts are ``wanted``."""
         kind, rows = work_type(out.dtype), len(out) if wanted else 0
         lowest = -np.inf if not kind.integer else 0 if out.dtype.kind == "u" else -(2**31)
         number = np.float32 if out.dtype.itemsize == 2 else np.float64

@@ -152,9 +152,9 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
 
     Args:
         arcs: ``indptr``, ``heads``.
-        task: the sources, int64, shape (sources,); for each the vertex that keeps nothing, -1 for none; where the
-            targets of each source begin, int64, shape (sources + 1,), empty if ``kept`` holds for all sources; these
-            targets, int32, and their flows, float64, which are not 0.
+        task: the sources, int64, shape (sources,); for each source the vertex that keeps nothing of its flow, -1 for
+            none; where the targets of each source begin, int64, shape (sources + 1,), empty if ``kept`` holds for all
+            sources; these targets, int32, and their flows, float64, which are not 0.
         rows: int64: which sources.
         kept: float64, shape (n,): what each vertex keeps of every source; 0 where targets are listed.
         space: ``dist``, ``sigma``, ``coeff``, ``order`` and ``wanted``, which equals ``kept``, of this thread.

@@ -173,8 +173,8 @@ def pass_levels(both, task, rows, found, kept, space, out):  # type: ignore[no-u
 
     Args:
         both: the arcs in both directions.  Arcs in: ``into`` of
-            :func:`engine.devices.cpu.betweenness.tracing.pass_rows`, where all arcs count 1.  Arcs out: where those of
-            each vertex begin, and their heads.
+            :func:`engine.devices.cpu.betweenness.tracing.pass_rows`, where all arcs count 1.  Arcs out: where the arcs
+            out of each vertex begin, and their heads.
         task, rows, found, kept, out: as in :func:`engine.devices.cpu.betweenness.tracing.pass_rows`.
         space: buffers of this thread: those of ``pass_rows``; ``hops``, int32, shape (n, LANES); ``paths`` and two
             buffers that are all 0, float64, of the same shape; ``least`` and ``most``, int32, shape (n,); and

@@ -22,7 +22,7 @@ DIGIT = 11
 
 @njit(nogil=True, cache=True)
 def _sort_reached(dist, far, order, other, counts):  # type: ignore[no-untyped-def]
-    """Sort the vertices whose distance is not ``far`` by distance, equal ones by number (LSD radix sort).
+    """Sort the vertices whose distance is not ``far`` by distance, and at equal distances by number (LSD radix sort).
 
     Args:
         dist: shape (n,), integers.
@@ -137,8 +137,8 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
 
     Args:
         into: as in :func:`_trace`.
-        task: two arrays over all sources: the vertex of each, int64; and the vertex at which nothing from it ends, -1
-            for none.
+        task: two arrays over all sources: the vertex of each, int64; and the vertex at which no flow from this source
+            ends, -1 for none.
         rows: int64: the positions in ``task`` of the sources to be done.
         found: their distances, integers, shape (rows, n), and the integer that stands for *unreachable*.
         kept: float64, shape (n,): the flow from every source that ends at each vertex.

@@ -63,7 +63,7 @@ def _spread(builder: Any, value: Any) -> Any:
 
 
 def _at_level(builder: Any, hops: Any, level: Any) -> Any:
-    """Return for each lane whether its number of hops, at the pointer ``hops``, is ``level``."""
+    """Return a vector that says for each lane whether its entry in the row at ``hops`` is ``level``."""
     row = builder.load(hops, align=4)
     return builder.icmp_signed("==", row, _spread(builder, builder.trunc(level, _I32)))
 

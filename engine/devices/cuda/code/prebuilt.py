@@ -153,7 +153,7 @@ class _Archive:
         return _Archive(path)
 
     def read(self, key: str) -> bytes | None:
-        """Return the code under ``key``; None where there is none, or where it is damaged."""
+        """Return the code under ``key``; None if it is absent or damaged."""
         if key not in self.keys:
             return None
         try:

@@ -24,7 +24,7 @@ from storage.errors import DoesNotFit
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: A line as the kernels take it: its end, the part of its vertex, and its index in a block.
+#: A line as the kernels take it: its end, the part of its vertex, and its row or column in a block of distances.
 LINE: Final = np.dtype([("end", "i8"), ("part", "i4"), ("place", "i4")], align=True)
 #: The largest number of rows that are swept at a time; a batch takes the memory of a multiple of ``ROW_STEP`` rows.
 BATCH: Final = 4096
@@ -46,7 +46,7 @@ class HostTables:
         rows: int64, the position of each source, shape (n,).
         columns: int64, the position of each target, shape (n,).
         kind: the working type.
-        limit: the largest distance; longer ones are unreachable.
+        limit: the largest distance; larger values mean unreachable.
         nonnegative: whether no arc is negative.
     """
 

@@ -119,7 +119,7 @@ class DeviceTables:
         Args:
             vertices: int64: rows of the matrix, or columns.
             forward: True for rows, False for columns, which are returned as rows.
-            others: int64: the entries wanted of each; None for all.
+            others: int64: the indices of the entries that are wanted of each row; None for all.
 
         Returns:
             Shape (len(vertices), n), or (len(vertices), len(others)).
@@ -185,7 +185,7 @@ class DeviceTables:
                 reducing.release()
 
     def block(self, rows: Indices, columns: Indices) -> Array:
-        """Return the distances from each of some rows to each of some columns of the matrix, shape (rows, columns)."""
+        """Return the distances between all ``rows`` and all ``columns`` of the matrix, shape (rows, columns)."""
         out = np.empty((len(rows), len(columns)), self._kind.dtype)
         if not out.size:
             return out
@@ -230,7 +230,7 @@ class DeviceTables:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Context manager: makes the device and the stream current, and translates errors."""
+        """Context manager: makes the device and the stream current, and translates errors as ``translated`` does."""
         with translated(self._cupy), self._cupy.cuda.Device(self._found.device):
             if not hasattr(self, "_stream"):
                 self._stream = self._cupy.cuda.Stream(non_blocking=True)

@@ -172,7 +172,8 @@ INLINE void multiply_part(Single (&c)[ROWS][COLUMNS], const Single* a_tile, cons
   }
 }
 
-// Does the same over all k; each part of k is one group of copies and is multiplied as soon as these have arrived.
+// c = min(c, A (x) B) over all k: each part of k is one group of copies and is multiplied as soon as these have
+// arrived.
 INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
 #pragma unroll 1  // the code of all tasks together has to stay in the instruction cache
   for (int part = 0; part < PARTS; part++) {

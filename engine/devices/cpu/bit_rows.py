@@ -145,7 +145,7 @@ def _over_arcs(builder, first, last, carried, body):  # type: ignore[no-untyped-
 def pull_sources(typingctx, first, last, tails, visit, seen, fresh, v):  # type: ignore[no-untyped-def]
     """Find the sources that reach ``v`` from ``tails`` and had not seen it; return whether there are any.
 
-    If there are, they are written to fresh[v] and added to seen[v].
+    These sources are written to fresh[v] and added to seen[v].
 
     Args:
         typingctx: numba's typing context.

@@ -146,7 +146,7 @@ class SearchBatch:
         sources = np.ascontiguousarray(sources, dtype=np.int64)
         kind = out.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
         goal = Goal.of(ready, arcs.potentials, sources, kind, wanted.targets, wanted.cutoff)
-        if kind != out.dtype:  # whole numbers are written into floats, which hold all of them
+        if kind != out.dtype:  # whole numbers are written into floats, which represent them exactly
             none = np.isposinf(work_type(out.dtype).unreachable) and goal.beyond == work_type(kind).sentinel()
             goal = replace(goal, beyond=out.dtype.type(np.inf if none else goal.beyond))
         label = label_type(ready, arcs.potentials, kind.name, goal.limit)

@@ -69,7 +69,7 @@ class BlockPiece:
     """A piece that is one of many blocks; it is no dataclass, because making one takes four times as long.
 
     Attributes:
-        group: the group that searches it, alone or with other blocks.
+        group: the group that searches the block, alone or with other blocks.
         rows: the rows of the batch that the block consists of, int64.
     """
 

@@ -246,7 +246,7 @@ def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-d
         typing: numba's typing context.
         rows: flat array of aligned rows of ROW entries.
         target, source: indices of the first entries of two rows.
-        value: an entry.
+        value: the entry that is added to the source row.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]

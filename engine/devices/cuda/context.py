@@ -244,8 +244,8 @@ def modules(device: int = 0) -> Modules:
 
 
 def alike(runtime: Any, index: int) -> int:
-    """Return how many consecutive devices, the first of them ``index``, are of its model, can access its memory, and
-    let it access theirs.
+    """Return how many consecutive devices, from ``index`` on, are of the model of device ``index`` and share memory
+    access with it, in both directions.
     """
     name, last = runtime.getDeviceProperties(index)["name"], index + 1
     while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:

@@ -31,7 +31,7 @@ SQUARES: Final = (65, 256)
 
 
 def tile_side(dtype: object) -> int:
-    """Return the number to whose multiples the side of a solved matrix is padded."""
+    """Return the unit of padding: the side of a solved matrix is padded to a multiple of this number."""
     return device_layout.tile_side(np.dtype(dtype).itemsize)  # type: ignore[call-overload]
 
 

@@ -67,7 +67,7 @@ def leading(x: Any) -> int:
 def blank(modules: Modules, rows: Any) -> None:
     """Queue the clearing of rows on the current stream: every entry becomes unreachable.
 
-    The kernel ``blank`` does it, because cupy would have to compile a kernel for this.
+    The kernel ``blank`` is used, because an assignment by cupy would have to compile a kernel first.
 
     Args:
         modules: the kernels of the device.

@@ -61,7 +61,7 @@ class SearchKernels:
             found: the kernels of the device.
             arcs: weights non-negative.
             kind: the type of the matrix.
-            labels: the type of the labels: that of the matrix, or uint16 if that is int32.
+            labels: the type of the labels: the type of the matrix, or uint16 if the matrix has int32.
             form: ``sweep``, ``lists`` or ``hops`` (arcs of weight 1; labels are ignored).
             rows: sources of the largest batch.
             levels: whether ``hops`` counts vertices at each number of hops in place of writing rows.

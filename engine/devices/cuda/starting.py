@@ -14,7 +14,7 @@ from typing import Any
 def start_driver(device: int = 0) -> threading.Thread:
     """Begin to start the driver and the primary context of a device, and return at once.
 
-    A later use of the device waits until this is done.  Errors are not reported, because that use meets them again.
+    A later use of the device waits until this is done.  Errors are not reported, because that use raises them again.
 
     Args:
         device: index of the device.

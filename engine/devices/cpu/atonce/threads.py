@@ -233,7 +233,7 @@ def end_pool(pool):  # type: ignore[no-untyped-def]
 def share_out(pool, wanted, function, shared):  # type: ignore[no-untyped-def]
     """Let up to ``wanted`` threads of a pool, and the calling one, call a C function; return when all have returned.
 
-    A thread that is done early may call it once more in the place of one that is late.
+    A thread that is done early may call the function again, in place of a thread that is late.
 
     Args:
         pool: as :func:`prepare_pool` makes it; it may have fewer threads.

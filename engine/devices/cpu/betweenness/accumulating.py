@@ -109,7 +109,7 @@ def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _arrived(order, wanted, ends):  # type: ignore[no-untyped-def]
-    """Return what all vertices in ``order`` keep, and add it to ``ends`` unless that is empty."""
+    """Return the sum of what the vertices in ``order`` keep; add what each keeps to ``ends`` unless that is empty."""
     total = 0.0
     for v in order:
         total += wanted[v]

@@ -66,7 +66,7 @@ class CudaPanels(StripeMemory):
             self._store_some(wait=True)
         # the old panel also relaxes the panel after it, so wait until that panel has ended, too
         self._after(self._load, self._stored.pop(old, None), self._ended.get(old + 1))
-        self._ended.pop(old, None)  # the old panel is stored; later ones may not yet be
+        self._ended.pop(old, None)  # the old panel is stored; later panels may not be stored yet
         job, panel, start = self._job, self._rows_of(k), self._job.pivot(k)[0]
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)
@@ -80,7 +80,7 @@ class CudaPanels(StripeMemory):
         Args:
             k: the panel.
             stripe: the stripe.
-            rows: its rows, shape (rows of the stripe, n); None for a stripe that is held, or one of the panel given
+            rows: its rows, shape (rows of the stripe, n); None if the stripe is held, or is one of the panel given
                 last.
             hold: whether to hold the stripe from now on.
         """

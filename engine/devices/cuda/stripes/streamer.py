@@ -126,8 +126,8 @@ class CudaStreamer(StripeMemory):
             job.tier.drop(stripe, rows)
 
     def follow(self, k: int) -> None:
-        """Copy panel ``k`` from its leader, device to device; in undirected graphs, the leader of panel ``k`` + 2 also
-        copies the columns that this panel needs of it.
+        """Copy panel ``k`` from its leader, device to device; in undirected graphs, the device that leads panel ``k`` +
+        2 also copies the columns of panel ``k`` that panel ``k`` + 2 needs.
         """
         job = self._job
         leader: Any = job.devices[job.leaders[k]]

@@ -52,7 +52,7 @@ class Trace:
         """Mark the beginning of work on a stream.
 
         Args:
-            stream: the work begins when everything queued on it before is done.
+            stream: the stream of the work, which begins when everything queued there before is done.
             kind: as in :class:`Interval`.
             where: device, round, stripe and lane, as in :class:`Interval`.
 

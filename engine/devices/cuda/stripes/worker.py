@@ -131,7 +131,9 @@ class CudaWorkerDevice(StripeMemory):
             self._load.synchronize()
 
     def close_panel(self, k: int, out: Array) -> None:
-        """Close a copy of stripe ``k`` on the stream of high priority, and copy it to the stripe and to ``out``."""
+        """Close a copy of stripe ``k`` on the stream of high priority, and copy the result to the stripe and to
+        ``out``.
+        """
         panel, place = self.panel(k), k % len(self._panel_at)
         with self.guard():
             self._empty(place, self._high)

@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
 #endif
     barrier(s.state + 1, waited);
     const int fresh = 1 + (stamp & 1);
-    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // a warp per source, whose row of new bits is empty
+    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // one warp per source; rows of new bits are empty
       const int v = __ldg(s.sources + first + i), lane = threadIdx.x % 32;
       const int word = (int)i / 32 - 4 * lane;  // index among the four words of this lane
       const u32 bit = 1u << i % 32;

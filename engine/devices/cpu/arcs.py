@@ -144,7 +144,8 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
             decimal = decimal[0][moved], decimal[1]
     else:
         bits = max(1, n - 1).bit_length()
-        # keys are packed only if the key of n * largest, a bound on distances, is below 2^62, and weights fit int32
+        # keys are packed only if the largest possible distance, n * largest, gives a key below 2^62, and weights fit
+        # int32
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
     return PreparedArcs(indptr, heads, weights, into, tails, back, rank, bits, largest, {}, {}, decimal)

@@ -91,8 +91,8 @@ class HostMemory:
         """
         begin, end = (self._raw.ctypes.data + at for at in (first, len(self._raw) if last is None else last))
         with self._lock:
-            chosen = [place for place, size in self._locked.items() if begin <= place and place + size <= end]
-        for place in chosen:
+            ranges = [place for place, size in self._locked.items() if begin <= place and place + size <= end]
+        for place in ranges:
             if self._locked.pop(place, None) is not None:  # no other thread unlocks it
                 self._runtime.hostUnregister(place)
                 time.sleep(pause)

@@ -1,8 +1,9 @@
 """Computes the tables of a prepared graph: lengths from vertices to the parts above them, and back.
 
-Both come from one elimination, which finds the lengths from each part to its border and from the border to the part.
-``engine.algorithms.part_lengths`` extends the lengths to the border to all parts above.  This module extends the
-lengths from the border in the same order, transposed: these are the tables of the reversed graph.
+Both directions come from one elimination, which finds the lengths from each part to its border and from the border to
+the part.  ``engine.algorithms.part_lengths`` extends the lengths to the border, so that they lead to all parts above.
+This module transposes the lengths from the border and extends them in the same way: the results are the tables of the
+reversed graph.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class FoundTables:
 
     Attributes:
         forward: the tables of all parts one after the other, as ``Lengths.flat``.
-        backward: those of the reversed graph; None where the graph is undirected and both are the same.
-        eliminated: the results of elimination that are needed to compute some parts again.
+        backward: the tables of the reversed graph; None if the graph is undirected, because both are then the same.
+        eliminated: the results of elimination, from which some parts can be computed again.
     """
 
     forward: Array
@@ -37,8 +38,8 @@ class FoundTables:
 def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
     """Find the tables of both directions.
 
-    With negative arcs, entries that are no distances are set to exactly *unreachable*, so that the sum of two entries
-    shows whether a pair is unreachable.
+    With negative arcs, the sum of *unreachable* and a length may differ from *unreachable*.  Such entries are set back
+    to exactly *unreachable*, so that the sum of two entries shows whether a pair is unreachable.
 
     Args:
         work, journal: as in :func:`compute_tables`.
@@ -56,7 +57,7 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
 
 
 def compute_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
-    """Compute the tables of both directions; with negative arcs, entries that are no distances are left as they are.
+    """Compute the tables of both directions; with negative arcs, sums with *unreachable* are left as they are.
 
     Args:
         work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.
@@ -104,10 +105,10 @@ def extend_backward(
 
     Args:
         work: the graph and its parts.
-        tables: the tables of all parts for the reversed graph; those of the parts above are filled.
+        tables: the tables of all parts for the reversed graph; those of the parts above are already filled.
         others: the tables of all parts for the graph.
         found: the results of elimination.
-        at: the number of the part, and the part of each position.
+        at: the number of the part, and the number of the part at each position.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -118,13 +119,13 @@ def extend_backward(
 
 
 def _reverse_inside(table: Array, other: Array) -> None:
-    """Fill the first columns of a part's table, the lengths inside it, from those of the reversed graph."""
+    """Fill the lengths inside a part, the first columns of ``table``, from its table of the other direction."""
     size = len(table)
     table[:, :size] = other[:, :size].T
 
 
 def _reversed_lengths(found: Eliminated, some: npt.NDArray[np.bool_], kind: WorkType) -> Eliminated:
-    """Return results of elimination in which, for some parts, lengths to the border are those of the reversed graph."""
+    """Return results of elimination that hold, for ``some`` parts, the reversed graph's lengths to the border."""
     reversed_found = Eliminated.of(found.parts, np.empty(found.across.shape, kind.dtype), found.across, found.rests)
     for i in np.flatnonzero(some).tolist():
         reversed_found.up(i)[...] = found.down(i).T

@@ -1,4 +1,4 @@
-"""Breadth-first searches on the processors, 512 sources side by side, for graphs whose arcs all weigh 1."""
+"""Breadth-first searches on the processors, from 512 sources at once, for graphs whose arcs all weigh 1."""
 
 from __future__ import annotations
 

@@ -16,18 +16,18 @@ from engine.model.rows import QuantitySink, Sink
 
 @dataclass(frozen=True)
 class SolveContext:
-    """One solve.
+    """One solve: its graph, its plan, and the objects that receive its results.
 
     Attributes:
         profile: the graph and its facts.
         plan: the plan to carry out.
-        options: the user's options; needed for what the plan does not contain.
+        options: the user's options, for settings that the plan does not contain.
         rectangle: the rows and columns of the result.
         sink: receives the rows.
         monitor: receives the progress, and is asked whether to stop.
         facts: whether the summary of the rows is wanted.
-        also: takes the sums along the shortest paths, by the names of quantities; empty if none are wanted.
-        first: the row of the result that is the rectangle's first.
+        also: for each further quantity, by its name, the sink of its sums along the shortest paths.
+        first: the number of the result's row that is the first row of the rectangle.
     """
 
     profile: GraphProfile

@@ -23,9 +23,9 @@ from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
 
-#: Seconds that a batch should take: between batches progress is reported and a request to stop is noticed.
+#: Seconds that a batch should take.  Between batches progress is reported and a request to stop is noticed.
 BATCH_SECONDS: Final = 0.3
-#: Seconds that a batch may take if that is needed to keep all threads busy.
+#: Seconds that a batch may take if a smaller batch would leave threads idle.
 BUSY_SECONDS: Final = 2.0
 #: Entries of the first batch, for which no rate is known yet.  A smaller matrix is a single batch, so that neighbouring
 #: sources are searched together.
@@ -64,8 +64,8 @@ class RowBatches:
             stop = min(start + self._size, self._rows)
             yield range(start, stop)
             rate = (stop - start) / max(time.perf_counter() - began, 1e-6)
-            # sizes grow at most fourfold, because the rate of one batch, and above all of the first, which includes
-            # compiling and preparing, may not be typical
+            # sizes grow at most fourfold, because the rate of one batch may not be typical: that of the first batch
+            # includes compiling and preparing
             wanted = max(int(rate * BATCH_SECONDS), min(self._busy, int(rate * BUSY_SECONDS)))
             wanted = min(wanted, 4 * self._size)
             self._size = min(self.most, max(self._tile, wanted // self._tile * self._tile))
@@ -74,7 +74,7 @@ class RowBatches:
 
 @dataclass(frozen=True)
 class RowSearch:
-    """Rows to search.
+    """Which rows to search, over which arcs, and where to write them.
 
     Attributes:
         arcs: the arcs; none is negative.
@@ -82,9 +82,9 @@ class RowSearch:
         dtype: the working type.
         sink: receives the rows.
         monitor: receives the progress, in rows.
-        batch: most rows of a batch, rounded down to whole tiles, at least one.
+        batch: most rows of a batch, rounded down to whole tiles, but at least one tile.
         unit: promises that all arcs weigh 1.
-        known: rows that need not be searched; None for none.
+        known: rows that trials have computed already; None if there are none.
         seconds: predicted seconds of all searches on one thread; None if nothing was predicted.
     """
 
@@ -100,12 +100,14 @@ class RowSearch:
 
 
 def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> None:
-    """Search the distances of a rectangle, from its targets over the reversed arcs if the plan says so.
+    """Search the distances of a rectangle.
+
+    If the plan says so, searches begin at the targets and follow the reversed arcs.
 
     Args:
         context: the solve.
         backend: makes the searches.
-        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
+        arcs: arcs with reduced weights and their potentials; None for the graph's own arcs.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -118,7 +120,7 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
     if not plan.from_targets or wanted.targets is None:
         known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None
         run(backend, changed(search, known=known if known is not None and known.dtype == dtype else None))
-        profile.known = None  # freed, because planning counted its memory for the time of planning only
+        profile.known = None  # freed here: the plan does not count this memory
         return
     found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)
     backwards = reverse(own) if profile.graph.directed else own

@@ -1,8 +1,8 @@
-"""The intermediate results of elimination, kept so that some parts can be computed again without the others.
+"""The intermediate results of elimination, kept so that some parts can be computed again without all others.
 
-A part is assembled from its arcs and from the ``rests`` of the parts below it, so new weights of some arcs change only
-the parts that hold these arcs and the parts above.  For road networks these results take about a hundredth of the
-bytes of the tables.
+A part is assembled from its arcs and from the ``rests`` of the parts below it.  So new weights of some arcs change only
+the parts that hold these arcs, and the parts above them.  For road networks these results take about a hundredth of
+the bytes of the tables.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Eliminated:
 
     Attributes:
         parts: the parts.
-        upward: for each part, shape (size, border): lengths from the part to its border, over the part and those below
-            it.
-        across: for each part, shape (border, size): those from the border to the part.
-        rests: for each part, shape (border, border): those between the vertices of the border.
-        at: where ``upward`` and ``across`` of each part begin, shape (parts,).
-        rest_at: where its ``rests`` begin, shape (parts,).
+        upward: for each part, shape (size, border): lengths from the part to its border, over the part and the parts
+            below it.
+        across: for each part, shape (border, size): lengths from the border to the part.
+        rests: for each part, shape (border, border): lengths between the vertices of the border.
+        at: the index at which each part begins in ``upward`` and in ``across``, shape (parts,).
+        rest_at: the index at which each part begins in ``rests``, shape (parts,).
     """
 
     parts: Parts
@@ -98,13 +98,13 @@ def gathered(blocks: Sequence[Sequence[Array]]) -> list[Array]:
     """Return the blocks of some parts as flat arrays: the first array has the first block of every part, and so on.
 
     Args:
-        blocks: the blocks of each part, as many for one part as for another; at least one part.
+        blocks: the blocks of each part; every part has the same number of blocks, and there is at least one part.
     """
     return [np.concatenate([block.ravel() for block in each]) for each in zip(*blocks, strict=True)]
 
 
 def scatter(values: Sequence[Array], blocks: Sequence[Sequence[Array]]) -> None:
-    """Fill the blocks of some parts from what :func:`gathered` has returned for them."""
+    """Fill the blocks of some parts from ``values``, the arrays that :func:`gathered` returned for these parts."""
     for flat, each in zip(values, zip(*blocks, strict=True), strict=True):
         at = 0
         for block in each:
@@ -113,9 +113,9 @@ def scatter(values: Sequence[Array], blocks: Sequence[Sequence[Array]]) -> None:
 
 
 class PartRecorder:
-    """Records which parts are done, and says which were done by an earlier run; this base class records nothing.
+    """Records which parts are done, and restores the parts of an earlier run; this base class does neither.
 
-    The steps are ``eliminate``, ``extend`` and ``backward``.
+    Each part is done in the steps ``eliminate``, ``extend`` and ``backward``.
     """
 
     def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
@@ -131,12 +131,12 @@ class PartRecorder:
         """Fill the tables of the reversed graph with the parts that an earlier run has recorded."""
 
     def todo(self, step: str, parts: Parts) -> Mask:
-        """Return a mask of the parts that are not done yet, shape (parts,)."""
+        """Return a mask of the parts for which a step is not done yet, shape (parts,)."""
         del step
         return np.ones(parts.count, np.bool_)
 
     def add(self, step: str, some: Indices) -> None:
-        """Note that some parts are done.
+        """Record that a step is done for some parts.
 
         Args:
             step: the name of the step.

@@ -1,9 +1,9 @@
-"""Steps 1 and 2 of ``engine.algorithms.partitioned`` for small parts, in compiled code: threads take whole parts.
+"""Steps 1 and 2 of ``engine.algorithms.partitioned`` for small parts, in compiled code: each thread takes whole parts.
 
-A small part has some dozens of vertices, so each of its products takes microseconds, less than a call from Python; and
-parts of which neither lies above the other are independent.  So threads take parts level by level: bottom up to
-eliminate them, top down to extend their lengths.  The same sums are made in the same order as by the operations of a
-backend, so the lengths are the same to the last bit.
+A small part has some dozens of vertices, so each of its products takes microseconds, less than a call from Python.  Two
+parts are independent if neither lies above the other.  So threads take parts level by level: bottom up to eliminate
+them, top down to extend their lengths.  The sums and their order are those of a backend's operations, so the lengths
+are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from engine.model.dtypes import WorkType
 
 Indices = npt.NDArray[np.int64]
 
-#: Most updates to eliminate a small part: 2 to 11 ms of one thread, by type, at the rates that planning assumes.
+#: Most updates to eliminate a small part.  One thread takes 2 to 11 ms for them at the rates that planning assumes,
+#: depending on the type.
 PART_UPDATES: Final = 2**26
 #: Most vertices of a small part and its border together: each thread has work space for the square of this number.
 PART_SIDE: Final = 1024
-#: Most updates per thread, about, of a batch of several parts; a request to stop is noticed between batches.
+#: A batch of several parts has at most about this many updates per thread; a stop is possible between batches.
 BATCH_UPDATES: Final = 2**30
-#: Least number of updates of a batch for each of its threads; smaller batches use fewer threads.
+#: Each thread of a batch has at least this many updates; smaller batches use fewer threads.
 EACH: Final = 2**21
-#: When lengths are extended: the number of items for each thread, and about the fewest updates of an item.
+#: When lengths are extended: the number of items for each thread, and the approximate least number of updates of an
+#: item.
 ITEMS: Final = 3
 ITEM_UPDATES: Final = 2**20
 
@@ -55,7 +57,7 @@ def _relax(c, a, b, shape, by_bits, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _copy(out, block, rows, columns):  # type: ignore[no-untyped-def]
-    """Copy a block to another one; each is a tuple (flat array, index of the first entry, row stride)."""
+    """Copy ``block`` to ``out``; each is a tuple (flat array, index of the first entry, row stride)."""
     for i in range(rows):
         into, source = out[1] + i * out[2], block[1] + i * block[2]
         copy_run(out[0], into, block[0], source, columns)
@@ -63,7 +65,7 @@ def _copy(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
-    """Write the transpose of a block of ``rows`` x ``columns`` to another one."""
+    """Write the transpose of ``block``, which has shape (``rows``, ``columns``), to ``out``."""
     for i in range(rows):
         for j in range(columns):
             out[0][out[1] + j * out[2] + i] = block[0][block[1] + i * block[2] + j]
@@ -71,7 +73,7 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Relax a whole block by the half of it that is closed already: rows and columns ``at`` to ``at + size``."""
+    """Relax a block by its closed half; ``spans`` holds first row and size of this half, then of the other half."""
     d, start, stride = block
     at, size, to, rest = spans
     _, _, by_bits, directed = form
@@ -92,7 +94,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
     for i in range(rest):
         place = other[1] + i * (stride + 1)
         d[place] = max(d[place], 0)
-        for j in range(0 if directed else i):  # of a symmetric block, the entries above the diagonal decide
+        for j in range(0 if directed else i):  # in a symmetric block, copy the entries above the diagonal to below it
             d[other[1] + i * stride + j] = d[other[1] + j * stride + i]
 
 
@@ -100,7 +102,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
 def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
     """Close a block in the order of ``engine.algorithms.floyd_warshall.recursive``; ``spare`` holds panels."""
     d, stride = block[0], block[2]
-    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, halves that are closed
+    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, number of vertices, number of closed halves
     stack[0, 0], stack[0, 1], stack[0, 2], top = block[1], n, 0, 0
     while top >= 0:
         start, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]
@@ -125,7 +127,7 @@ def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _place(position, start, stop, border):  # type: ignore[no-untyped-def]
-    """Return the row of a front for a position: the rows of the part come first, then those of its border."""
+    """Return the row of a part's front that belongs to a position: rows of the part come first, then of its border."""
     if position < stop:
         return position - start
     return stop - start + np.searchsorted(border, position)
@@ -133,7 +135,9 @@ def _place(position, start, stop, border):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _assemble(i, tree, arcs, results, front, far):  # type: ignore[no-untyped-def]
-    """Fill the front of a part: the arcs among its vertices and border, and the paths through the parts below it."""
+    """Fill the *front* of a part, the matrix of lengths among its vertices and border: over single arcs, and through
+    the parts below.
+    """
     starts, ends, borders, below, begin_below = tree
     tails, heads, weights, begin = arcs
     rests, rest_at = results[4], results[5]
@@ -194,7 +198,9 @@ def _eliminate_part(i, tree, arcs, results, spaces, form, buffers):  # type: ign
 
 @njit(nogil=True, cache=True)
 def _eliminate_items(worker, counter, items, walk, spaces, form, packs):  # type: ignore[no-untyped-def]
-    """Take parts from ``counter`` and eliminate them; ``walk`` holds the parts, the arcs, and the results."""
+    """Eliminate parts until ``counter``, which all threads share, reaches the end of ``items``; ``walk`` holds the
+    parts, the arcs and the results.
+    """
     buffers = (packs[0][worker], packs[1][worker], packs[2][worker], packs[3][worker])
     while True:
         item = fetch_add(counter.ctypes.data, 1)
@@ -206,8 +212,8 @@ def _eliminate_items(worker, counter, items, walk, spaces, form, packs):  # type
 
 @njit(nogil=True, cache=True)
 def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: ignore[no-untyped-def]
-    """Take items (a part and a span of columns) from ``counter``, and find the lengths from the part to these
-    columns.
+    """Find the lengths from parts to columns until ``counter``, which all threads share, reaches the end of ``items``;
+    an item is a part, a first column, and the column after the last one.
     """
     starts, ends, borders, owner = walk[0]
     flat, upward, lengths_at, table, wide = walk[1]
@@ -223,7 +229,7 @@ def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: i
         for b in range(depth):
             position = borders[ends[i] + b]
             k = owner[position]
-            # columns of parts below part k, which the table of k lacks
+            # the number of columns that belong to parts below part k, for which the table of k has no columns
             unknown = max(0, min(columns, wide[i] - size - wide[k] - first))
             source = table[k] + (position - starts[k]) * wide[k] + first + unknown - (wide[i] - size - wide[k])
             beyond[b * columns : b * columns + unknown] = far
@@ -236,12 +242,12 @@ def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: i
 
 
 class SmallParts:
-    """The small parts of a graph: those below which all parts are small, too.
+    """Computes small parts of a graph; all parts below a small part are small, too.
 
     Args:
-        backend: its threads do the work.
-        found: the parts, and the arrays that receive the results of elimination; those of parts below the selected ones
-            are filled already.
+        backend: provides the threads.
+        found: the parts, and the arrays that receive the results of elimination; the results of parts below the
+            selected ones are already in them.
         small: mask of the parts to compute, shape (parts,).
         kind: the working type.
         nonnegative: promises that no arc is negative.
@@ -269,8 +275,8 @@ class SmallParts:
 
         Args:
             flat: the tables of all parts, one after the other.
-            arcs: positions of tails, positions of heads, and weights, sorted by the part that is eliminated first among
-                the parts of each arc's two ends; and where the arcs of each part begin.
+            arcs: positions of tails, positions of heads, and weights, sorted by part; and the index at which the arcs
+                of each part begin.  An arc belongs to that part of its two ends that is eliminated first.
 
         Yields:
             The parts of a batch that is done.
@@ -297,7 +303,7 @@ class SmallParts:
                 yield some
 
     def extend(self, flat: Array) -> Iterator[Indices]:
-        """Carry out step 2; it must have been carried out for all other parts before.
+        """Carry out step 2, after it was carried out for all parts that are not small.
 
         Args:
             flat: the tables of all parts.
@@ -323,7 +329,7 @@ class SmallParts:
         self._backend.share_items(kernel, self._kind.dtype, items, *arguments, most=most)
 
     def _spans(self, some: Indices, updates: int) -> Indices:
-        """Cut the columns of some parts into items: an array with a row (part, first column, last column) for each."""
+        """Cut the columns of some parts into items: rows of part, first column, and the column after the last one."""
         unit = TILE_VECTORS * VECTOR_BYTES // self._kind.itemsize
         widest = ITEM_BYTES // self._kind.itemsize
         least = max(ITEM_UPDATES, updates // (ITEMS * self._backend.threads)) if self._backend.threads > 1 else updates
@@ -335,7 +341,7 @@ class SmallParts:
         return np.array(spans, np.int64)
 
     def _batches(self, level: Indices, updates: Indices) -> Iterator[Indices]:
-        """Cut a level into batches of one or more parts, and of at most BATCH_UPDATES updates per thread."""
+        """Cut a level into batches of about BATCH_UPDATES updates per thread at most, but at least one part."""
         number = np.cumsum(updates[level]) // (BATCH_UPDATES * self._backend.threads)
         return iter(np.split(level, np.flatnonzero(np.diff(number)) + 1)) if len(level) else iter(())
 
@@ -366,7 +372,7 @@ class SmallParts:
 
 
 def _levels(height: Indices, among: npt.NDArray[np.bool_]) -> Iterator[Indices]:
-    """Return the parts of each height, from the lowest up."""
+    """Return the parts of each height that the mask ``among`` selects, from the lowest height to the highest."""
     some = np.flatnonzero(among)
     order = some[np.argsort(height[some], kind="stable")]
     cuts = np.flatnonzero(np.diff(height[order])) + 1

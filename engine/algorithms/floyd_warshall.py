@@ -1,15 +1,15 @@
-"""Floyd-Warshall in two orders over a backend's relax and close, in place.
+"""Floyd-Warshall in place, in two orders of a backend's operations relax and close.
 
 *Recursive* (Kleene 1956; Park, Penner and Prasanna, "Optimizing graph algorithms for improved cache performance",
 2004): the matrix is halved again and again, so that nearly all updates are in large products.  *Blocked* (Venkataraman,
-Sahni and Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and
-remainder, the order in which a matrix can be streamed.
+Sahni and Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): each round closes a pivot block, then
+relaxes its panels, then the remainder; in this order a matrix can be streamed.
 
 Floats with negative arcs need weights reduced by potentials: if many cycles have a length of (nearly) zero, rounding
 makes some of these lengths negative, and lengths then fall without bound, as with any negative cycle.
 
 A panel is relaxed by a copy of itself, one stripe at a time, so that sums of floats do not depend on the order in which
-threads run.  Undirected graphs need half of the work: entries below the diagonal are transposed, not computed.
+threads run.  Undirected graphs need half of the work: entries below the diagonal are copied from those above it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def blocked(
 
 
 class _Solve:
-    """One run: the matrix, and the products that both orders are made of. A span is a range of vertices."""
+    """One run: the matrix, and the products of which both orders consist. A *span* is a range of vertices."""
 
     def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor
@@ -84,7 +84,7 @@ class _Solve:
         self._stripe = np.empty(0, d.dtype)
 
     def begin(self, total: int) -> None:
-        """Report the number of updates to the monitor."""
+        """Tell the monitor how many updates the run will make."""
         self._monitor.begin("relax", total, "updates")
 
     def finish(self) -> None:
@@ -123,14 +123,12 @@ class _Solve:
         self.mirror(other)
 
     def mirror(self, span: Span) -> None:
-        """Copy the entries above the diagonal of a block to their mirror places below it."""
+        """Make a diagonal block symmetric: copy each entry above the diagonal to its place below the diagonal."""
         block = self._block(span, span)
         self._backend.transpose(block, block, lower=True)
 
     def close_panel(self, pivot: Span) -> None:
-        """Close a pivot block, and relax its rows and columns; in a symmetric matrix, only entries above the
-        diagonal.
-        """
+        """Close a pivot block, and relax its panels; in a symmetric matrix, only what lies above the diagonal."""
         before, after = self._others(pivot)
         if self._symmetric:
             self.mirror(pivot)
@@ -144,7 +142,7 @@ class _Solve:
             self.column_panel(other, pivot)
 
     def rest(self, pivot: Span) -> None:
-        """Relax all other blocks of a round whose panel is closed."""
+        """Relax the remainder of a round, after its pivot block and its panels."""
         if self._symmetric:
             self._rest_symmetric(pivot)
             return
@@ -154,8 +152,10 @@ class _Solve:
             clamp_diagonal(self._block(rows, rows))
 
     def _rest_symmetric(self, pivot: Span) -> None:
-        """Relax the rest of a symmetric matrix above the diagonal; the panel consists of a row and a column of
-        blocks.
+        """Relax the remainder of a symmetric matrix above the diagonal.
+
+        The panels above the diagonal are the column before the pivot block and the row after it; the other two are
+        their transposes.
         """
         before, after = self._others(pivot)
         n, width = len(self._d), pivot[1] - pivot[0]
@@ -170,19 +170,21 @@ class _Solve:
         self._multiply(self._block(before, after), tall[slice(*before)], wide[:, slice(*after)])
 
     def row_panel(self, pivot: Span, columns: Span) -> None:
-        """Relax the rows of a closed ``pivot`` in ``columns``."""
+        """Relax the rows of the closed block ``pivot`` in the columns ``columns``."""
         for stripe in cut(columns, STRIPE):
             panel = self._block(pivot, stripe)
             self._multiply(panel, self._block(pivot, pivot), self._copy(panel))
 
     def column_panel(self, rows: Span, pivot: Span) -> None:
-        """Relax the columns of a closed ``pivot`` in ``rows``."""
+        """Relax the columns of the closed block ``pivot`` in the rows ``rows``."""
         for stripe in cut(rows, STRIPE):
             panel = self._block(stripe, pivot)
             self._multiply(panel, self._copy(panel), self._block(pivot, pivot))
 
     def _copy(self, panel: Array) -> Array:
-        """Return a copy that lives until the next call: allocating memory each time would take longer than copying."""
+        """Return a copy that is valid until the next call, which reuses its memory: allocating takes longer than
+        copying.
+        """
         if self._stripe.size < panel.size:
             self._stripe = np.empty(0, panel.dtype)
             self._stripe = np.empty(panel.size, panel.dtype)

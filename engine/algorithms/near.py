@@ -1,9 +1,9 @@
 """Finds the targets near each source: those within a cutoff, or the nearest ones, as sparse rows.
 
-Dijkstra's search (Dijkstra 1959) settles vertices in the order of their distances, so it ends at the cutoff, or with
-the last vertex wanted.  Its cost and the size of the result depend on the vertices that it reaches, and no row of all
-vertices is made.  Threads take pieces of the sources and keep the entries that they find.  Pieces spread over all
-sources are searched first; the size of the whole result is predicted from them.
+Dijkstra's search (Dijkstra 1959) settles vertices in the order of their distances, so it can end at the cutoff, or with
+the last target wanted.  Its cost and the size of the result depend on the number of vertices that it reaches; no row of
+all vertices is made.  Threads take pieces of the sources and keep the entries that they find.  The first pieces are a
+sample from all sources, which predicts the size of the whole result.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Found = tuple[Indices, npt.NDArray[np.int32], Array]
 PIECE: Final = 64
 #: Number of pieces that are searched first; the size of the result is predicted from them.
 SAMPLED: Final = 16
-#: Seconds between two checks of a thread that waits because too many entries in memory cannot be written before another
-#: thread has searched an earlier piece.
+#: Seconds between two checks of a thread that waits because too many entries are in memory: they cannot be written
+#: before another thread has finished an earlier piece.
 WAIT: Final = 0.002
-#: Least entries of a thread's buffer.
+#: Least number of entries in a thread's buffer.
 BUFFER: Final = 1 << 16
-#: Bytes of memory that an entry (a vertex and a length) takes: 12 as a thread keeps it, and 12 in the finished arrays.
+#: Bytes of memory that an entry (a vertex and a length) takes: 12 in a thread's buffer, and 12 in the finished arrays.
 ENTRY_BYTES: Final = 24
 #: Bytes of a thread's work space for each vertex: distance, heap, place in the heap, order of discovery, and the
 #: buffer.
@@ -52,14 +52,14 @@ SPACE_BYTES: Final = 40
 
 @dataclass(frozen=True)
 class NearWanted:
-    """The targets wanted for each source: within which distance, and how many.
+    """Which targets are wanted for each source: the limits of their distance and number.
 
     Attributes:
         rectangle: sources and targets, as vertices of the graph that is searched.
         vertices: int64, shape (columns,): the vertex of the caller's graph for each target.
         names: int64, shape (rows,): the vertex of the caller's graph for each source.
         cutoff: the largest distance wanted; None for no limit.
-        nearest: how many targets; None for all.
+        nearest: the number of targets wanted for each source; None for all.
     """
 
     rectangle: Rectangle
@@ -99,7 +99,7 @@ def _gather(dist, seen, source, wants, most, index, lengths):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _near_packed(arcs, wants, most, rows, space, out, bits):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Search from the sources of ``rows`` until the buffers of ``out`` are full; return the number of rows written."""
+    """Search from the sources in ``rows`` until the buffers in ``out`` are full; return the number of rows written."""
     indptr, heads, weights, far = arcs
     counts, index, lengths = out
     dist, seen, heap, place = space
@@ -118,7 +118,7 @@ def _near_packed(arcs, wants, most, rows, space, out, bits):  # type: ignore[no-
 
 @njit(nogil=True, cache=True)
 def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Do the same as :func:`_near_packed` for weights too large to be packed into a heap key with the vertex."""
+    """Do the same as :func:`_near_packed` if a heap key cannot hold both a distance and a vertex."""
     indptr, heads, weights, far = arcs
     counts, index, lengths = out
     dist, seen, heap, place = space
@@ -137,7 +137,7 @@ def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _left(wants, most, source):  # type: ignore[no-untyped-def]
-    """Return the number of wanted vertices after which a search ends; the source is counted, too."""
+    """Return the number of wanted vertices after which a search ends; the source counts if it is a wanted one."""
     (wanted, _, numbers), all_wanted = wants
     if most == 0:
         return all_wanted
@@ -189,16 +189,16 @@ class NearSearches:
 
     @property
     def spills(self) -> bool:
-        """Whether entries are written to files as soon as all pieces before theirs are."""
+        """Whether entries are written to files instead of being kept in memory."""
         return self._spill is not None
 
     def begin_spilling(self, folder: Path, likely: int, most: int) -> None:
-        """Write entries to files from now on, those that were found first; several threads may call this.
+        """Write all entries to files, in the order of the pieces, beginning now; several threads may call this.
 
         Args:
-            folder: on whose disk the files are.
-            likely: the number of entries that is predicted.
-            most: the number of entries in memory from which threads wait for pieces before theirs.
+            folder: a folder on the disk on which the files are made.
+            likely: the predicted number of entries.
+            most: if more entries than this are in memory, threads wait until earlier pieces are written.
 
         Raises:
             DoesNotFit, StorageFailed: as :class:`storage.pairs.spilling.PairSpill`.
@@ -209,20 +209,21 @@ class NearSearches:
                 self._drain()
 
     def close(self) -> None:
-        """Close the files; the result goes on reading them."""
+        """Close the files for writing; the result can still read them."""
         if self._spill is not None:
             self._spill.discard()
 
     def _too_far(self) -> bool:
-        """Return whether a thread is to wait, because entries in memory wait for a piece that another thread searches.
+        """Return whether a thread must wait because too many entries are in memory.
 
-        Pieces are taken in order, so if no thread searches, the piece that is waited for is the next one.
+        They are written once another thread has finished an earlier piece.  If no thread is searching, the earliest
+        piece is the next one to be taken, so the thread must not wait.
         """
         with self._lock:
             return self._spill is not None and self.held > self._most_held and self._searching > 0
 
     def _drain(self) -> None:
-        """Write the pieces that are next in order; the lock is held."""
+        """Write all finished pieces that are next in order; the caller holds the lock."""
         while self._spill is not None and self._spilled in self.found:
             first = self._spilled
             for counts, index, lengths in self.found.pop(self._spilled):
@@ -232,10 +233,10 @@ class NearSearches:
             self._spilled += PIECE
 
     def predicted(self) -> float:
-        """Predict the number of entries of the result from the sampled pieces, low rather than high.
+        """Predict the number of entries of the result from the sampled pieces, rather too low than too high.
 
-        It is the mean of the sample less twice its standard error.  So a result that might fit is not refused, and one
-        that does not fit is refused during the search.
+        The prediction for a piece is the mean of the sample less twice its standard error.  So no result that might fit
+        in memory is refused before the search; a result that does not fit is refused during the search.
         """
         counts = np.array([sum(len(part[1]) for part in parts) for parts in self.found.values()], np.float64)
         error = counts.std(ddof=1) / math.sqrt(len(counts)) if len(counts) > 1 else 0.0

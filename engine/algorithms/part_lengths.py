@@ -23,12 +23,11 @@ from storage.graph.graph import Graph
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
-#: The table of each part; tables that nobody reads may be missing.
+#: The table of each part, by its number; in a mapping, tables that are not needed may be missing.
 Tables = Sequence[Array] | Mapping[int, Array]
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-#: Products of at most this number of updates are not cut into pieces that report to the monitor; progress is reported
-#: part by part.
+#: A product of at most this number of updates is not cut into pieces, so progress is not reported during it.
 SMALL: Final = 2**24
 
 
@@ -55,7 +54,7 @@ def find_lengths(
 
 @dataclass(frozen=True)
 class PartWork:
-    """The arguments of computing the lengths of parts.
+    """Computes the lengths of parts: these are the arguments of all steps.
 
     Attributes:
         backend: relaxes and closes blocks.
@@ -112,7 +111,7 @@ class PartWork:
 
         Args:
             flat: the tables of all parts.
-            found: receives the other lengths; those of the parts below are read from it.
+            found: receives the other results of elimination; those of the parts below are read from it.
             todo: mask of the parts to compute, shape (parts,).
             journal: records which parts are done.
 
@@ -159,10 +158,10 @@ class PartWork:
         """Carry out step 2 for one part: fill the columns of its table for the parts above.
 
         Args:
-            tables: of all parts; those above are filled.
-            i: the part.
+            tables: the tables of all parts; those of the parts above are already filled.
+            i: the number of the part.
             up: lengths from the part to its border, shape (size, border).
-            owner: the part of each position.
+            owner: the number of the part at each position.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -200,9 +199,9 @@ class PartWork:
 
 
 class _OnePart(Monitor):
-    """Passes the progress of one part's products on to a monitor, and adds up their updates.
+    """Passes the progress of one part's products on to a monitor, and counts their updates.
 
-    A part may be most of the graph, so a request to stop is noticed between the pieces of its products, too.
+    A part may be most of the graph, so a request to stop is also noticed between the pieces of its products.
     """
 
     def __init__(self, whole: Monitor) -> None:
@@ -231,7 +230,7 @@ class _OnePart(Monitor):
 class _Arcs:
     """The arcs of a graph, grouped by part.
 
-    The ends of an arc may lie in two parts; the arc belongs to the one that is eliminated first.
+    The ends of an arc may lie in two parts; the arc belongs to the part that is eliminated first.
     """
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType, todo: Mask) -> None:
@@ -251,11 +250,14 @@ class _Arcs:
 
     @property
     def sorted(self) -> tuple[Array, ...]:
-        """The positions of tails and heads, the weights, and where the arcs of each part begin."""
+        """The positions of tails and heads, the weights, and the index at which the arcs of each part begin."""
         return self._tails, self._heads, self._weights, self._begin
 
     def front(self, i: int) -> Array:
-        """Return the weights between the vertices of part ``i`` and its border: 0 on the diagonal, else unreachable."""
+        """Return the matrix of arc weights among the vertices of part ``i`` and its border.
+
+        The diagonal is 0; where there is no arc, the entry is *unreachable*.
+        """
         side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
         front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
         front[np.arange(side), np.arange(side)] = 0
@@ -271,6 +273,6 @@ class _Arcs:
 
 
 def _runs(values: Array) -> list[tuple[int, int]]:
-    """Return the spans of equal values, as (first, last + 1)."""
+    """Return the runs of equal adjacent values, each as (first index, last index + 1)."""
     cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     return list(itertools.pairwise(cuts))

@@ -1,4 +1,4 @@
-"""All-pairs shortest paths over small separators: nested parts that are joined only through their borders.
+"""All-pairs shortest paths over small separators: a tree of parts, each joined to the rest of the graph by its border.
 
 This is the boundary algorithm (Djidjev, Thulasidasan, Chapuis, Andonov and Lavenier, "Efficient multi-GPU computation
 of all-pairs shortest paths", 2014) with full recursion, as in supernodal Floyd-Warshall (Sao, Kannan, Gera and Vuduc,
@@ -11,8 +11,8 @@ of all-pairs shortest paths", 2014) with full recursion, as in supernodal Floyd-
 3. For some sources at a time, from the last part to the first: D[sources, part] is the minimum of what step 2 found and
    of D[sources, border] (x) the lengths from the border to the part.
 
-In step 3 each of the n rows takes, for each vertex, as many updates as the border of its part has vertices: some tens
-of n^2 in all if separators are small.  Steps 1 and 2 take far less.  The matrix is never held in memory as a whole.
+In step 3 each of the n rows takes, for each vertex, one update for every vertex of the border of its part: some tens of
+n^2 updates in all if separators are small.  Steps 1 and 2 take far fewer.  The whole matrix is never in memory.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 def _partition(context: SolveContext, grain: Grain) -> tuple[Parts, GraphProfile]:
-    """Return the parts, and the graph with the weights that products relax.
+    """Return the parts, and the graph with the weights that products use, reduced if that is needed.
 
     Raises:
-        NegativeCycle: this is checked only if weights are reduced by potentials.
+        NegativeCycle: there is a negative cycle; this is checked only if weights are reduced by potentials.
         Cancelled: the monitor asked to stop.
     """
     profile, monitor = context.profile, context.monitor
@@ -78,11 +78,11 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
 
 
 def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
-    """Run steps 1 and 2 for sweeps of any rows on the processors.
+    """Run steps 1 and 2 on the processors, and return what sweeps any rows there.
 
     Args:
         backend: relaxes and closes blocks.
-        relaxed: the graph; floats of both signs must be reduced by potentials before.
+        relaxed: the graph; floats of both signs must already be reduced by potentials.
         parts: its parts.
         kind: the working type.
         monitor: receives the progress, in updates.
@@ -127,13 +127,13 @@ def run_on_device(context: SolveContext) -> Summary:
 
 @dataclass(frozen=True)
 class PreparedParts:
-    """The results of steps 1 and 2 in parts that suit a GPU, for sweeps of some rows at a time.
+    """The results of steps 1 and 2 with parts of a size that suits a GPU, for sweeps of some rows at a time.
 
     Attributes:
         parts: the parts.
         lengths: lengths inside parts and to the parts above.
         kind: the working type.
-        nonnegative: no arc is negative.
+        nonnegative: whether no arc is negative.
         potentials: shape (n,), the potentials by which the lengths are reduced; None if they are not reduced.
     """
 
@@ -148,7 +148,7 @@ def prepare(relaxed: GraphProfile, kind: WorkType, threads: int, monitor: Monito
     """Run steps 1 and 2 on the processors, for sweeps on a GPU.
 
     Args:
-        relaxed: the graph; floats of both signs must be reduced by potentials before.
+        relaxed: the graph; floats of both signs must already be reduced by potentials.
         kind: the working type.
         threads: number of threads.
         monitor: receives the progress, in updates.

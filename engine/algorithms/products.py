@@ -1,4 +1,4 @@
-"""Computes min-plus products in pieces; Floyd-Warshall and repeated squaring consist of such products."""
+"""Computes min-plus products in pieces, for Floyd-Warshall and repeated squaring, which consist of such products."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 
-#: Most (updates x bytes of an entry) per thread between two calls of the monitor: 0.04 s with the widest vectors, half
-#: a second with the narrowest.
+#: Most updates times bytes of an entry, per thread, between two calls of the monitor: 0.04 s with the widest vectors,
+#: half a second with the narrowest.
 PIECE: Final = 2**34
-#: Most columns, and most depth, of a piece; PIECE then determines its rows.
+#: Most columns of a piece, and most depth (columns of A); PIECE then determines its rows.
 SIDE: Final = 2048
 
 
 def multiply(
     backend: Backend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
 ) -> None:
-    """Set C to min(C, A (x) B) as :meth:`Backend.relax`, in pieces.
+    """Set C to min(C, A (x) B) in pieces, as :meth:`Backend.relax` does at once.
 
     Args:
         backend: relaxes blocks.
@@ -52,8 +52,8 @@ def multiply(
 def clamp_diagonal(block: Array) -> None:
     """Set a diagonal that rounding has carried below zero back to zero, in place.
 
-    Without negative cycles the true value is zero.  An entry that stayed below zero would be added by every later
-    product.
+    Without negative cycles the true value is zero.  If an entry stayed below zero, every later product would add it
+    again.
     """
     diagonal = np.lib.stride_tricks.as_strided(block, (min(block.shape),), (sum(block.strides),))
     np.maximum(diagonal, diagonal.dtype.type(0), out=diagonal)

@@ -1,4 +1,4 @@
-"""How each algorithm runs on the processors."""
+"""The functions that run each algorithm on the processors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
-    """Return the weight matrix, and the graph with these weights, reduced if products need that (decision 006).
+    """Return the weight matrix and the graph with these weights; they are reduced if products need that (decision 006).
 
     If the sink is an array of the same type for all distances, the matrix is that array.
     """

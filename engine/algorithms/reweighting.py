@@ -1,9 +1,9 @@
 """New weights for some arcs of a prepared graph: only the parts that they may change are computed again.
 
-Elimination of a part depends on its arcs and on the parts below it, so the parts that hold changed arcs and those above
-are eliminated again.  Their tables are extended from the top down.  A part below them is extended again only if a line
-of its border has changed.  Every part is computed by the code that prepares a graph from the start, in the same order
-of sums, so the tables are the same to the last bit.
+The elimination of a part depends on its arcs and on the parts below it.  So the parts that hold changed arcs, and all
+parts above these, are eliminated again.  Their tables are extended again, from the top down.  Any other part is
+extended again only if the line of a vertex of its border has changed.  The code and the order of the sums are those
+that prepare a whole graph, so the tables are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Touched:
 
     Attributes:
         eliminated: the parts that were eliminated again, shape (parts,).
-        forward: the parts whose tables differ, shape (parts,).
-        backward: the parts whose tables of the reversed graph differ; all False for an undirected graph.
+        forward: the parts whose tables have changed, shape (parts,).
+        backward: the parts whose tables of the reversed graph have changed; all False for an undirected graph.
     """
 
     eliminated: Mask
@@ -41,9 +41,9 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
 
     Args:
         work: the graph with its new weights, of which none is negative, and its parts.
-        tables: the tables for the old weights, of which none was negative either; of the same type.
-        holds: mask of the parts that hold changed arcs, shape (parts,); an arc belongs to the part of that of its ends
-            that is eliminated first.
+        tables: the tables for the old weights, of which none was negative, either; of the same type.
+        holds: mask of the parts that hold changed arcs, shape (parts,); an arc belongs to the part of its tail or of
+            its head, whichever is eliminated first.
 
     Returns:
         The parts that were eliminated again, and those whose tables changed.
@@ -87,10 +87,10 @@ def _and_above(parts: Parts, holds: Mask) -> Mask:
 def _down(
     parts: Parts, again: Mask, tables: list[Array], before: dict[int, Array], extend: Callable[[int], None]
 ) -> Mask:
-    """Extend the tables that may have changed, from the top down, and return the mask of those that did.
+    """Extend the tables that may have changed, from the top down, and return the mask of those that have changed.
 
-    The border of a part lies in its parent and in the parent's border, so a table can change only if its parent was
-    extended again.
+    The border of a part lies in its parent and in the parent's border, so a part's table can change only if that of its
+    parent was extended again.
     """
     order = np.argsort(parts.parents, kind="stable")
     begin = np.searchsorted(parts.parents[order], np.arange(parts.count + 1))

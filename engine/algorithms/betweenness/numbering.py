@@ -38,9 +38,10 @@ class PathArcs:
             empty where all arcs weigh the same.
         moved: int64, shape (arcs,): the index that each arc had in the graph.
         rank: int32, shape (n,): the new number of each vertex.
-        bits: bits of a key that hold the vertex; 0 where a key has no place for distance and vertex.
-        unit, power: a length here, times ``unit`` and divided by ``power``, is one in the graph's own weights.
-        longest: a bound that no distance here exceeds; infinite where distances are no whole numbers.
+        bits: number of bits of a heap key that hold the vertex; 0 where a key is too short for distance and vertex.
+        unit, power: a sum of ``weights``, times ``unit`` and divided by ``power``, is a length in the graph's own
+            weights.
+        longest: a bound on the sum of ``weights`` along any shortest path; infinite if they are not whole numbers.
     """
 
     indptr: Indices
@@ -54,7 +55,7 @@ class PathArcs:
     longest: float
 
     def lengths(self, steps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return lengths in the graph's own weights; decimals are divided, which rounds once."""
+        """Convert sums of ``weights`` to lengths in the graph's own weights, with at most one rounding of each."""
         return steps * self.unit / self.power
 
 
@@ -63,8 +64,8 @@ def number_arcs(graph: Graph, *, decimal: bool) -> PathArcs:
 
     Args:
         graph: the graph; no weight is negative.
-        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit, so that two paths are
-            equally long where they are so on paper.
+        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit, so that rounding makes
+            no two equally long paths differ.
 
     Raises:
         InvalidRequest: a weight is negative, arcs of weight zero form a cycle, or a sum may be too large for its type.
@@ -103,7 +104,7 @@ def number_arcs(graph: Graph, *, decimal: bool) -> PathArcs:
 
 
 def _key_bits(n: int, weights: Array) -> int:
-    """Return how many bits of an int64 hold the vertex if the others hold any distance, and 0 if they do not."""
+    """Return how many bits of an int64 key hold the vertex; 0 if the remaining bits cannot hold every distance."""
     if weights.dtype != np.int32:
         return 0
     bits = max(1, n - 1).bit_length()
@@ -126,8 +127,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     component, found = strong_components(fixed(ends), fixed(heads[free]))
     if int(component.max(initial=-1)) + 1 < graph.n:
         _refuse_cycle(graph, component, tails, free)
-    # arcs never lead to a higher component number, so they lead forward in the reverse of ``found``; only the ends of
-    # arcs of weight zero have to move there
+    # arcs of weight zero never lead to a component found later, so they lead forward in the reverse of ``found``; only
+    # their ends move to that order, behind all other vertices
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]

@@ -1,4 +1,4 @@
-"""Runs searches from all sources on threads, each with sums of its own, and adds these up once at the end."""
+"""Runs searches from all sources on threads; each thread has its own sums, which are added up once at the end."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ FEW_ROWS: Final = 32
 class PassingTask:
     """The sources and targets of the paths, as vertex numbers of ``PathArcs``.
 
-    What a vertex *keeps* of a source is what ends there: 1 for each target of betweenness, the flow of a demand.
+    What a vertex *keeps* of a source is the flow from the source that ends at the vertex: 1 at each target for
+    betweenness, or the flow of a demand.
 
     Attributes:
         sources: int64, shape (sources,).
-        own: int64, shape (sources,): for each source the vertex that keeps nothing of it (itself), -1 for none.
+        own: int64, shape (sources,): for each source the vertex that keeps nothing of it (the source itself), or -1.
         kept: float64, shape (n,): what each vertex keeps of every source; all 0 where targets are listed.
         first: int64, shape (sources + 1,): where the listed targets of each source begin; empty without a list.
         targets: int32: the listed targets.
-        flows: float64: what each of them keeps, more than 0.
-        ends: whether to count what begins and ends at vertices.
-        arcs: whether to count what passes over arcs.
+        flows: float64: what each listed target keeps, more than 0.
+        ends: whether to count the flow that begins and ends at each vertex.
+        arcs: whether to count the flow over each arc.
     """
 
     sources: Indices
@@ -69,7 +70,7 @@ class PassingTask:
     arcs: bool
 
     def sums(self, arcs: int) -> tuple[Floats, ...]:
-        """Return zeros for the sums of one thread: through vertices, beginning, ending, over arcs."""
+        """Return zeros for the sums of one thread: flow through vertices, beginning there, ending there, over arcs."""
         n = len(self.kept)
         few = n if self.ends else 0
         return np.zeros(n), np.zeros(few), np.zeros(few), np.zeros(arcs if self.arcs else 0)
@@ -77,12 +78,12 @@ class PassingTask:
 
 @dataclass(frozen=True)
 class Passed:
-    """What the searches have counted, by the numbers of ``PathArcs``.
+    """The flow that the searches have counted; vertices and arcs are numbered as in ``PathArcs``.
 
     Attributes:
-        vertices: what passes through each vertex, without what begins or ends there.
-        begins, ends: what begins and ends at each vertex; empty where they were not asked for.
-        over: what passes over each arc; empty where it was not asked for.
+        vertices: the flow through each vertex, without what begins or ends there.
+        begins, ends: the flow that begins and ends at each vertex; empty where it was not requested.
+        over: the flow over each arc; empty where it was not requested.
         lengths: the distance of each listed target in the graph's own weights, +inf where there is no path.
     """
 
@@ -94,11 +95,11 @@ class Passed:
 
 
 def thread_bytes(n: int, arcs: int, task_ends: bool, task_arcs: bool) -> int:
-    """Return about how many bytes a thread takes.
+    """Estimate the bytes of memory that a thread takes.
 
     Args:
-        n: vertices.
-        arcs: arcs.
+        n: number of vertices.
+        arcs: number of arcs.
         task_ends, task_arcs: as ``ends`` and ``arcs`` of :class:`PassingTask`.
     """
     return n * (64 + 16 * task_ends) + 8 * arcs * task_arcs
@@ -151,7 +152,7 @@ class PassingSearches:
                     _check(search(piece))
                     with self._lock:
                         done += len(piece)
-                    if worker == 0:  # the calling thread alone talks to the monitor
+                    if worker == 0:  # only the calling thread calls the monitor
                         told, since = done, told
                         monitor.step(told - since)
             except BaseException:
@@ -189,7 +190,7 @@ class PassingSearches:
         return np.dtype(np.float64 if weights.dtype.kind == "f" else np.int64)
 
     def _space(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return the work space of a thread: that of every search, and that of a heap."""
+        """Return the work space of a thread: the arrays of every search, and those of a heap."""
         n, kind, bits = len(self._task.kept), self._kind, self._arcs.bits
         hops = len(self._arcs.weights) == 0
         far = -1 if hops else self._far
@@ -206,9 +207,7 @@ class PassingSearches:
         return self._kind.type(FAR if self._kind.kind == "i" else math.inf)
 
     def _worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function with which a thread searches from some sources, and adds the paths that it counts to its
-        sums.
-        """
+        """Return the function with which a thread searches from some sources and adds what it counts to ``sums``."""
         arcs, task, space, out = self._arcs, self._task, self._space(), (*sums, self._lengths)
         listed = task.sources, task.own, task.first, task.targets, task.flows
 
@@ -222,7 +221,7 @@ class PassingSearches:
         return search
 
     def _by_rows(self, count: int) -> RowPasses | None:
-        """Return the counter of paths in rows of distances; None if rows are not faster, or would not be exact."""
+        """Return what counts paths in rows of distances; None if that is not faster, or would not be exact."""
         arcs, task = self._arcs, self._task
         if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
             return None
@@ -235,8 +234,8 @@ def check_rows(told: Floats) -> None:
     """Raise an error if the sums of some rows cannot be trusted.
 
     Args:
-        told: float64, shape (rows, 3): what left the source of each row, what arrived, and the largest number of
-            shortest paths to a vertex, -1 if the row contradicts the arcs.
+        told: float64, shape (rows, 3): for each row the flow that left its source, the flow that arrived, and the
+            largest number of shortest paths to a vertex (-1 if the row contradicts the arcs).
 
     Raises:
         SolveFailed: there are too many shortest paths for float64, or sums do not agree.
@@ -251,7 +250,7 @@ def check_rows(told: Floats) -> None:
 
 
 def _check(verdict: int) -> None:
-    """Raise the error that ``verdict``, the result of a pass over sources, stands for; none for ``DONE``."""
+    """Raise the error that ``verdict``, the code that searches returned, stands for; do nothing for ``DONE``."""
     if verdict == DONE:
         return
     if verdict == MANY_PATHS:

@@ -1,4 +1,4 @@
-"""Finds rows of distances for a piece of sources by searches side by side, and traces the paths in each row."""
+"""Finds rows of distances for a piece of sources by simultaneous searches, and traces the paths in each row."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from engine.model.dtypes import WORK_TYPES
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Most rows of distances that a thread holds: as many as the widest search finds together.
+#: Most rows of distances that a thread holds: the number that the widest search finds at once.
 HELD_ROWS: Final = 512
 #: Most bytes of these rows; a thread holds at least one row even if it is larger.
 HELD_BYTES: Final = 64 << 20
 
 
 class RowPasses:
-    """Counts paths in rows of distances; several threads may do so at the same time, for different sources.
+    """Counts paths in rows of distances; several threads may use it at the same time, for different sources.
 
     Args:
         arcs: the arcs; their distances are whole numbers up to ``LONGEST``.
-        sources: the sources, int64, and for each the vertex that keeps nothing, -1 for none.
-        kept: float64, shape (n,): what each vertex keeps of every source.
+        sources: the sources, int64, and for each source the vertex that keeps nothing of it, or -1.
+        kept: float64, shape (n,): what each vertex keeps of every source, see
+            :class:`engine.algorithms.betweenness.passing.PassingTask`.
     """
 
     #: The largest distance that a row may hold.
@@ -45,19 +46,19 @@ class RowPasses:
         self._kind = WORK_TYPES["uint16" if arcs.longest <= WORK_TYPES["uint16"].largest else "int32"]
         weights = np.ones(len(arcs.heads), np.int32) if self._unit else arcs.weights
         self._arcs = Arcs(arcs.indptr, arcs.heads, weights)
-        prepare(self._arcs)  # made once here, before several threads ask for it
+        prepare(self._arcs)  # called once here, before several threads need the result, which is cached
         into, tails, places = transposed(arcs.indptr, arcs.heads)
         self._into = into, tails, arcs.weights if self._unit else arcs.weights[places], places
         self.height = max(1, min(HELD_ROWS, HELD_BYTES // max(1, len(kept) * self._kind.dtype.itemsize)))
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function by which a thread counts the paths from some sources.
+        """Return the function with which a thread counts the paths from some sources.
 
         Args:
             sums: the sums of this thread, as :class:`engine.algorithms.betweenness.passing.PassingTask` makes them.
 
         Returns:
-            A function of positions in ``sources``.  It returns ``DONE``, or the code of what stopped it.
+            A function that takes positions in ``sources`` and returns ``DONE``, or the code of the fault that it met.
         """
         n, arcs = len(self._kept), self._arcs
         backend = (BreadthFirst if self._unit else CpuBackend)(1)

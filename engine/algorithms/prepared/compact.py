@@ -2,7 +2,7 @@
 
 Only the lengths inside parts, and those between parts and their borders, are stored; elimination finds both.  The table
 of a part follows from the tables of the parts above (``PartWork.extend``), by the same sums as in the full form, so
-entries are the same to the last bit. Tables of parts that many others need stay in memory, up to a budget.
+entries are the same to the last bit.  Tables that were used last stay in memory, up to ``KEPT`` bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.model.dtypes import settle
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: Of some vertices, the part of each, and the position of each.
+#: The part of each of some vertices, and the position of each.
 Places = tuple[npt.NDArray[np.int32], Indices]
 
 #: Most bytes of computed tables that are kept for later questions.
@@ -30,7 +30,7 @@ KEPT: Final = 256 << 20
 
 
 class ClosedParts(Parts):
-    """Parts whose tables have the columns of the part alone."""
+    """Parts whose tables have only the columns of the part itself, and none for the parts above."""
 
     def widths(self) -> Indices:
         """Return the number of vertices of each part, shape (parts,)."""
@@ -38,7 +38,7 @@ class ClosedParts(Parts):
 
 
 def closed_parts(parts: Parts) -> ClosedParts:
-    """Return the same parts; their tables have only the columns of the part itself."""
+    """Return the same parts as :class:`ClosedParts`."""
     return ClosedParts(**{field.name: getattr(parts, field.name) for field in fields(Parts)})
 
 
@@ -47,8 +47,8 @@ class StoredLengths:
     """The lengths that the compact form stores.
 
     Attributes:
-        closed: those inside parts, one part after the other, each of shape (size, size), flat.
-        found: the lengths between parts and borders; its ``rests`` are left out.
+        closed: the lengths inside parts, flat: for each part, one after the other, a block of shape (size, size).
+        found: the lengths between parts and their borders; its ``rests`` are left out.
     """
 
     closed: Array
@@ -56,7 +56,7 @@ class StoredLengths:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of these arrays."""
+        """The bytes of the arrays that are stored."""
         return self.closed.nbytes + self.found.upward.nbytes + self.found.across.nbytes
 
 
@@ -64,14 +64,14 @@ class CompactTables:
     """The tables of a prepared graph in the compact form; safe to use from many threads.
 
     Args:
-        work: the parts, and what computes their tables.
+        work: the parts, and the object that computes their tables.
         stored: the lengths that are stored.
-        directed: whether the reversed graph has tables of its own.
+        directed: whether the reversed graph has other tables than the graph.
 
     Attributes:
         parts: the parts.
-        widths: of each part the length of the lines of its vertices, shape (parts,).
-        table_bytes: of each part the bytes of its table, shape (parts,).
+        widths: for each part the number of entries in the line of a vertex, shape (parts,).
+        table_bytes: for each part the bytes of its table, shape (parts,).
         stored: the lengths that are stored.
     """
 
@@ -92,7 +92,7 @@ class CompactTables:
         return self.stored.nbytes + self._kept_bytes
 
     def lines(self, places: Indices) -> Places:
-        """Return the part of each of some positions, and the positions."""
+        """Return the part at each of some positions, and these positions."""
         return self._owner[places], places
 
     def bytes_of(self, parts: npt.NDArray[np.int32]) -> int:
@@ -108,7 +108,7 @@ class CompactTables:
 
         Returns:
             The tables one after the other, flat; and the index at which the table of each part begins, shape (parts,),
-            -1 for parts that were not asked for.
+            -1 for parts that are not among ``some``.
         """
         wanted = np.unique(some)
         entries = self.parts.sizes[wanted] * self.widths[wanted]
@@ -116,7 +116,7 @@ class CompactTables:
         begins[wanted] = np.cumsum(entries) - entries
         out: Array = np.empty(int(entries.sum()), self.stored.closed.dtype)
         with self._lock:
-            for i in wanted[::-1].tolist():  # parts above have higher numbers, and those below need their tables
+            for i in wanted[::-1].tolist():  # parts above first: others need their tables, and their numbers are higher
                 table = self._table(i, ahead=ahead or not self._directed)
                 out[begins[i] : begins[i] + table.size] = table.ravel()
         if not self._work.nonnegative:
@@ -127,19 +127,19 @@ class CompactTables:
         """Compute the lines of some vertices.
 
         Args:
-            lines: the lines of all vertices, as :meth:`lines` returns them.
+            lines: the part and the position of every vertex, as :meth:`lines` returns them.
             vertices: the vertices whose lines are needed.
             ahead: as in :meth:`flat`.
 
         Returns:
-            The tables, flat, and for each of ``vertices`` its part and where its line ends.
+            The tables, flat; and for each of ``vertices`` its part and the index at which its line ends.
         """
         part, place = lines[0][vertices], lines[1][vertices]
         found, begins = self.flat(part, ahead=ahead)
         return found, (part, begins[part] + (place - self.parts.starts[part] + 1) * self.widths[part])
 
     def _table(self, i: int, *, ahead: bool) -> Array:
-        """Return the table of a part, shape (size, width)."""
+        """Return the table of a part, shape (size, width); it is computed if it is not in memory."""
         chain, known = [i], dict[int, Array]()
         while (above := int(self.parts.parents[chain[-1]])) >= 0:
             chain.append(above)

@@ -1,15 +1,19 @@
 """Distances from the tables of a prepared graph: pairs and blocks by merging lines, without any search.
 
 The *line* of a vertex is its row in the table of its part: lengths to the vertices of its part and of all parts above.
-The highest part that a shortest path visits lies above both of its ends.  So a distance is the least sum of two
+The highest part that a shortest path visits lies above both ends of the path.  So a distance is the least sum of two
 lengths, one from each line, over the columns that both lines have (a hierarchical two-hop labelling: Ouyang et al.,
-"When Hierarchy Meets 2-Hop-Labeling", 2018).  Columns of the highest parts come last in each table, so these are
-equally many last entries of both lines.
+"When Hierarchy Meets 2-Hop-Labeling", 2018).  Columns of the highest parts come last in each table, so the columns that
+two lines have in common are the last entries of both lines, the same number in each.
 
-Kernels take ``lines``: ``tree``, the parent of each part and the width of its table; ``tables``, the forward and the
-backward tables, flat; ``ends``, the largest distance and *unreachable*; and ``sources`` and ``targets``: for each row
-and each column of the matrix the part of its vertex, and where the vertex's line ends in the forward or the backward
-tables.
+Kernels take ``lines``, a tuple of these:
+
+- ``tree``: the parent of each part, and the width of its table;
+- ``tables``: the forward and the backward tables, flat;
+- ``ends``: the largest distance, and *unreachable*;
+- ``sources``: for each row of the matrix the part of its vertex, and the index at which the vertex's line ends in the
+  forward tables;
+- ``targets``: the same for each column, in the backward tables.
 """
 
 from __future__ import annotations
@@ -19,14 +23,14 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-# the compiler vectorises minima of floats only if it is told that there is no NaN; tables have none, and the flags
+# the compiler vectorises minima of floats only if the flags say that there is no NaN; tables have none, and the flags
 # change no sum
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
     """Return the least of ``sentinel`` and the sums there[i] + back[i].
 
-    The arguments are slices: the loop is not vectorised where the index is computed from an argument, as it may be
-    negative.
+    The arguments must be slices: with an array and an offset, the index might be negative, and the compiler would not
+    vectorise the loop.
     """
     best = sentinel
     for i in range(len(there)):
@@ -36,7 +40,7 @@ def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _entry(tree, tables, ends, source, source_end, target, target_end):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Return the distance between two vertices, each given by its part and by the place where its line ends."""
+    """Return the distance between two vertices, each given by its part and by the index at which its line ends."""
     parents, wide = tree
     limit, sentinel = ends
     while source != target:
@@ -56,7 +60,7 @@ def _entry(tree, tables, ends, source, source_end, target, target_end):  # type:
 
 @njit(nogil=True, cache=True)
 def _by_part(parts, count, rows):  # type: ignore[no-untyped-def]
-    """Return the order of ``rows`` by their parts, so that lines of a part are read while they are in a cache."""
+    """Return the order of ``rows`` by their parts: lines of the same part are then read while they are in the cache."""
     at = np.zeros(count + 1, np.int64)
     for u in rows:
         at[parts[u] + 1] += 1

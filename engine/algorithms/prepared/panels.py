@@ -1,10 +1,10 @@
 """Blocks of the matrix of a prepared graph as min-plus products of panels of lines.
 
 A distance is the least sum over what two lines have in common (``engine.algorithms.prepared.lines``): the columns of
-every part above both vertices.  Sorted by position, the vertices below a part are one span.  So each part relaxes the
-span of the sources below it by the span of the targets below it, over its own columns, and register tiles do the work.
-The sums are those of merging pairs, one for one, and the least of them does not depend on their order: results are the
-same to the last bit, for floats, too.
+every part above both vertices.  Sorted by position, the vertices below a part are adjacent.  So each part needs one
+min-plus product: of the lines of all sources below it with those of all targets below it, over the part's columns.
+The sums are exactly those of merging pairs, and their minimum does not depend on the order.  So results are the same to
+the last bit, even for floats.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from storage.threads import in_threads
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks.  Of a product: _PACKED for each entry of a
-#: line that is packed, and for each pair the first number of _MULTIPLIED, plus the second for each entry of the mean
-#: line.  _MERGED has the same two numbers for each pair that is merged.
+#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks.  A product takes _PACKED for each entry of a
+#: line that is packed; and for each pair it takes the first number of _MULTIPLIED, plus the second one for each entry
+#: of a line of mean length.  _MERGED has these two numbers for a pair that is merged.
 _PACKED: Final = 3.0
 _MULTIPLIED: Final = (2.0, 0.012)
 _MERGED: Final = (50.0, 0.2)
@@ -33,13 +33,15 @@ _SWEPT: Final = 4.0
 _MOVED: Final = 2.0
 #: Most entries of a band, the part of a block that a thread makes before it copies the entries to their places.
 BAND: Final = 1 << 22
-#: Most rows of a band. The lines of the targets are packed once for each band, so taller bands pack less often.
+#: Most rows of a band.  The lines of the targets are packed once for each band, so taller bands pack them less often.
 BAND_ROWS: Final = 1024
 
 
 @njit(nogil=True, cache=True)
 def _pack_sources(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
-    """Pack ``depth`` entries of some lines, ``back`` entries before their ends, as relax reads its left side."""
+    """Pack ``depth`` entries of each line, the first one ``back`` entries before the line's end, as relax reads its
+    left operand.
+    """
     rows = len(ends)
     for top in range(0, rows, TILE_ROWS):
         for r in range(TILE_ROWS):
@@ -51,7 +53,7 @@ def _pack_sources(table, ends, back, depth, out):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _pack_targets(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
-    """Pack the entries of other lines as a product reads its right operand: transposed, and padded with zeros."""
+    """Pack the same entries of the targets' lines as relax reads its right operand: transposed, padded with zeros."""
     width = TILE_VECTORS * VECTOR_BYTES // table.itemsize
     for first in range(0, len(ends), width):
         strip = out[first * depth : (first + width) * depth]
@@ -68,21 +70,21 @@ def _pack_targets(table, ends, back, depth, out):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _span(parts, low, high):  # type: ignore[no-untyped-def]
-    """Return where the parts ``low`` to ``high`` begin and end in ``parts``, which ascend."""
+    """Return where the parts ``low`` to ``high`` begin and end in the ascending array ``parts``."""
     return np.searchsorted(parts, low), np.searchsorted(parts, high, side="right")
 
 
 @njit(nogil=True, cache=True)
 def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # type: ignore[no-untyped-def]
-    """Fill ``found`` with the least sums.
+    """Fill ``found`` with the least sums of all pairs.
 
     Args:
-        walk: of each part the first part below it, itself where there is none; its size; and the width of its table.
+        walk: for each part the first part below it (itself if there is none), its size, and the width of its table.
         tables: the forward and the backward tables, flat.
-        sources, targets: part and end of the line of each row and column, by ascending part.
+        sources, targets: for each row and column its part and the index at which its line ends, by ascending part.
         found: flat, shape (rows * columns,); set to *unreachable* by the caller.
-        by_bits: whether floats may be compared by their bits, since none is negative.
-        packs: buffers of the left and right side, and of one register tile.
+        by_bits: whether floats may be compared by their bits, because none is negative.
+        packs: buffers for the packed left and right operands, and for one register tile.
     """
     lows, sizes, wide = walk
     left, right, edge = packs
@@ -100,13 +102,14 @@ def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # typ
                 for row in range(top, bottom, BLOCK_ROWS):
                     high = min(BLOCK_ROWS, bottom - row)
                     _pack_sources(tables[0], sources[1][row : row + high], back, deep, left)
-                    at, above = row * stride + column, -high - across  # no tile counts as lying below the diagonal
+                    # this value of ``above`` means that no tile lies below the diagonal
+                    at, above = row * stride + column, -high - across
                     relax_packed(found, at, stride, high, across, deep, above, by_bits, left, right, edge)
 
 
 @njit(nogil=True, cache=True)
 def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
-    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; entries above every distance become *unreachable*."""
+    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; entries above the limit become *unreachable*."""
     limit, sentinel = ends
     for i in range(len(rows)):
         row, line = out[rows[i]], found[i * len(columns) : (i + 1) * len(columns)]
@@ -115,17 +118,17 @@ def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
 
 
 def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> tuple[str, float]:
-    """Return the way to make a block of the matrix that takes least time, and the nanoseconds of one thread.
+    """Find the fastest way to make a block of the matrix.
 
     Args:
         rows, columns: shape of the block.
-        n: vertices of the graph.
-        width: mean length of a line.
+        n: number of vertices of the graph.
+        width: mean number of entries of a line.
         sweeps: whether whole rows and columns may be swept.
 
     Returns:
         ``merge`` for pairs one by one, ``multiply`` for products of panels, ``rows`` or ``columns`` for sweeps; and the
-        time that it is predicted to take.
+        time that one thread is predicted to take, in nanoseconds.
     """
     packed = rows * -(-columns // max(1, BAND // max(1, min(BAND_ROWS, rows)))) + columns * -(-rows // BAND_ROWS)
     costs = {
@@ -140,14 +143,14 @@ def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> 
 
 
 class PanelProduct:
-    """A block of the matrix, to be made band by band in several threads.
+    """A block of the matrix, which several threads make band by band.
 
     Args:
         lines: as the kernels of ``engine.algorithms.prepared.lines`` take them.
         walk: as :func:`_relax_panels` takes it.
-        rows, columns: of the matrix, int64, in any order.
+        rows, columns: the rows and columns of the matrix in the block, int64, in any order.
         nonnegative: promises that no arc is negative.
-        out: shape (rows, columns), of the type of the tables.
+        out: receives the block, shape (rows, columns), of the type of the tables.
     """
 
     def __init__(
@@ -176,10 +179,10 @@ class PanelProduct:
         in_threads(threads, self.make, self.bands)
 
     def make(self, band: tuple[int, int, int, int]) -> None:
-        """Make one of ``bands``; others may be made at the same time.
+        """Make one of ``bands``; other threads may make other bands at the same time.
 
         Args:
-            band: first row and column, and at most how many of both.
+            band: the first row, the first column, and the most rows and columns.
         """
         i, j, high, wide = band
         rows, columns = slice(i, i + high), slice(j, j + wide)

@@ -14,7 +14,7 @@ from engine.algorithms.prepared.tables import StoredTables
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of each vertex, and where its line ends in the tables (in the compact form, its position).
+#: The part of each vertex, and the index at which its line ends in the tables; in the compact form, its position.
 Lines = tuple[Array, Array]
 
 #: Most bytes of tables in the compact form that one piece of a question may compute.
@@ -22,10 +22,10 @@ PIECE: Final = 256 << 20
 
 
 class TablePieces(ABC):
-    """Cuts questions.
+    """Cuts questions; the subclasses say which bytes of tables a question needs.
 
     Args:
-        lines: the lines of all sources, and those of all targets.
+        lines: the lines of all vertices as sources, and as targets.
     """
 
     def __init__(self, lines: tuple[Lines, Lines]) -> None:
@@ -33,30 +33,32 @@ class TablePieces(ABC):
 
     @abstractmethod
     def most(self) -> int | None:
-        """Return the most bytes of tables that a piece may need; None without a limit."""
+        """Return the most bytes of tables that a piece may need; None if there is no limit."""
 
     @abstractmethod
     def _places(self, vertices: Indices, *, forward: bool) -> Array:
-        """Return where in the tables the lines are of sources, or of targets: numbers that are equal or neighbours
-        where lines lie together.
+        """Return a number for the place of each vertex's line in the tables of the given direction.
+
+        Lines in the same place have equal numbers, and lines in adjacent places have adjacent numbers.
         """
 
     @abstractmethod
     def _bytes(self, vertices: Indices, *, forward: bool) -> int:
-        """Return the bytes of tables that hold the lines of sources, or of targets."""
+        """Return the bytes of the tables of the given direction that hold the lines of some vertices."""
 
     @abstractmethod
     def _bytes_each(self, vertices: Indices, *, forward: bool) -> Array:
-        """Return the bytes of tables for the line of each vertex alone."""
+        """Return, for each vertex alone, the bytes of tables that hold its line."""
 
     def cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
-        """Cut a question that needs more bytes of tables than a piece may.
+        """Cut a question in two if it needs more bytes of tables than a piece may need.
 
         Args:
             rows, columns: sources and targets.
 
         Returns:
-            Whether the sources are cut, and the places of two halves; None if it is small enough or cannot be cut.
+            Whether the sources are cut (else the targets), and two arrays of indices into them, one for each half; None
+            if the question is small enough or cannot be cut.
         """
         most = self.most()
         if most is None or not (len(rows) and len(columns)):
@@ -73,8 +75,12 @@ class TablePieces(ABC):
         return None
 
     def groups(self, vertices: Indices, *, forward: bool) -> list[Indices] | None:
-        """Return the places of sources, or of targets, in groups none of which needs more than a piece may, unless it
-        has a single place in the tables; None if one group holds all.
+        """Divide sources, or targets, into groups of which none needs more bytes of tables than a piece may need.
+
+        A group whose lines are all in the same place of the tables is not divided further.
+
+        Returns:
+            Indices into ``vertices`` for each group; None if a single group suffices.
         """
         most = self.most()
         if most is None or self._bytes(vertices, forward=forward) <= most:
@@ -82,7 +88,7 @@ class TablePieces(ABC):
         places = self._places(vertices, forward=forward)
         order = np.argsort(places, kind="stable")
         starts = np.flatnonzero(np.diff(places[order], prepend=-1) != 0)
-        # lines of one place end in the same section and may begin in different ones
+        # lines in the same place end in the same section, but may begin in different sections
         sizes = np.maximum.reduceat(self._bytes_each(vertices[order], forward=forward), starts)
         cuts, total = [], 0
         for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
@@ -98,7 +104,7 @@ class StoredPieces(TablePieces):
 
     Args:
         tables: the tables.
-        lines: as the base class.
+        lines: as for the base class.
         most: returns the most bytes of tables that a piece may need.
     """
 
@@ -107,7 +113,7 @@ class StoredPieces(TablePieces):
         self._tables, self._most = tables, most
 
     def most(self) -> int | None:
-        """Return the most bytes of tables that a piece may need; None where all of them fit."""
+        """Return the most bytes of tables that a piece may need; None if all tables fit in memory."""
         tables = self._tables
         return self._most() if tables.ahead.passing and not tables.memory.complete else None
 
@@ -134,7 +140,7 @@ class CompactPieces(TablePieces):
 
     Args:
         tables: the tables.
-        lines: as the base class.
+        lines: as for the base class.
     """
 
     def __init__(self, tables: CompactTables, lines: tuple[Lines, Lines]) -> None:

@@ -1,4 +1,4 @@
-"""How many threads share the work of one question to a prepared graph."""
+"""Shares the work of one question to a prepared graph among threads, and limits their number."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from storage.threads import in_threads
 
 
 class ThreadLimit(threading.local):
-    """The number of threads for the questions that one thread asks; None for the number that all threads share."""
+    """The number of threads for the questions that the current thread asks; None for the common number."""
 
     wanted: int | None = None
 
     @contextmanager
     def using(self, threads: int | None) -> Iterator[None]:
-        """Context manager: set the number of threads for the questions that this thread asks inside it; None changes
-        nothing.
-        """
+        """Context manager: set the number of threads for questions that this thread asks in its body; None keeps it."""
         before = self.wanted
         self.wanted = before if threads is None else threads
         try:
@@ -34,8 +32,8 @@ def share(threads: int, count: int, least: int, work: Callable[[int, int], None]
     Args:
         threads: the most threads.
         count: the number of items.
-        least: the fewest items that are worth a thread.
-        work: called with the first item of a piece, and the item after its last.
+        least: the smallest number of items for which a thread is worth its start.
+        work: called with the first item of a piece, and the item after its last one.
     """
     pieces = min(threads, -(-count // least))
     if pieces <= 1:

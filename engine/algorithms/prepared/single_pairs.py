@@ -1,7 +1,7 @@
-"""Distances of single pairs of a prepared graph, read from its files: for processes that hold no tables.
+"""Distances of single pairs of a prepared graph, read from its files: for processes that hold no tables in memory.
 
-It is what ``engine.algorithms.prepared.lines`` computes, without compiled code: two lines are read, and NumPy finds the
-least of their sums.  That takes some microseconds, which is little beside asking another process.
+The result is that of ``engine.algorithms.prepared.lines``, without compiled code: two lines are read, and NumPy finds
+the least of their sums.  This takes some microseconds, far less than a request to another process.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from engine.model.dtypes import work_type
 from storage.prepared.line_files import LineFiles
 from storage.prepared.reader import PreparedStore
 
-#: Limits of a pair that is found without waiting, in 0.1 ms: the bytes that its two lines have in common, and the steps
-#: from both parts up the tree to their common part.
+#: Limits of a pair that :meth:`SinglePairs.peek` finds, so that it takes about 0.1 ms: the bytes that each of the two
+#: lines shares with the other, and the steps from both parts up the tree to their common part.
 _LINE_BYTES: Final = 1 << 17
 _STEPS: Final = 1 << 9
 
 
 class SinglePairs:
-    """Answers single pairs; safe to use from many threads.
+    """Finds distances of single pairs; safe to use from many threads.
 
     Args:
-        store: the open prepared graph; its labels are used, and its files.
-        ahead, back: the files of the tables, forward and backward; the same object where the graph is undirected.
+        store: the open prepared graph.
+        ahead, back: the files of the forward and the backward tables; the same object if the graph is undirected.
 
     Raises:
         StorageFailed: a file that describes the parts, or the weights, is damaged.
@@ -45,14 +45,14 @@ class SinglePairs:
         self._files = ahead, back
         sources = line_ends(parts, widths, parts.position[:n])
         targets = line_ends(parts, widths, parts.position[arrivals(np.arange(n), n, count)]) if count else sources
-        # an entry of a memoryview is read as a Python number, in a third of the time that an entry of an array takes
+        # reading an entry of a memoryview gives a Python number in a third of the time that an entry of an array takes
         self._sources, self._targets = (sources[0].data, sources[1].data), (targets[0].data, targets[1].data)
         self._parents, self._widths = parts.parents.data, widths.data
         self._most = _LINE_BYTES // kind.itemsize
 
     @classmethod
     def of(cls, store: PreparedStore) -> SinglePairs | None:
-        """Return what answers pairs of a prepared graph; None for one in compact form or in an object store.
+        """Make the object for a prepared graph; None if the graph is in the compact form or in an object store.
 
         Raises:
             StorageFailed: as the class.
@@ -73,13 +73,13 @@ class SinglePairs:
         return self._least(self._files[0].read(begin - shared, begin), self._files[1].read(back - shared, back))
 
     def peek(self, source: int, target: int) -> Any:
-        """Return the same without waiting for the disk.
+        """Return the distance of a pair as :meth:`read` does, but without waiting for the disk.
 
         Returns:
-            None if the pair needs :meth:`read`: a chunk was never checked, or the lines are long.
+            The distance; None if the pair needs :meth:`read`, because a chunk was never checked or the lines are long.
 
         Raises:
-            BlockingIOError: the kernel is reading a line from the disk; try again soon.
+            BlockingIOError: the operating system is reading a line from the disk; try again soon.
         """
         shared = self._shared(source, target, _STEPS)
         if shared is None or shared > self._most:
@@ -91,7 +91,9 @@ class SinglePairs:
         return None if there is None or here is None else self._least(there, here)
 
     def _shared(self, source: int, target: int, steps: int) -> int | None:
-        """Return the number of last entries that both lines share; None after ``steps`` steps up the tree."""
+        """Return the number of last entries that both lines share; None if that takes more than ``steps`` steps up the
+        tree.
+        """
         one, other, parents = self._sources[0][source], self._targets[0][target], self._parents
         while one != other:
             if one > other:

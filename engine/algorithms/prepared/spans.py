@@ -1,12 +1,14 @@
-"""Cuts the tree of parts into spans, each of which one process can compute with little of what others have found.
+"""Cuts the tree of parts into spans; one process computes a span and needs few results of other processes.
 
-A *span* is a run of parts with adjacent numbers.  Parts are numbered children first, so whole branches of the tree are
-adjacent.  Branches that are small enough make spans; each part above them, in the *top* of the tree, is a span alone.
-Elimination of a branch needs nothing of other spans, and that of a part of the top only the lengths between the borders
-of its children.  Tables of a span need those of the parts above it, all of which lie on one path up from its last part.
+A *span* is a run of parts with adjacent numbers.  Parts are numbered children first, so the parts of a whole branch of
+the tree have adjacent numbers.  Branches that are small enough make spans.  The parts above them are the *top* of the
+tree, and each of these is a span alone.  To eliminate a branch, no results of other spans are needed; to eliminate a
+part of the top, only the lengths among the border of each child.  The tables of a span need the tables of the parts
+above it, which all lie on the path up from its last part.
 
-A span is computed by the code that computes all parts, ``engine.algorithms.part_lengths``, as a small graph with parts
-of its own.  So every sum is made in the same order, and the lengths are the same to the last bit.
+A span is computed as a small graph with parts of its own, by the code that computes whole graphs
+(``engine.algorithms.part_lengths``).  So the order of the sums is the same, and the lengths are the same to the last
+bit.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ class SpanLimits:
     """How large a span of several parts may be.
 
     Attributes:
-        updates: most updates to compute it.
-        entries: most entries of its tables.
+        updates: most updates to compute the span.
+        entries: most entries of the span's tables.
     """
 
     updates: int
@@ -41,12 +43,12 @@ class SpanLimits:
 
 @dataclass(frozen=True)
 class OwnParts:
-    """A span as parts of its own, numbered from 0, with positions that begin at 0.
+    """The parts that one span needs, numbered from 0, with positions that begin at 0.
 
     Attributes:
-        parts: parts below the span without vertices, the parts of the span, then parts above it.
-        first: the first part of the span.
-        count: the number of its parts.
+        parts: parts below the span, which have no vertices here; then the parts of the span; then parts above it.
+        first: the number, in ``parts``, of the span's first part.
+        count: the number of parts of the span.
     """
 
     parts: Parts
@@ -55,7 +57,7 @@ class OwnParts:
 
     @property
     def mask(self) -> Mask:
-        """The parts of the span."""
+        """A mask of the parts of the span, shape (parts,)."""
         mask = np.zeros(self.parts.count, np.bool_)
         mask[self.first : self.first + self.count] = True
         return mask
@@ -88,7 +90,7 @@ class Spans:
 
     @cached_property
     def below(self) -> list[list[int]]:
-        """For each span the parts of other spans whose parents lie in it, ascending."""
+        """For each span, the parts of other spans that have their parent in the span, ascending."""
         found: list[list[int]] = [[] for _ in range(self.count)]
         parents, owner = self.parts.parents, self.owner
         for i in np.flatnonzero(parents >= 0).tolist():
@@ -99,22 +101,22 @@ class Spans:
 
     @cached_property
     def in_top(self) -> Mask:
-        """The spans that others need, shape (spans,)."""
+        """A mask of the spans that have other spans below them, shape (spans,)."""
         return np.array([bool(parts) for parts in self.below], np.bool_)
 
     def above(self, s: int) -> list[int]:
-        """Return the parts above a span, its nearest first; each is a span alone."""
+        """Return the parts above a span, the nearest one first; each of them is a span alone."""
         chain, last = [], int(self.cuts[s + 1]) - 1
         while (last := int(self.parts.parents[last])) >= 0:
             chain.append(last)
         return chain
 
     def sums(self, of_parts: Indices) -> Indices:
-        """Return the sum over the parts of each span, shape (spans,)."""
+        """Return, for each span, the sum of ``of_parts`` over its parts, shape (spans,)."""
         return np.add.reduceat(of_parts, self.cuts[:-1]) if self.count else np.zeros(0, np.int64)
 
     def places(self, s: int, positions: npt.NDArray[np.int64] | npt.NDArray[np.int32]) -> Indices:
-        """Return positions as a span numbers them: its own from 0 on, then those of the parts above, nearest first."""
+        """Renumber positions for a span: first the span's own, from 0, then those of the parts above, nearest first."""
         starts, (first, last) = self.parts.starts, self.range(s)
         chain = np.array(self.above(s), np.int64)
         sizes = starts[chain + 1] - starts[chain]
@@ -133,7 +135,7 @@ class Spans:
         return int(starts[last] - starts[first] + (starts[chain + 1] - starts[chain]).sum())
 
     def for_eliminating(self, s: int) -> OwnParts:
-        """Return the parts that eliminating a span takes: those of the span, and below it those of other spans."""
+        """Return the parts that are needed to eliminate a span: its own, and the parts of other spans below it."""
         below, (first, last) = self.below[s], self.range(s)
         inner = self.parts.parents[first:last]
         inside = np.where((inner >= 0) & (inner < last), inner - first + len(below), -1)
@@ -141,7 +143,7 @@ class Spans:
         return self._own(s, [*below, *range(first, last)], len(below), np.concatenate([over, inside]))
 
     def for_extending(self, s: int) -> OwnParts:
-        """Return the parts that the tables of a span take: those of the span, and all parts above."""
+        """Return the parts that are needed for the tables of a span: its own, and all parts above."""
         (first, last), chain = self.range(s), self.above(s)
         count = last - first
         places = {part: count + k for k, part in enumerate(chain)}
@@ -175,9 +177,9 @@ def cut_into_spans(parts: Parts, updates: Indices, entries: Indices, limits: Spa
 
     Args:
         parts: the parts.
-        updates: of each part the updates to compute it, shape (parts,).
-        entries: of each part the entries of its tables, shape (parts,).
-        limits: how large spans may be; a part that is larger is a span alone, and so are all parts above it.
+        updates: for each part the number of updates to compute it, shape (parts,).
+        entries: for each part the number of entries of its tables, shape (parts,).
+        limits: how large spans may be; a larger part is a span alone, and so is every part above it.
     """
     whole = [updates.copy(), entries.copy()]
     for i, above in enumerate(parts.parents.tolist()):
@@ -204,7 +206,7 @@ def cut_into_spans(parts: Parts, updates: Indices, entries: Indices, limits: Spa
 def arcs_by_span(graph: Graph, spans: Spans) -> list[tuple[npt.NDArray[np.generic], ...]]:
     """Return the arcs of each span: positions of tails and of heads, int32, and weights.
 
-    An arc belongs to the span of that of its ends that is eliminated first.
+    An arc belongs to the span of its tail or of its head, whichever is eliminated first.
 
     Args:
         graph: the graph.

@@ -1,4 +1,4 @@
-"""The tables of an open prepared graph, in the form that kernels take; chunks are read when a question needs them."""
+"""The tables of an open prepared graph, in the form in which kernels read them; questions load the chunks they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.prepared.reader import PreparedStore
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of each vertex, and the index in the table at which its line ends.
+#: The part of each vertex, and the index at which its line ends in the flat tables.
 Ends = tuple[npt.NDArray[np.int32], Indices]
 
 
@@ -29,10 +29,10 @@ class StoredTables:
 
     Attributes:
         parts: the parts.
-        widths: of each part the length of the lines of its vertices, shape (parts,).
-        begins: where the table of each part begins, shape (parts,).
-        ahead, back: the tables; the same object where the graph is undirected.
-        memory: what they share.
+        widths: for each part the number of entries in the line of a vertex, shape (parts,).
+        begins: the index at which the table of each part begins, shape (parts,).
+        ahead, back: the tables of the graph and of the reversed graph; the same object if the graph is undirected.
+        memory: the memory that both tables share.
     """
 
     parts: Parts
@@ -52,7 +52,7 @@ class StoredTables:
         Args:
             parts: the parts.
             forward: the table of the graph.
-            backward: the table of the reversed graph; None if the first one serves that, too.
+            backward: the table of the reversed graph; None if it is the same as that of the graph.
             free, refuse: as in ``TableMemory``.
         """
         widths, back = parts.widths(), forward if backward is None else backward
@@ -60,11 +60,11 @@ class StoredTables:
         return cls(parts, widths, _begins(parts, widths), forward, back, memory)
 
     def lines(self, places: Indices) -> Ends:
-        """Return the part of each of some positions, and where its line ends in the tables."""
+        """Return the part at each of some positions, and the index at which its line ends in the tables."""
         return line_ends(self.parts, self.widths, places)
 
     def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> Need:
-        """Return what ``TableMemory.using`` takes for the lines of some vertices.
+        """Return the argument of ``TableMemory.using`` for the lines of some vertices.
 
         Args:
             lines: the lines of all vertices.
@@ -75,24 +75,24 @@ class StoredTables:
         return self.ahead if ahead else self.back, (ends - self.widths[lines[0][vertices]], ends)
 
     def whole(self) -> AbstractContextManager[None]:
-        """Context manager: all entries are in memory.  Raises as ``TableMemory.using``."""
+        """Context manager: keep all entries in memory in its body.  It raises what ``TableMemory.using`` raises."""
         return self.memory.using([(self.ahead, None), (self.back, None)])
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
         """Return the arguments of a sweep of rows, or of columns.
 
         Args:
-            eliminated: the lengths from borders to parts that elimination has found, for columns those from parts to
-                borders; None to gather the lengths from the tables, which are then all read.
-            forward: whether rows are swept.
+            eliminated: lengths that elimination has found: for rows from borders to parts, for columns from parts to
+                borders; None to gather them from the tables, which are then read completely.
+            forward: whether rows are swept, else columns.
             nonnegative: promises that no arc is negative.
 
         Returns:
-            The arguments; a question that reads lines of the sources from the flat table has to hold them.
+            The arguments; a caller that then reads lines from their flat table must keep these lines in memory.
 
         Raises:
             StorageFailed: a chunk is missing or damaged.
-            DoesNotFit: the tables do not fit in memory, and would have to.
+            DoesNotFit: the lengths must be gathered, and the tables do not fit in memory.
         """
         parts = self.parts
         own, other = (self.ahead, self.back) if forward else (self.back, self.ahead)
@@ -106,7 +106,7 @@ class StoredTables:
         return Lengths([], across, own.values)
 
     def _gathered(self, others: Array) -> list[Array]:
-        """Gather the lengths from the border of each part to the part; the tables of the other direction hold them."""
+        """Gather the lengths from the border of each part to the part from ``others``, the other direction's tables."""
         parts, owner, across = self.parts, self.parts.owner(), []
         for i in range(parts.count):
             border, wide = parts.border(i), self.widths[i]
@@ -132,11 +132,11 @@ def parts_of(store: PreparedStore) -> Parts:
 
 
 def line_ends(parts: Parts, widths: Indices, places: Indices) -> Ends:
-    """Return the part of each of some positions, and where its line ends in the tables.
+    """Return the part at each of some positions, and the index at which its line ends in the tables.
 
     Args:
         parts: the parts.
-        widths: of each part the length of the lines of its vertices.
+        widths: for each part the number of entries in the line of a vertex.
         places: positions.
     """
     part = parts.owner()[places]
@@ -144,7 +144,7 @@ def line_ends(parts: Parts, widths: Indices, places: Indices) -> Ends:
 
 
 def _begins(parts: Parts, widths: Indices) -> Indices:
-    """Return where the table of each part begins."""
+    """Return the index at which the table of each part begins, shape (parts,)."""
     counts: Indices = parts.sizes * widths
     return np.cumsum(counts) - counts
 
@@ -154,7 +154,7 @@ def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, A
 
     Args:
         kind: the working type.
-        beyond: the least entry beyond a cutoff; None without one.
+        beyond: the least entry beyond the cutoff; None if there is no cutoff.
         nonnegative: promises that no arc is negative.
     """
     limit: Any = kind.dtype.type(kind.largest_signed if kind.integer and not nonnegative else kind.largest)
@@ -165,7 +165,7 @@ def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, A
 
 
 def check_memory(what: str, needed: int, available: int) -> None:
-    """Refuse to read more bytes than there is memory for.  Raises DoesNotFit."""
+    """Raise DoesNotFit if the bytes to be read do not fit in the available memory."""
     if needed > available:
         raise DoesNotFit(
             f"{what} do not fit in memory: {needed} bytes are needed, {available} may be used",

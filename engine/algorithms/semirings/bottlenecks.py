@@ -1,7 +1,7 @@
 """Minimax and widest paths: weights become ranks, and rows follow from a spanning tree, or from components that merge.
 
-The widest path of a graph is the minimax path of the weights in descending order, so both ask for the least greatest
-rank.  Answers are weights of the graph itself, never a number that was computed.
+With the weights ranked in descending order, a widest path is a minimax path.  So both problems need the path whose
+greatest rank is least.  The results are weights of the graph itself, never computed numbers.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from storage.semirings import Semiring
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Most bytes of the rows that one thread finds at the same time, unless 8 rows are larger.
+#: Most bytes of the rows that one thread finds at the same time; but it always finds at least 8 rows.
 _ROWS_BYTES: Final = 2**26
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The weights of a graph as ranks: 1 for the best, ascending.
+    """The weights of a graph as ranks: 1 for the best weight, 2 for the next one, and so on.
 
     Attributes:
-        values: shape (ranks,): the value of each rank; the first is that of a vertex to itself, the last that of a pair
-            without a path.
+        values: shape (ranks,): the value of each rank; rank 0 stands for the path from a vertex to itself, the last
+            rank for a pair without a path.
         arcs: int32, shape (arcs,): the rank of each arc.
     """
 
@@ -40,9 +40,7 @@ class Ranks:
 
     @classmethod
     def of(cls, weights: Array, semiring: Semiring, dtype: npt.DTypeLike) -> Ranks:
-        """Return the ranks of weights, shape (arcs,), with values of type ``dtype``, which holds every weight
-        exactly.
-        """
+        """Rank weights, shape (arcs,); their values get the type ``dtype``, which must hold every weight exactly."""
         distinct, ranks = np.unique(weights, return_inverse=True)
         ranks = ranks.astype(np.int32)
         if semiring.greatest:
@@ -57,11 +55,11 @@ class Ranks:
 
 
 class LineRows:
-    """Rows of an undirected graph, from its minimum spanning forest; O(n) each.
+    """Rows of an undirected graph, found from its minimum spanning forest in O(n) time each.
 
     Args:
         graph: the graph; undirected.
-        ranks: its weights.
+        ranks: the ranks of its weights.
         targets: vertex index of each column.
     """
 
@@ -83,7 +81,7 @@ class LineRows:
         Args:
             worker: number of the calling thread.
             sources: vertex indices, shape (k,).
-            rows: the row of ``out`` of each.
+            rows: the row of ``out`` for each source.
             out: shape (rows, columns).
         """
         bottlenecks.rows_of_line(self._gaps, self._values, self._columns, self._place[sources], rows, out)
@@ -92,8 +90,9 @@ class LineRows:
 class MergedRows:
     """Rows of a directed graph: arcs are opened rank by rank, and strongly connected components merge.
 
-    A source that reaches a vertex reaches all of its component. So one bit says whether a source reaches a component. A
-    component is an interval of the line of vertices, and a source that reaches it has the same value at all its places.
+    A source that reaches a vertex reaches all vertices of its component, so one bit says whether a source reaches a
+    component.  All vertices are arranged in a line in which each component is an interval; at the rank at which a
+    source first reaches the component, all its vertices get the same value.
 
     Args:
         graph: the graph.
@@ -139,16 +138,14 @@ class MergedRows:
 
 
 def at_once(n: int, itemsize: int) -> int:
-    """Return how many sources share a word: 64, or fewer, but at least 8, if the rows of 64 would take too much
-    memory.
-    """
+    """Return how many sources share a word: 64, or fewer (at least 8) if 64 rows take more than ``_ROWS_BYTES``."""
     return max(8, min(64, _ROWS_BYTES // max(1, n * itemsize)))
 
 
 def _line(
     n: int, edges: Indices, arcs: tuple[Array, Array, Array], none: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the gaps of the line of vertices, and the vertices in their order; see ``bottlenecks.line_of``."""
+    """Arrange vertices in a line (``bottlenecks.line_of``); return the rank of each gap, and the vertices in order."""
     gaps, line = np.empty(n, np.int32), np.empty(n, np.int32)
     space = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     bottlenecks.line_of(edges, arcs, np.int32(none), space, gaps, line)

@@ -1,9 +1,9 @@
-"""Finds the rank at which each arc comes to lie inside a strongly connected component, and the arcs that bottlenecks
-need.
+"""Finds the rank at which both ends of each arc first lie in the same component, and the arcs that bottlenecks need.
 
-A *component* at a rank is a strongly connected component of the graph that has only the arcs up to that rank.
-Components only merge as ranks grow. If the ends of an arc are in one component below the arc's own rank, no path needs
-the arc: there is a better path from its tail to its head. So few arcs of a dense graph are needed.
+A *component* at a rank is a strongly connected component of the graph that has only the arcs up to that rank.  As ranks
+grow, components merge and never split.  If both ends of an arc are in the same component at a rank below the arc's own,
+no path needs the arc, because there is a better path from its tail to its head.  So only few arcs of a dense graph are
+needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
-#: A graph is dense if it has more than this many times ``most_needed`` arcs; its best arcs are then tried first.
+#: A graph is dense if it has more than ``_MANY`` times :func:`most_needed` arcs; its best arcs are then tried first.
 _MANY: Final = 8
 
 
@@ -34,12 +34,12 @@ def strong_components(n: int, tails: Array, heads: Array) -> Numbers:
 
 
 def most_needed(n: int) -> int:
-    """Estimate the most arcs that bottlenecks need in a dense graph of ``n`` vertices with random weights."""
+    """Estimate how many of the best arcs bottlenecks need, at most, in a dense graph with random weights."""
     return int(2 * n * math.log(max(2, n)))
 
 
 def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Array]:
-    """Return tails, heads and weights of arcs that suffice for all bottlenecks: all of them, unless the graph is dense.
+    """Return tails, heads and weights of arcs that suffice for all bottlenecks: of all arcs unless the graph is dense.
 
     Args:
         graph: the graph.
@@ -59,12 +59,13 @@ def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Arra
 
 
 def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tuple[Indices, Numbers, Indices]:
-    """Find the rank at which both ends of each arc come to lie in one component.
+    """Find, for each arc, the *joining rank*: the lowest rank at which both its ends lie in the same component.
 
-    This is one binary search for all arcs together: each pass finds the next binary digit of all these ranks from the
-    components of one graph. In that graph, arcs that are known to lie inside a component by some rank form a piece of
-    their own. Among the other arcs, everything that lies inside a component by that rank is contracted to one vertex.
-    An arc joins the first kind only if its own rank is no greater; else it is dropped.
+    This is one binary search for all arcs together: each iteration halves the interval in which the joining rank of
+    each arc may lie.  It finds the components of one graph; an arc is in it if its own rank is at most the middle of
+    its interval.  If both ends of an arc lie in the same component, the lower half remains; the arc is dropped if its
+    own rank is above that half, because no path needs it.  For all other arcs the upper half remains, and components
+    are contracted to vertices.  Arcs with different intervals have separate vertices.
 
     Args:
         n: number of vertices.
@@ -72,8 +73,8 @@ def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tupl
         none: the rank that stands for no path.
 
     Returns:
-        The arcs that lie inside a component at some rank, without those that no path needs, and these ranks; and the
-        arcs that at their own rank lead from one component to another.
+        The arcs that have a joining rank, without those that no path needs; their joining ranks; and the arcs that at
+        their own rank lead from one component to another.
     """
     tails, heads, ranks = arcs
     component = strong_components(n, tails, heads)

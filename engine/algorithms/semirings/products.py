@@ -1,4 +1,4 @@
-"""Most reliable paths: products in float64, by blocks of sources in the lanes of vectors, or by single searches."""
+"""Most reliable paths, as products in float64: by blocks of sources in the lanes of vectors, or by single searches."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ _LEAST: Final = 8
 #: A graph with more vertices than this is also searched one source at a time: the products of a block would take
 #: hundreds of megabytes.
 _MOST_VERTICES: Final = 2**20
-#: A block is given up after this many vector multiplications for every arc, and four times as many for every vertex.
+#: A block is abandoned, and searched one source at a time, after this many vector multiplications for every arc plus
+#: four times this many for every vertex.
 _PASSES: Final = 256
 
 
 class ProductSearch:
-    """Searches of one graph by one thread; work space is kept between them.
+    """Searches of one graph by one thread, which keeps its work space between searches.
 
     Args:
         graph: the graph; weights lie in (0, 1].
 
     Attributes:
-        found: float64, shape (n,): the products of the last search with their sign changed, 0 without a path.
+        found: float64, shape (n,): the negated products of the last search; 0 where there is no path.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -62,8 +63,10 @@ class ProductSearch:
 
 
 def without_null(graph: Graph) -> Graph:
-    """Return a graph without its arcs of weight 0: those from terminals to their own arrivals, which are lengths
-    (``engine.graph.terminals``) and lead nowhere else.
+    """Return a graph without its arcs of weight 0.
+
+    They lead from a terminal to its own arrival (``engine.graph.terminals``).  Their weight is a length, which is no
+    factor of a product, and no other path needs them.
     """
     kept = graph.weights > 0
     if kept.all():
@@ -73,7 +76,7 @@ def without_null(graph: Graph) -> Graph:
 
 
 def lanes_bytes(n: int) -> int:
-    """Return the bytes that the products of a block take."""
+    """Return the bytes that the products of a block of sources take."""
     return 0 if n > _MOST_VERTICES else n * (8 * product_lanes.LANES + 2)
 
 
@@ -92,7 +95,7 @@ class ProductRows:
         self._blocks = Spaces(threads)
         self._finished = self._given_up = 0
         if not 0 < graph.n <= _MOST_VERTICES or not graph.arcs:
-            self._given_up = 2  # so many that no block is tried
+            self._given_up = 2  # enough for :meth:`_block` never to try a block
             return
         ready = prepare(Arcs(graph.indptr, graph.heads, graph.weights.astype(np.float64)))
         weights = ready.weights if ready.back is None else ready.weights[ready.back]
@@ -106,7 +109,7 @@ class ProductRows:
         Args:
             worker: number of the calling thread.
             sources: vertex indices, shape (k,).
-            rows: the row of ``out`` of each.
+            rows: the row of ``out`` for each source.
             out: float64, shape (rows, columns).
 
         Raises:
@@ -118,7 +121,7 @@ class ProductRows:
                 self._single(worker, sources[some], rows[some], out)
 
     def _block(self, worker: int, sources: Indices, rows: Indices, out: Array) -> bool:
-        """Write the rows of a block, and return whether that was possible in reasonable time."""
+        """Write the rows of a block, and return whether they were found before the block was abandoned."""
         if len(sources) < _LEAST or self._given_up > 1 + self._finished // 4:
             return False
         space = self._blocks.of(worker, "lanes", lambda: lane_space(self._graph.n, np.float64(0)))

@@ -1,4 +1,4 @@
-"""Reachability: strongly connected components, then 64 sources at a time over the arcs between them."""
+"""Reachability: finds strongly connected components, then searches the arcs between them from 64 sources at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.graph.graph import Graph
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Sources that share a word of 64 bits, one bit each.
+#: Number of sources that share a word of 64 bits, one bit each.
 AT_ONCE = 64
 
 
 class ReachedRows:
-    """Rows of two values: what is reachable, and what is not.
+    """Rows that hold one of two values for each target: reachable or not.
 
     Args:
         graph: the graph.
@@ -39,7 +39,7 @@ class ReachedRows:
         self._component = component.astype(np.int64)
         tails = np.repeat(self._component, np.diff(graph.indptr))
         heads = self._component[graph.heads]
-        # of all arcs between two components one is kept; they ascend by tail
+        # one arc is kept of all arcs from one component to another; the kept arcs ascend by tail
         keys = np.unique(tails[tails != heads] * count + heads[tails != heads])
         tails, heads = np.divmod(keys, max(1, count))
         self._heads = heads.astype(np.int32)

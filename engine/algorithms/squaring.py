@@ -1,9 +1,9 @@
-"""Min-plus powers of the weight matrix, for shortest paths with a limit on their arcs.
+"""Min-plus powers of the weight matrix W, for shortest paths with a limit on the number of their arcs.
 
-With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs, and powers past n - 1
-are all equal.  There are two ways: squaring, and multiplying the squares that the bits of K select; or, for few rows,
-multiplying these rows by W again and again.  The way with fewer updates is taken.  It ends early at a power that equals
-the previous one.
+With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs, and all powers from
+n - 1 on are equal.  There are two ways to compute it: W is squared repeatedly, and the squares selected by the bits of
+K are multiplied; or, for few rows, these rows are multiplied by W again and again.  The way with fewer updates is used.
+Both end early if a power equals the previous one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def power(
         monitor: as in ``floyd_warshall.recursive``.
 
     Returns:
-        The rows wanted, shape (sources, n); may be ``d`` itself.
+        The rows wanted, shape (sources, n); this may be ``d`` itself.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -59,7 +59,7 @@ def power(
 
 
 class _CpuProducts:
-    """Products on a backend for :mod:`engine.devices.powers`; each product overwrites the older of two matrices.
+    """Products on a backend for :mod:`engine.devices.powers`; each is written over the older of two matrices.
 
     Args:
         backend: computes the products.
@@ -82,7 +82,7 @@ class _CpuProducts:
         self._spare: Array
 
     def reserve(self, spare: Array) -> None:
-        """Provide the spare matrix; it has the shape of the largest product."""
+        """Set the spare matrix, into which products are written; it has the shape of the largest product."""
         self._spare = spare
 
     def wanted(self, power: Array, *, last: bool) -> Array:
@@ -92,7 +92,7 @@ class _CpuProducts:
         return power if last else power.copy()
 
     def times(self, rows: Array, power: Array) -> Array:
-        """Overwrite the rows with their product."""
+        """Overwrite ``rows`` with their product by ``power``, and return them."""
         product = self._spare[: len(rows)]
         self._times(product, rows, power, whole=self._rows is None)
         rows[:] = product
@@ -101,14 +101,14 @@ class _CpuProducts:
     def square(self, power: Array) -> Array:
         """Return the square of ``power``.
 
-        It is written into the spare matrix; ``power`` becomes the spare, which the next product overwrites.
+        The square is written into the spare matrix; ``power`` becomes the spare, which the next product overwrites.
         """
         self._times(self._spare, power, power, whole=True)
         self._spare, square = power, self._spare
         return square
 
     def longer(self, rows: Array, weights: Array) -> Array:
-        """Return the lengths of ``rows`` with one arc more.
+        """Return the shortest lengths over one arc more than those in ``rows``.
 
         They are written into the spare matrix; ``rows`` becomes the spare, which the next product overwrites.
         """

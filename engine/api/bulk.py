@@ -1,7 +1,7 @@
-"""Solves many graphs at once.  They are planned together; small ones are solved side by side or in stacks; a graph that
-fails does not affect the others.
+"""Solves many graphs in one call: they are planned together, and a graph that fails does not affect the others.
 
-Every graph gives the same matrix as when it is solved alone: integers bit for bit, floats within rounding.
+Small graphs are solved concurrently, one by each worker, or in stacks on a GPU.  Every graph gives the same matrix as
+when it is solved alone: integers bit for bit, floats within rounding.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from storage.matrix.reader import MatrixSpec, create_matrix
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
 
-#: Processes, which take a second or two to start, are used in place of threads above this number of predicted seconds:
-#: writing a small store takes mostly interpreter time, and threads share one interpreter.
+#: Above this number of predicted seconds, processes are used instead of threads.  They take a second or two to start,
+#: but writing a small store takes mostly interpreter time, and threads share one interpreter.
 PROCESSES: Final = 8.0
-#: Graphs that are submitted at a time for each worker, so that no worker waits for its next graph.
+#: Number of graphs that are submitted in advance for each worker, so that no worker waits for its next graph.
 AHEAD: Final = 4
 
 
@@ -74,7 +74,7 @@ class BulkResult:
     """The result of one graph: a plan and a summary, or a failure.
 
     Attributes:
-        index: the graph's place in the bulk.
+        index: the graph's index in the bulk.
         plan: the plan that was followed.
         summary: statistics of the matrix.
         failure: why there is no result.
@@ -87,12 +87,12 @@ class BulkResult:
 
 
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
-    """Group the graphs; each graph that has no possible plan, or a negative cycle, is refused by itself.
+    """Group the graphs; a graph without a possible plan or with a negative cycle is refused, without the others.
 
-    A GPU is searched for if the options demand one, or if the CPU would take longer than a GPU takes to start.
+    A GPU is considered if the options demand one, or if the CPU would take longer than a GPU takes to start.
 
     Args:
-        graphs: the graphs, by their place in the bulk.
+        graphs: the graphs, by their index in the bulk.
         options: the options of every graph.
         stores: whether each graph gets a store.
         out: the folder of the stores.
@@ -139,7 +139,7 @@ def run(
     """Execute a plan and yield one result for each graph, in the order in which they finish.
 
     Args:
-        entries: the graphs, by their place in the bulk.
+        entries: the graphs, by their index in the bulk.
         plan: from :func:`make_bulk_plan`.
         options: the options of every graph.
         stores: options of the stores; None for the defaults.
@@ -177,7 +177,7 @@ def _results(
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
-#: A graph's place in the bulk, a function of this module (so that processes can import it), and its arguments.
+#: A graph's index in the bulk, a function of this module (so that processes can import it), and its arguments.
 Work = tuple[int, Callable[..., "Solved"], tuple[Any, ...]]
 Solved = tuple[Plan, dict[str, object]]
 
@@ -206,7 +206,7 @@ def _begin() -> None:
 
 
 def _gathered(pool: Executor, work: Iterator[Work | BulkResult], ahead: int) -> Iterator[BulkResult]:
-    """Yield results as graphs finish; at most ``ahead`` graphs are submitted at a time."""
+    """Yield results as graphs finish; at most ``ahead`` graphs are submitted and not finished."""
     pending: dict[Future[Solved | BulkFailure], int] = {}
     for item in work:
         if isinstance(item, BulkResult):
@@ -244,9 +244,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
-    """Call ``function``, and return errors as failures, because exceptions with their own constructors cannot be
-    pickled.
-    """
+    """Call ``function``, and return an error as a failure, because exceptions with own constructors are not pickled."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -290,7 +288,7 @@ def _solve_one(entry: Entry, plan: Plan, options: Options, stores: StoreOptions)
 def _stacked(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions
 ) -> Iterator[Work | BulkResult]:
-    """Close stack after stack; workers write the matrices of one stack while the next is filled and closed."""
+    """Close one stack after the other; workers write the matrices of a stack while the next one is made and closed."""
     from engine.devices.cuda.bulk import device_stacks
 
     with device_stacks(memory=options.device_memory) as device:
@@ -340,7 +338,7 @@ def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tupl
     for matrix, graph in zip(matrices, graphs, strict=True):
         if (
             not graph.directed and not kind.integer
-        ):  # thread blocks run concurrently, so the two halves of a symmetric matrix may differ in their last bits
+        ):  # thread blocks run in any order, so the two halves of a symmetric matrix may differ in their last bits
             below = np.tril_indices(graph.n, -1)
             matrix[below] = matrix.T[below]
     return matrices, potentials
@@ -370,7 +368,7 @@ class _OnlyCancels(Monitor):
         self._other = other
 
     def cancelled(self) -> bool:
-        """Ask the other monitor."""
+        """Return whether the other monitor asks to stop."""
         return self._other.cancelled()
 
 

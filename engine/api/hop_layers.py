@@ -1,8 +1,9 @@
 """Finds shortest paths with a limit on the number of arcs, one path at a time, within a memory budget.
 
-Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is traced from the last layer back to
-the first, so every layer is needed once, but not all at the same time.  If not all layers fit in memory, some are kept,
-and those between two kept layers are computed again when they are needed (checkpoints, as in reverse differentiation).
+Layer k of the Bellman-Ford algorithm holds the shortest lengths of walks of at most k arcs.  A path is traced from the
+last layer back to the first, so every layer is needed once, but not all at the same time.  If not all layers fit in
+memory, some are kept, and the layers between two kept ones are computed again when they are needed (as checkpoints in
+reverse-mode differentiation).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ class Layers:
     """Finds paths over the layers of one graph.
 
     Args:
-        reference: searches of the graph.
-        n: vertices.
+        reference: computes the layers of the graph.
+        n: number of vertices.
         memory: bytes that kept layers may take.
     """
 
@@ -34,15 +35,15 @@ class Layers:
         Args:
             source: vertex index.
             target: vertex index.
-            hops: most arcs.
-            enough: called with the length of a path to the target and a bound on its arcs; the search ends if it
-                returns True, or when no label changes, or when all arcs are used.
+            hops: most arcs of the path.
+            enough: called with the length of a path to the target and a bound on the number of its arcs; the search
+                ends if it returns True, if a layer equals the previous one, or after ``hops`` layers.
 
         Returns:
-            The vertices from source to target; None where there is no path.
+            The vertices from source to target; None if there is no path.
 
         Raises:
-            DoesNotFit: the path has so many arcs that even the fewest layers that must be kept exceed the budget.
+            DoesNotFit: the path has so many arcs that even the fewest layers that must be kept exceed ``memory``.
         """
         first = layer = self._reference.start(source)
         kept, last, changed = [layer], 0, 0
@@ -83,8 +84,8 @@ class Layers:
         )
 
     def _back(self, layer: Floats, steps: int, path: list[int], capacity: int) -> None:
-        """Extend ``path`` backwards to ``layer`` through the ``steps`` layers after it; keep at most ``capacity``
-        layers.
+        """Extend ``path`` backwards through the ``steps`` layers after ``layer``, with at most ``capacity`` layers in
+        memory.
         """
         if steps < capacity:
             self._walk([layer, *self._following(layer, steps, 1)], path)
@@ -122,7 +123,7 @@ def _reach(capacity: int) -> int:
 
 
 def _simple(path: list[int]) -> list[int]:
-    """Return ``path`` without cycles; a path has cycles only if rounding has made them seem to shorten it."""
+    """Return ``path`` without cycles; it has cycles only if they seem to shorten it because of rounding."""
     found: list[int] = []
     places: dict[int, int] = {}
     for vertex in path:

@@ -1,4 +1,4 @@
-"""Solves a graph into an array in memory, if it fits."""
+"""Solves a graph into an array in memory, if the array fits there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.semirings import MIN_PLUS
 
-#: Bytes of the widest number of a result.
+#: Bytes of a number in the widest type that a result can have.
 _WIDEST = 8
 
 
@@ -37,15 +37,16 @@ def solve(
         monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        The distances, shape (sources, targets), in the order of ``options`` or else of ``graph.labels``, in the unit of
-        the weights, +inf where there is no path: float64 for whole weights, which are exact, else the plan's type. Also
-        the outcome: the plan that was followed, the seconds of each phase, and a summary. The values of another
-        semiring are in the plan's type, with the value of ``storage.semirings`` where there is no path.
+        The distances, shape (sources, targets), in the unit of the weights, +inf where there is no path.  Rows and
+        columns are in the order of ``options``, or else of ``graph.labels``.  The type is float64 for whole weights,
+        whose sums are exact, else the plan's type.  The values of another semiring have the plan's type, and the value
+        that ``storage.semirings`` gives for no path.  Also the outcome: the plan that was followed, the seconds of each
+        phase, and a summary.
 
     Raises:
         DoesNotFit: the array and the work need more memory than there is.
         InvalidRequest: the options contradict each other or the graph, or ask for workers.
-        NegativeCycle: the graph has one; it is named.
+        NegativeCycle: the graph has a negative cycle; the error names it.
         Cancelled: the monitor asked to stop.
     """
     profile, options = GraphProfile.of(graph), given_options(options)

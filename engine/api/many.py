@@ -27,13 +27,13 @@ def solve_many(
     compression: str = "none",
     monitor: Monitor | None = None,
 ) -> list[BulkResult]:
-    """Solve many graphs, small ones side by side or in stacks on a GPU; a graph that fails does not affect the others.
+    """Solve many graphs, small ones concurrently or in stacks on a GPU; a graph that fails does not affect the others.
 
     Args:
         graphs: each as from ``read_graph`` or ``build_graph``.
         options: the options of every graph; ``sources``, ``targets``, ``cutoff`` and workers are refused.
-        out: the folder of each graph's store, in the order of the graphs; None for summaries alone.
-        overwrite: replace existing stores.
+        out: the folder of each graph's store, in the order of the graphs; None for only summaries.
+        overwrite: whether to replace existing stores.
         compression: the compression of tiles, ``none`` or ``zstd``.
         monitor: receives the number of finished graphs, and is asked whether to stop.
 
@@ -56,7 +56,7 @@ def solve_many(
 
 
 def _listed(graphs: Sequence[Graph]) -> list[Graph]:
-    """Return the graphs as a list; raise InvalidRequest if they are none."""
+    """Return the graphs as a list; raise InvalidRequest if something in it is not a graph."""
     if not isinstance(graphs, Sequence):
         raise InvalidRequest(f"graphs must be a list of graphs, found {shown(graphs)}", field="graphs")
     return [GraphProfile.of(graph).graph for graph in graphs]

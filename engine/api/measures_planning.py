@@ -1,4 +1,4 @@
-"""Predicts what measures would take instead of a matrix: the same rows are computed, but none is written."""
+"""Predicts the memory and time of measures instead of a matrix: the same rows are computed, but none is written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage.errors import DoesNotFit
 
 
 def measures_beside(candidates: Sequence[Candidate], rows: int, memory: int) -> Candidate | None:
-    """Predict what measures would take, from the candidates for the matrix; None if no candidate fits in memory.
+    """Predict memory and time of measures from the candidates for the matrix; None if no candidate fits in memory.
 
     Args:
-        candidates: the candidates as planning judged them.
-        rows: rows of the matrix.
+        candidates: the candidates for the matrix, selected or rejected by planning.
+        rows: the number of rows of the matrix.
         memory: bytes of memory that may be used.
     """
     table, found = table_bytes(rows, MEASURES), []
@@ -33,15 +33,15 @@ def measures_beside(candidates: Sequence[Candidate], rows: int, memory: int) -> 
 
 
 def with_measures(refusal: DoesNotFit, rows: int, memory: int) -> DoesNotFit:
-    """Return the refusal of a matrix; it mentions measures if these fit.
+    """Return the refusal of a matrix, with an offer of measures if these fit.
 
     Args:
-        refusal: why the matrix does not fit.
-        rows: its rows.
+        refusal: the error that says why the matrix does not fit.
+        rows: the number of rows of the matrix.
         memory: bytes of memory that may be used.
 
     Returns:
-        The same error if measures do not fit either, or if the matrix would be no larger than their table.
+        ``refusal`` itself if measures do not fit either, or if the matrix would be no larger than their table.
     """
     found = measures_beside([one for one in refusal.candidates if isinstance(one, Candidate)], rows, memory)
     if found is None or refusal.resource not in ("disk", "memory") or found.disk >= refusal.needed:

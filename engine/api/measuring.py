@@ -1,4 +1,4 @@
-"""Measures of every row of the matrix, without the matrix: the plan, the run, and the resulting table."""
+"""Measures of every row of the matrix, without making the matrix: the plan, the run, and the resulting table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from storage.graph.vertex_table import Tabular, frame_of
 if TYPE_CHECKING:
     import polars
 
-#: Rows that are held at a time for each thread: as many as the widest search computes together.
+#: Rows that are in memory at the same time for each thread: the number that the widest search computes together.
 BATCH_ROWS: Final = 512
 #: Searches from the targets hold a rectangle in memory; they are used only if it has at most this many bytes.
 HELD_BYTES: Final = 256 << 20
@@ -40,10 +40,10 @@ HELD_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, eq=False)
 class MeasureTable(Tabular):
-    """A table with a row for each vertex that was asked for, and a column for each measure.
+    """A table with a row for each requested vertex, and a column for each measure.
 
     Attributes:
-        labels: of all vertices of the graph, shape (n,).
+        labels: the labels of all vertices of the graph, shape (n,).
         vertices: the vertex index of each row, int64, shape (rows,).
         columns: measures by name, each of shape (rows,).  Counts are int64; the sum is int64 where the working type is
             an integer, else float64; ``farthest`` and ``nearest_1``, ... are vertex indices, -1 for none; all other
@@ -51,7 +51,7 @@ class MeasureTable(Tabular):
         vertex_columns: the names of the columns that hold vertices.
         plan: the plan that was followed.
         seconds: wall seconds of each phase.
-        unit: what distances measure; None if that is not known.
+        unit: the unit of distances; None if that is not known.
     """
 
     labels: Array
@@ -69,14 +69,15 @@ class MeasureTable(Tabular):
         return self.columns[name]
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the table with labels in place of vertex indices, in a first column ``vertex`` and wherever a column
-        holds vertices; null where a row has no such vertex or number.
+        """Return the table with a first column ``vertex``, and with labels in place of all vertex indices.
+
+        Entries are null where a row has no such vertex or number.
         """
         return frame_of(self.labels, self.vertices, self.columns, self.vertex_columns)
 
 
 class Measurement:
-    """A request for measures: checked when it is made, planned when ``plan`` is first read, computed by :meth:`run`.
+    """A request for measures: the constructor checks it, the first use of ``plan`` plans it, :meth:`run` computes it.
 
     Args:
         graph: the graph, or its profile.
@@ -106,26 +107,26 @@ class Measurement:
 
     @property
     def rows(self) -> int:
-        """Rows of the table."""
+        """The number of rows of the table."""
         return self._profile.graph.n if self._options.sources is None else len(self._options.sources)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the table in memory."""
+        """The bytes of memory that the table takes."""
         return table_bytes(self.rows, self.asked.columns)
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan: algorithm, type, memory and seconds; its shape is that of the matrix that is not made.
+        """The plan: algorithm, type, memory and seconds; its ``shape`` is that of all rows, although no matrix is made.
 
         Raises:
-            DoesNotFit: memory is too small; the error says how much the candidate with the least need takes.
+            DoesNotFit: memory is too small; the error names the least memory that any candidate takes.
             InvalidRequest, NegativeCycle: as ``make_plan``.
         """
         return self.make_plan()
 
     def make_plan(self, monitor: Monitor | None = None) -> Plan:
-        """Make ``plan``; meanwhile ``monitor`` receives the phase ``compile``, and is asked whether to stop."""
+        """Make and return ``plan``; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
         there = survey(memory=self._options.memory).memory
         if self.bytes >= there:
             raise DoesNotFit(
@@ -135,7 +136,7 @@ class Measurement:
                 needed=self.bytes,
                 available=there,
             )
-        device = self._options.device_memory  # the table takes device memory, too, until the end
+        device = self._options.device_memory  # the table also takes device memory, until the end of the run
         left = None if device is None else max(1, device - self.bytes)
         options = replace(self._options, memory=there - self.bytes, device_memory=left)
         made = make_plan(self._profile, options, monitor=monitor, dropped=True)
@@ -171,14 +172,14 @@ def measure(
     monitor: Monitor | None = None,
     **request: Unpack[MeasureRequest],
 ) -> MeasureTable:
-    """Compute measures of every row of distances, without holding the matrix.
+    """Compute measures of every row of distances, without making the matrix.
 
     The distance of a vertex to itself counts in sums of opportunities only.  The page docs/how-to/measures.md defines
     each measure; ``MeasureRequest`` has the possible arguments.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``; or an open prepared graph, whose rows are swept.
-        options: which sources and targets, cutoff, memory, threads; None for all vertices and all that is free.
+        options: which sources and targets, cutoff, memory, threads; None for all vertices and all free resources.
         monitor: receives progress, and is asked whether to stop.
         request: the measures; by default all that take no argument.
 
@@ -188,7 +189,7 @@ def measure(
     Raises:
         InvalidRequest: the options or the measures make no sense, together or for this graph.
         DoesNotFit: memory is too small.
-        NegativeCycle: the graph has one; it is named.
+        NegativeCycle: the graph has a negative cycle; the error names it.
         Cancelled: the monitor asked to stop.
     """
     if isinstance(graph, PreparedMatrix):
@@ -201,7 +202,10 @@ def measure(
 
 
 def bounds_on_paper(asked: AskedMeasures, graph: Graph, dtype: str) -> list[float]:
-    """Return what distances are compared with, so that those within each distance are those on paper.
+    """Return, for each limit, the bound with which computed distances are compared.
+
+    A computed distance is within the bound exactly if the sum of the decimal weights, without rounding, is within the
+    limit.
 
     Args:
         asked: the measures.
@@ -232,7 +236,7 @@ def _reversed(profile: GraphProfile) -> GraphProfile:
 
 
 def _without_matrix(plan: Plan, table: int) -> Plan:
-    """Return a plan whose rows are discarded: nothing is written, and few rows are held at a time.
+    """Return the plan for measures: rows are discarded, so nothing is written, and few rows are in memory at a time.
 
     Args:
         plan: the plan for the matrix.
@@ -240,7 +244,7 @@ def _without_matrix(plan: Plan, table: int) -> Plan:
     """
     rows, columns = plan.shape
     size, batch = WORK_TYPES[plan.dtype].itemsize, BATCH_ROWS * plan.threads
-    if plan.device == "cuda":  # rows are reduced on the device, as many at a time as the plan says
+    if plan.device == "cuda":  # rows are reduced on the device in batches of the size that the plan says
         batch = plan.batch
     phases = tuple(phase for phase in plan.phases if phase.name != "write")
     seconds = sum(phase.seconds for phase in phases)

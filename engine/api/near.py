@@ -37,15 +37,15 @@ FAVOURABLE: Final = 0.05
 #: Number of sources from which a refusal predicts near pairs, and the most vertices and arcs for which it does so.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
-#: The reason that plans give for float64 where weights are fractions.
+#: The reason that plans give for float64 if weights are fractions.
 _FRACTIONS: Final = (
     "sums of fractions are float64; those of decimals are within a cutoff if they are on paper: 0.1 + 0.2 within 0.3"
 )
-#: Time and size are predicted from the first number of sources; and from the second, if the first took at most
-#: _SAMPLE_SECONDS.
+#: Time and size are predicted from the first number of sources; if they took at most _SAMPLE_SECONDS, then again from
+#: the second number.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
-#: Bytes that a pair takes in the compressed table that is written beside the arrays: 3.3 were measured (decision 140).
+#: Bytes of a pair in the compressed table that is written in addition to the arrays: 3.3 were measured (decision 140).
 _TABLE_ENTRY: Final = 4
 
 
@@ -60,28 +60,29 @@ def near_pairs(
 ) -> NearPairs:
     """Find the targets near each source, and their distances.
 
-    A search from each source ends at the cutoff or with the last target wanted, so time and memory depend on the number
-    of vertices reached.  The size of the result is predicted from some sources first, and a result that cannot fit is
-    refused then.
+    The search from a source ends at the cutoff or with the last target wanted, so time and memory depend on the number
+    of vertices reached.  The size of the result is predicted from some sources, and a result that cannot fit is refused
+    before the other sources are searched.
 
-    Of a prepared graph the pairs are the same, to the last bit.  Where its sums are exact, rows are computed from the
-    tables if that is predicted to take less time than searches (``engine.api.from_tables.near``).
+    A prepared graph gives the same pairs, to the last bit.  If its sums are exact, rows are computed from the tables if
+    that is predicted to take less time than searches (``engine.api.from_tables.near``).
 
     Args:
         graph: the graph, or its profile; no weight may be negative.  Or an open prepared graph; negative whole weights
             are accepted then.
         options: the cutoff, sources and targets; memory and threads.  No other option may be set.
-        nearest: how many targets of each source are kept, the nearest ones; of equal ones those of smaller index.
+        nearest: the number of nearest targets that are kept for each source; of equally near ones, those of smaller
+            index are kept.  None for all.
         monitor: receives progress, and is asked whether to stop.
         beside: bytes of memory that the caller will need for each pair.
-        spill: a folder.  Pairs that memory does not hold are written to files without names on its disk, and the arrays
-            of the result read them; None to refuse such a result.
+        spill: a folder.  Pairs that do not fit in memory are written to files without names on its disk, from which the
+            arrays of the result read them; None to refuse such a result.
 
     Returns:
-        The pairs.  A source is no target of itself.  Distances are integers where all weights are, else float64.
+        The pairs.  A source is no target of itself.  Distances are integers if all weights are, else float64.
 
     Raises:
-        InvalidRequest: neither a cutoff nor nearest is given, one is out of range, or a weight is negative.
+        InvalidRequest: neither ``cutoff`` nor ``nearest`` is given, one is out of range, or a weight is negative.
         DoesNotFit: the result would need more memory than may be used, or more of the disk than is free.
         Cancelled: the monitor asked to stop.
         StorageFailed: pairs could not be written to the disk.
@@ -113,14 +114,14 @@ def near_pairs(
 
 
 def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
-    """Refuse requests that searches cannot answer; see :func:`near_pairs`."""
+    """Raise InvalidRequest if searches cannot answer a request; see :func:`near_pairs`."""
     check_near(profile.graph, options, nearest)
     if (refused := not_searchable(profile, options.cutoff)) is not None:
         raise refused
 
 
 def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
-    """Refuse requests for near pairs that make no sense for any graph with these labels.  Raises InvalidRequest."""
+    """Raise InvalidRequest if a request for near pairs makes no sense for any graph with these labels."""
     refuse_semiring(options, "a table of near pairs")
     check_lengths(graph)
     cutoff, usual = options.cutoff, Options()
@@ -141,7 +142,7 @@ def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
 
 
 def not_searchable(profile: GraphProfile, cutoff: float | None) -> InvalidRequest | None:
-    """Return why searches cannot find the near pairs of a graph; None if they can."""
+    """Return the error that says why searches cannot find the near pairs of a graph; None if they can."""
     least, largest = profile.weight_range
     if least < 0:
         return InvalidRequest(
@@ -173,7 +174,7 @@ def _budget(machine: Machine, graph: Graph, each: int) -> int:
 
 
 def _fixed(machine: Machine, graph: Graph) -> int:
-    """Return the bytes that the searches need, however many pairs they find."""
+    """Return the bytes that the searches need in addition to the pairs that they find."""
     return SPACE_BYTES * graph.n * machine.threads + 40 * (graph.n + graph.arcs)
 
 
@@ -182,9 +183,9 @@ def too_many(count: int, found: str, rows: int, budget: int, each: int) -> DoesN
 
     Args:
         count: the number of pairs, found or predicted.
-        found: what is known of it, for the message.
+        found: the beginning of the message, which says how this number was found.
         rows: the number of sources.
-        budget: the number of pairs that fit.
+        budget: the number of pairs that fit in memory.
         each: bytes of a pair.
     """
     return DoesNotFit(
@@ -203,8 +204,8 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, limits: tuple[in
         searches: the searches.
         team: the threads.
         clock: receives the progress.
-        limits: the number of pairs that fit in memory, and the bytes of each.
-        spill: the folder on whose disk others are written; None to refuse them.
+        limits: the number of pairs that fit in memory, and the bytes of a pair.
+        spill: the folder on whose disk pairs are written if they do not fit in memory; None to refuse them.
     """
     (budget, each), rows = limits, searches.size
 
@@ -234,14 +235,14 @@ def spread_sources(options: Options, rows: int, most: int) -> tuple[int, ...]:
 
 
 class NearSample(NamedTuple):
-    """What some sources say about all of them.
+    """A prediction for all sources, from a sample of them.
 
     Attributes:
-        counts: float64, shape (sources,): pairs of each.
-        seconds: what finding the pairs of all sources is predicted to take.
-        dtype: of the distances.
-        fixed: bytes that are needed however many pairs there are.
-        found: how the pairs are found, for the plan.
+        counts: float64, shape (sources,): the number of pairs of each source of the sample.
+        seconds: the predicted time to find the pairs of all sources.
+        dtype: the type of the distances.
+        fixed: bytes of memory that are needed in addition to the pairs.
+        found: how the pairs of the sample were found, for the plan.
     """
 
     counts: npt.NDArray[np.float64]
@@ -260,19 +261,20 @@ def plan_near(
     out: Path | None = None,
     spills: bool = False,
 ) -> Plan:
-    """Plan near pairs that will be kept as sparse rows and as a table: searches from some sources say what it takes.
+    """Plan near pairs, kept as sparse rows and as a table: size and time are predicted by searches from some sources.
 
     Args:
         graph, options, nearest, beside: as for :func:`near_pairs`.
-        out: where the result will be, whose disk is looked at; None for none.
-        spills: whether pairs that memory does not hold wait on that disk, as :func:`near_pairs` does with ``spill``.
+        out: the path of the result, whose disk must have space for it; None for a result in memory.
+        spills: whether pairs that do not fit in memory are first written to that disk, as :func:`near_pairs` does with
+            ``spill``.
 
     Returns:
-        The plan: bytes of memory and disk, seconds; its shape is that of the matrix that is not made.
+        The plan: bytes of memory and disk, seconds; its ``shape`` is that of all rows, although no matrix is made.
 
     Raises:
         InvalidRequest: as :func:`near_pairs`.
-        DoesNotFit: as many pairs as are likely at least fit neither memory nor disk.
+        DoesNotFit: even the least probable number of pairs fits neither in memory nor on the disk.
     """
     if isinstance(graph, PreparedMatrix):
         from engine.api.from_tables.near import PreparedNear
@@ -289,14 +291,14 @@ def plan_near(
 
 
 def folder_of(out: Path | None) -> Path | None:
-    """Return the folder, one that is there, on whose disk a result at ``out`` will be; None for none."""
+    """Return the nearest existing folder above ``out``, which is on the disk of the result; None if ``out`` is None."""
     return None if out is None else next(folder for folder in out.absolute().parents if folder.is_dir())
 
 
 def searched_sample(
     profile: GraphProfile, options: Options, nearest: int | None, spill: Path | None = None
 ) -> NearSample:
-    """Search from some sources, and estimate all of them; the caller sets ``fixed``.
+    """Search from some sources, and predict size and time for all of them; the caller sets ``fixed``.
 
     Args:
         profile: the graph, which must be searchable.
@@ -329,7 +331,7 @@ def planned(
         sample: what trial searches from some sources have found.
         machine: memory, disk and threads.
         each: bytes of memory for each pair.
-        spills: whether pairs that memory does not hold wait on the disk.
+        spills: whether pairs that do not fit in memory are first written to the disk.
 
     Raises:
         DoesNotFit: as :func:`plan_near`.
@@ -342,7 +344,7 @@ def planned(
     if least > budget and not spills:
         raise too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
     size, labels = 4 + sample.dtype.itemsize, 16 * (graph.n + rows)
-    # pairs that wait on the disk take the same space again in the result; ``PairSpill`` refuses by the same number
+    # pairs that are first written to the disk take the same space again in the result; ``PairSpill`` checks for as much
     waits = entries > budget
     needed = least * max(size, 2 * SPILLED_BYTES if waits else 0)
     if machine.disk is not None and needed > machine.disk:
@@ -376,15 +378,15 @@ def planned(
 
 
 def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options) -> DoesNotFit:
-    """Return the refusal of a solve with a cutoff; it mentions near pairs if these take far less.
+    """Return the refusal of a solve with a cutoff, with an offer of near pairs if these take far less space.
 
     Args:
-        refusal: why the matrix does not fit.
+        refusal: the error that says why the matrix does not fit.
         graph: the graph, or its profile.
         options: the options of the refused solve.
 
     Returns:
-        The same error if near pairs cannot help.
+        ``refusal`` itself if near pairs take too much, too, or suit other options only.
     """
     profile = GraphProfile.of(graph)
     graph, bounded = profile.graph, options.cutoff is not None and options.max_hops is None

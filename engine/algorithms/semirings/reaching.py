@@ -57,7 +57,7 @@ class ReachedRows:
         Args:
             worker: number of the calling thread.
             sources: vertex indices, shape (k,).
-            rows: the row of ``out`` of each.
+            rows: the row of ``out`` for each source.
             out: of the type of the values, shape (rows, columns).
         """
         sizes = len(self._order), len(self._targets)

@@ -1,4 +1,4 @@
-"""Solves rows of a semiring into a sink: cuts them into batches and pieces, and gathers the facts of finished rows."""
+"""Solves rows of a semiring into a sink: cuts rows into batches and pieces, and gathers the facts of finished rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.semirings import SEMIRINGS, Semiring
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: The algorithm of each form of a semiring, as plans name it.
+#: Names of algorithms in plans; each suits some semirings and graphs (:func:`algorithm_of`).
 TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
@@ -39,8 +39,10 @@ class RowWriter(Protocol):
 
 
 def algorithm_of(semiring: Semiring, graph: Graph) -> str:
-    """Return the name of the algorithm for a graph. Bottlenecks of undirected graphs need no searches, unless the graph
-    has terminals. If all arcs weigh the same, bottlenecks are found as reachability is.
+    """Return the name of the algorithm for a graph.
+
+    Bottlenecks of undirected graphs without terminals need no searches.  If all arcs weigh the same, bottlenecks are
+    found as reachability is.
     """
     if semiring.name == "max-times":
         return PRODUCT
@@ -126,7 +128,7 @@ def run(context: SolveContext) -> None:
 
 
 def own_columns(asked: Rectangle) -> Indices:
-    """Return the column of each source itself, shape (rows,); -1 where it is no target."""
+    """Return, for each row, the column that belongs to its own source, shape (rows,); -1 if the source is no target."""
     if asked.targets is None:
         return asked.rows
     place = np.full(asked.n, -1, np.int64)
@@ -136,7 +138,7 @@ def own_columns(asked: Rectangle) -> Indices:
 
 @dataclass
 class _Facts:
-    """The facts of the rows so far."""
+    """The facts of the rows that were added so far."""
 
     reached: int = 0
     least: float | None = None
@@ -144,9 +146,9 @@ class _Facts:
 
 
 class ValueFacts:
-    """A sink that passes rows on and gathers how many pairs have a path, and the least and the greatest value.
+    """A sink that passes rows on, and gathers the number of pairs with a path and the least and the greatest value.
 
-    A pair is of two different vertices.  Several threads may write different rows.
+    The two vertices of a pair are different.  Several threads may write different rows.
 
     Args:
         sink: receives the rows.
@@ -165,7 +167,7 @@ class ValueFacts:
 
         Args:
             row: number of the first row, counted from ``first``.
-            column: 0.
+            column: always 0.
             block: shape (rows, columns).
         """
         self.add(row + self._first, block)

@@ -1,1 +1,1 @@
-"""How much passes through vertices and over arcs: betweenness of all pairs, and demands assigned to shortest paths."""
+"""Flow on shortest paths through vertices and over arcs: betweenness of all pairs, and assignment of demands."""

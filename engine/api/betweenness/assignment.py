@@ -1,4 +1,4 @@
-"""All-or-nothing assignment: demands between vertices put on shortest paths, and the flow on every arc and vertex."""
+"""All-or-nothing assignment: puts demands on their shortest paths, and finds the flow on every arc and vertex."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.generic]
 
-#: Largest relative difference between two sums that must agree; rounding alone makes them differ by far less.
+#: Largest relative difference between two sums that must agree; rounding causes far smaller differences.
 TOLERANCE: Final = 1e-6
 
 
@@ -36,10 +36,10 @@ class Assignment:
 
     Attributes:
         graph: the graph.
-        demands: what was asked for.
+        demands: the demands that were assigned.
         lengths: float64, shape (demands,): the length of the shortest path of each demand, +inf where there is none;
             NaN for a demand of 0, which is not searched for.
-        flow: float64, shape (arcs,): on each arc, in the order of ``graph.heads``.
+        flow: float64, shape (arcs,): the flow on each arc, in the order of ``graph.heads``.
         begins, ends, through: float64, shape (n,): flow that begins at each vertex, ends there, or passes through it.
             Demands from a vertex to itself use no arc, and are not counted here.
         plan: the prediction that was made before the searches.
@@ -58,22 +58,22 @@ class Assignment:
 
     @property
     def assigned(self) -> float:
-        """The flow that is on arcs."""
+        """The sum of all flow that is on arcs: of demands between different vertices that have a path."""
         return float(self.demands.flows[np.isfinite(self.lengths) & ~self._inside].sum())
 
     @property
     def inside(self) -> float:
-        """The flow from vertices to themselves, which is on no arc."""
+        """The sum of the demands from a vertex to itself, which are on no arc."""
         return float(self.demands.flows[self._inside].sum())
 
     @property
     def unreachable(self) -> Indices:
-        """The positions of the demands for which there is no path."""
+        """The indices in ``demands`` of those for which there is no path."""
         return np.flatnonzero(np.isinf(self.lengths))
 
     @property
     def lost(self) -> float:
-        """The flow for which there is no path."""
+        """The sum of the demands for which there is no path."""
         return float(self.demands.flows[self.unreachable].sum())
 
     @property
@@ -87,7 +87,7 @@ class Assignment:
         return np.equal(self.demands.origins, self.demands.destinations)
 
     def arc_table(self) -> polars.DataFrame:
-        """Return a table with a row for each arc, both of an edge: ``source``, ``target``, ``weight``, ``flow``."""
+        """Return a table with a row for each arc (two for an edge): ``source``, ``target``, ``weight``, ``flow``."""
         graph = self.graph
         columns: dict[str, Array] = {"weight": graph.weights, "flow": self.flow}
         return arc_frame_of(graph.labels, _tails(graph), graph.heads.astype(np.int64), columns)
@@ -104,17 +104,17 @@ class Assignment:
         return arc_frame_of(self.graph.labels, demands.origins[some], demands.destinations[some], columns)
 
     def write(self, path: str | Path, *, vertices: bool = False, overwrite: bool = False) -> None:
-        """Write the table of arcs, or of vertices, as Parquet or CSV, by the ending of the path.
+        """Write the table of arcs, or of vertices, as Parquet or CSV, depending on the suffix of the path.
 
         Args:
             path: ends in ``.parquet`` or ``.csv``.
-            vertices: write the table of vertices.
-            overwrite: replace a file that is there.
+            vertices: whether to write the table of vertices instead of that of arcs.
+            overwrite: whether to replace an existing file.
 
         Raises:
-            InvalidRequest: the path has another ending.
-            Conflict: there is a file.
-            StorageFailed: the disk refused.
+            InvalidRequest: the path has another suffix.
+            Conflict: there is a file already.
+            StorageFailed: the disk refused to write.
         """
         check_given_paths(path=path)
         check_flags(vertices=vertices, overwrite=overwrite)
@@ -165,14 +165,14 @@ class Assigning:
         self._run = PassageRun(passage, task, options)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
-        """Predict memory and time; ``monitor`` is told of compiling, and asked whether to stop."""
+        """Predict memory and time; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
         return self._run.make_plan(monitor)
 
     def run(self, monitor: Monitor | None = None) -> Assignment:
         """Assign the demands.
 
         Args:
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -202,22 +202,22 @@ def assign(
 ) -> Assignment:
     """Put every demand on its shortest paths, and find the flow on every arc and vertex (all-or-nothing assignment).
 
-    Where a demand has several shortest paths, each of them carries the same share: nothing depends on the names or the
-    order of vertices.  ``engine.api.betweenness.centrality.betweenness`` says when two paths count as equally long.
-    Weights do not depend on flow.  The sums of what begins, passes and ends are compared with each other.
+    If a demand has several shortest paths, each of them carries the same share, so the result does not depend on the
+    names or the order of vertices.  ``engine.api.betweenness.centrality.betweenness`` says when two paths count as
+    equally long.  Weights do not depend on flow.  As a check, the flows that begin, pass and end are compared.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.  No path passes through a terminal.
         demands: how much is to go from one vertex to another, as from ``read_demands``.
         options: ``memory`` and ``threads``; nothing else may be given.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
         The flow, and which demands have no path.
 
     Raises:
-        InvalidRequest: a demand or an option makes no sense; a weight is negative; arcs of weight zero form a cycle (an
-            edge of weight zero does); or float64 loses small weights beside large ones.
+        InvalidRequest: a demand or an option makes no sense; a weight is negative; arcs of weight zero form a cycle (as
+            both arcs of an edge do); or float64 loses small weights beside large ones.
         DoesNotFit: memory is too small.
         SolveFailed: two vertices have more than 1e300 shortest paths, or sums do not agree.
         Cancelled: the monitor asked to stop.
@@ -232,7 +232,7 @@ def _tails(graph: Graph) -> Indices:
 
 
 def _checked(demands: Demands, n: int) -> Demands:
-    """Return the demands as arrays of the right types, or refuse them."""
+    """Return the demands as arrays of the right types; raise InvalidRequest if some demand makes no sense."""
     if not isinstance(demands, Demands):
         raise InvalidRequest(
             f"demands must be Demands, found {shown(demands)}; read_demands reads a table", field="demands"
@@ -261,7 +261,9 @@ def _checked(demands: Demands, n: int) -> Demands:
 
 
 def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
-    """Return an array of numbers as it is; raise InvalidRequest if it holds something else, such as indices of 1.5."""
+    """Return an array of numbers unchanged; raise InvalidRequest if it has another kind of entries, as floats for
+    indices.
+    """
     array = unmasked(name, values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
         what = "numbers" if "f" in kinds else "vertex indices"
@@ -271,11 +273,10 @@ def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
 
 
 def _check_sums(found: Assignment) -> None:
-    """Compare the flows that begin, pass and end at each vertex, and the sum of flow times weight with that of flow
-    times length.
+    """Check that flows agree at each vertex, and that the sum of flow times weight is that of demand times length.
 
     Raises:
-        SolveFailed: they differ by more than rounding explains.
+        SolveFailed: two sums differ by more than rounding explains.
     """
     graph, n = found.graph, found.graph.n
     leaving = np.bincount(_tails(graph), weights=found.flow, minlength=n)

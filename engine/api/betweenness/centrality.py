@@ -30,11 +30,11 @@ class BetweennessTable(Tabular):
     """The betweenness of every vertex, or of every arc (of an undirected graph: of every edge).
 
     Attributes:
-        labels: of all vertices, shape (n,).
-        tails: vertex indices, int64: the vertex of each row, or the tail of its arc; ascending.
-        heads: vertex indices, int64: the head of each row's arc, above the tail in an undirected graph; None in a table
-            of vertices.
-        values: float64, of the same shape: the betweenness.
+        labels: the labels of all vertices, shape (n,).
+        tails: vertex indices, int64, shape (rows,): the vertex of each row, or the tail of its arc; ascending.
+        heads: vertex indices, int64, shape (rows,): the head of each row's arc, in an undirected graph larger than the
+            tail; None in a table of vertices.
+        values: float64, shape (rows,): the betweenness.
         plan: the prediction that was made before the searches.
         seconds: wall seconds of each phase.
     """
@@ -63,10 +63,10 @@ class Centrality:
     Args:
         graph: the graph.
         options: ``sources`` and ``targets`` of the paths that count, ``memory``, ``threads``, ``device`` and
-            ``device_memory``; None for all.
-        arcs: whether to find the betweenness of arcs, not of vertices.
-        normalized: whether to return shares of all pairs, not numbers of pairs.
-        endpoints: whether a path passes through its ends, too; not together with ``arcs``.
+            ``device_memory``; None for all paths and all resources.
+        arcs: whether to find the betweenness of arcs instead of vertices.
+        normalized: whether to return shares of all pairs instead of numbers of pairs.
+        endpoints: whether a path also counts at its two ends; not together with ``arcs``.
         decimal: as in ``engine.algorithms.betweenness.numbering.number_arcs``.
 
     Raises:
@@ -97,7 +97,7 @@ class Centrality:
         asked = Rectangle.of(options, graph.n)
         kept = np.zeros(passage.size)
         kept[passage.arrivals(asked.columns)] = 1.0
-        rows = np.sort(passage.starts(asked.rows))  # sources with numbers near each other reach much the same vertices
+        rows = np.sort(passage.starts(asked.rows))  # vertices with adjacent numbers are close, so caches serve both
         vertices = np.empty(passage.size, np.int64)
         vertices[passage.arcs.rank] = np.arange(passage.size)
         task = PassingTask(
@@ -113,19 +113,19 @@ class Centrality:
         self._run = PassageRun(passage, task, options)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
-        """Predict memory and time; ``monitor`` is told of compiling, and asked whether to stop."""
+        """Predict memory and time; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
         return self._run.make_plan(monitor)
 
     @property
     def rows(self) -> int:
-        """Rows of the table."""
+        """The number of rows of the table."""
         return self._graph.m if self._arcs else self._graph.n
 
     def run(self, monitor: Monitor | None = None) -> BetweennessTable:
         """Find the betweenness.
 
         Args:
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -142,15 +142,17 @@ class Centrality:
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         values = passage.by_arc(passed.over)
         if not graph.directed:
-            # arcs are sorted by tail, then head; sorted by head, then tail, the i-th is the reverse of the i-th arc
+            # arcs are sorted by tail, then head; sorted by head, then tail, the i-th arc is the reverse of arc i
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)
 
     @property
     def scale(self) -> float:
-        """NetworkX's factor.  Normalized, it is 1 over the number of ordered pairs that may count.  Otherwise it is 1
-        for a directed graph, and 1/2 for an undirected one, in which each pair is counted from both sides.
+        """The factor by which sums are multiplied, as in NetworkX.
+
+        For normalized values it is 1 over the number of ordered pairs that may count.  Otherwise it is 1 for a directed
+        graph, and 1/2 for an undirected one, in which each pair is counted in both directions.
         """
         n = self._graph.n if self._arcs or self._endpoints else self._graph.n - 1
         if n < 2:
@@ -171,28 +173,30 @@ def betweenness(
 ) -> BetweennessTable:
     """Find the betweenness centrality of every vertex or arc: the share of shortest paths that pass through it.
 
-    For each pair of a source and a target, each of its shortest paths counts as 1 / (number of its shortest paths).
-    Counts of paths are float64, exact up to 2^53 and rounded beyond.  Paths are equally long where the sums of their
-    weights are: exactly so for whole weights, and for decimals of up to nine places whose sums fit 31 bits; other
-    floats are added in float64 from the source on, and paths of equal length may then differ in the last bit.
+    Each pair of a source and a target counts as 1, divided equally among its shortest paths.  Numbers of paths are
+    float64, so they are exact up to 2^53 and rounded beyond.  Two paths count as equally long if the sums of their
+    weights are equal.  Sums are exact for whole weights, and for decimals of up to nine places whose sums fit 31 bits.
+    Other floats are added in float64, beginning at the source; sums that should be equal may then differ in the last
+    bit.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.
-        options: ``sources`` and ``targets``: only paths between these count, without any scaling up; ``memory``,
-            ``threads``, ``device`` and ``device_memory``.  Nothing else may be given.  A GPU counts where lengths are
-            whole numbers; without a wish it does so where the processors would take more than two seconds, and longer.
-        arcs: whether to find the betweenness of arcs, not of vertices.
-        normalized: whether to divide by the number of pairs, as NetworkX does; otherwise pairs are counted, in an
-            undirected graph each once.
-        endpoints: whether a path passes through its ends, too.
-        monitor: is told of progress, and asked whether to stop.
+        options: ``sources`` and ``targets``: only paths between these count, and values are not scaled up to all pairs;
+            ``memory``, ``threads``, ``device`` and ``device_memory``.  Nothing else may be given.  A GPU can count only
+            if lengths are whole numbers; if no device is given, it is used if the processors would take more than two
+            seconds, and longer than the GPU.
+        arcs: whether to find the betweenness of arcs instead of vertices.
+        normalized: whether to divide by the number of pairs, as NetworkX does; otherwise pairs are counted, each once
+            in an undirected graph.
+        endpoints: whether a path also counts at its two ends.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
         A row for each vertex, or for each arc (for each edge of an undirected graph).
 
     Raises:
-        InvalidRequest: the options make no sense; a weight is negative; arcs of weight zero form a cycle (an edge of
-            weight zero does); or float64 loses small weights beside large ones.
+        InvalidRequest: the options make no sense; a weight is negative; arcs of weight zero form a cycle (as both arcs
+            of an edge do); or float64 loses small weights beside large ones.
         DoesNotFit: memory is too small.
         SolveFailed: two vertices have more than 1e300 shortest paths.
         Cancelled: the monitor asked to stop.

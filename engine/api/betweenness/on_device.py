@@ -1,4 +1,4 @@
-"""Paths counted on a GPU: it finds rows of distances as a solve does, and counts the shortest paths in them there."""
+"""Counts paths on a GPU, which finds rows of distances as in a solve and counts the shortest paths in them."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from storage.graph.graph import Graph
 
 Indices = npt.NDArray[np.int64]
 
-#: Most rows that are counted side by side, one thread block each: eight for each multiprocessor of the largest chips.
+#: Most rows that are counted at the same time, by one thread block each: 8 rows for each of 160 multiprocessors.
 MOST: Final = 1280
-#: The share of the device's memory that the work spaces of these rows may take, and the share for all of counting.
+#: The shares of the device's memory that counting may take: for the work spaces of rows, and in all.
 SPACES: Final = 1 / 3
 COUNTED: Final = 0.6
 #: Vertices and arcs, of all rows, that a device visits in a second while it counts.  Measured on an H100: 6 · 10^9 on
-#: Seattle's roads, whose paths have many arcs, one level each; 140 · 10^9 and more on graphs with few levels.
+#: Seattle's roads, whose paths have many arcs and so many levels; 140 · 10^9 and more on graphs with few levels.
 RATE: Final = 6.0e9
 
 
 class DevicePassing:
-    """A request to count paths on a GPU: checked when it is made, planned by :meth:`make_plan`, done by :meth:`run`.
+    """A request to count paths on a GPU: the constructor checks it, :meth:`make_plan` predicts it, :meth:`run` counts.
 
     Args:
         arcs: the arcs.
-        directed: whether they do not mirror each other.
-        task: the sources and targets; no targets are listed.
+        directed: whether the graph is directed.
+        task: the sources and targets; it must have no list of targets.
         options: memory, threads, and device memory.
         device: the GPU.
 
     Raises:
-        InvalidRequest: lengths are no whole numbers, or too large for the device's types.
+        InvalidRequest: lengths are not whole numbers, or too large for the device's types.
         DoesNotFit: the device's memory is too small.
     """
 
@@ -79,7 +79,7 @@ class DevicePassing:
         self._solved: Plan | None = None
 
     def make_plan(self, monitor: Monitor | None = None) -> Plan:
-        """Plan the rows; ``seconds`` of the plan are those of finding and counting.
+        """Plan the rows; ``seconds`` of the plan include finding the rows and counting the paths.
 
         Raises:
             DoesNotFit: memory is too small.
@@ -91,7 +91,7 @@ class DevicePassing:
         return replace(found, seconds=seconds + visits / RATE)
 
     def run(self, monitor: Monitor) -> tuple[Passed, dict[str, float]]:
-        """Find the rows and count their shortest paths; return what passes where, and the seconds of each phase.
+        """Find the rows and count their shortest paths; return the flow, and the seconds of each phase.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -140,7 +140,7 @@ class DevicePassing:
         return Passed(vertices, begins, ends, over, np.zeros(0))
 
     def _with_rows(self, passed: Passed, rows: Indices, monitor: Monitor) -> Passed:
-        """Count what the device gave back, on the processors, and return the sums."""
+        """Count the paths of the rows that the device could not count on the processors, and return all sums."""
         team = Team(max(1, min(self._solved.threads if self._solved else 1, len(rows))))
         try:
             more = PassingSearches(self._arcs, self._task).run(team, monitor, rows)
@@ -156,12 +156,12 @@ class DevicePassing:
 
 
 class _CountingSink:
-    """Takes counts from the device, and notes the rows that come to the host instead.
+    """Collects counts from the device, and the numbers of the rows whose paths the device did not count.
 
     Attributes:
-        counting: what the device counts.
-        counted: what it has counted.
-        late: the numbers of the rows that the processors have found, because the device gave them up.
+        counting: what the device is to count.
+        counted: the counts that it has returned.
+        late: the numbers of the rows that the processors have found, because the device abandoned them.
     """
 
     def __init__(self, counting: PathCounting) -> None:
@@ -170,12 +170,15 @@ class _CountingSink:
         self._lock = threading.Lock()
 
     def take_counted(self, counted: CountedPaths) -> None:
-        """Keep what was counted."""
+        """Keep counts from the device."""
         with self._lock:
             self.counted.append(counted)
 
     def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:
-        """Note which rows came, shape (rows, columns) from row ``row``; their paths are counted afterwards."""
+        """Note the numbers of the rows in ``block``, shape (rows, columns), the first of which is ``row``.
+
+        The paths in these rows are counted later.
+        """
         del column
         with self._lock:
             self.late.update(range(row, row + block.shape[0]))
@@ -199,7 +202,7 @@ def _sorted_graph(arcs: PathArcs, directed: bool) -> tuple[Graph, Indices]:
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     order = np.lexsort((arcs.heads, tails))
     weighted = len(arcs.weights) > 0
-    # an arc that is cut to this weight is longer than every distance, so it is still on no shortest path
+    # an arc whose weight is reduced to this one is still longer than every distance, and so on no shortest path
     longest = int(WORK_TYPES["int32"].unreachable)
     weights = np.minimum(arcs.weights[order], longest) if weighted else np.ones(len(order))
     graph = Graph(

@@ -28,18 +28,18 @@ Indices = npt.NDArray[np.int64]
 
 #: Options of a solve that counting shortest paths does not have.
 _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
-#: No trial is made for up to this number of visits of vertices and arcs: so little work needs no better prediction.
+#: A trial is made only if searches visit more vertices and arcs than this; less work needs no exact prediction.
 LITTLE: Final = 20_000_000
 #: Most sources of a trial, and seconds after which no further source is tried.
 TRIED: Final = 16
 TRIAL: Final = 0.3
-#: Predicted seconds of the processors from which a GPU is looked for.
+#: A GPU is considered only if the processors are predicted to take at least this number of seconds.
 LONG: Final = 2.0
 
 
 @dataclass(frozen=True)
 class PathPlan:
-    """What counting shortest paths will take.
+    """The predicted memory and time of counting shortest paths.
 
     Attributes:
         search: how shortest paths are found, in words.
@@ -49,7 +49,7 @@ class PathPlan:
         seconds: predicted wall time; from a trial unless there is little to do.
         tried: number of sources from which a trial searched; 0 without a trial.
         device: ``cpu`` or ``cuda``.
-        device_memory: projected peak of the GPU's memory, bytes; 0 without one.
+        device_memory: projected peak of the GPU's memory, bytes; 0 without a GPU.
     """
 
     search: str
@@ -85,7 +85,7 @@ class Passage:
 
     @property
     def size(self) -> int:
-        """The number of vertices that searches see; each terminal counts twice, because it has an arrival, too."""
+        """The number of vertices that are searched; a terminal counts twice, because its arrival is a vertex, too."""
         return self._opened.n
 
     def starts(self, vertices: Indices) -> Indices:
@@ -98,7 +98,7 @@ class Passage:
         return found
 
     def by_vertex(self, values: Floats) -> Floats:
-        """Return ``values``, which are by the numbers of ``arcs``, by the vertices of the graph, shape (n,).
+        """Reorder values of vertices from the numbering of ``arcs`` to that of the graph, shape (n,).
 
         The value of a terminal and that of its arrival are added.
         """
@@ -107,7 +107,7 @@ class Passage:
         return found[:n]
 
     def by_arc(self, values: Floats) -> Floats:
-        """Return ``values``, which are in the order of ``arcs``, in the order of the graph's arcs, shape (arcs,)."""
+        """Reorder values of arcs from the order of ``arcs`` to that of the graph's arcs, shape (arcs,)."""
         graph, found = self.graph, np.empty(len(values))
         found[self.arcs.moved] = values
         if not graph.terminals:
@@ -132,9 +132,9 @@ class Passage:
 
 
 class PassageRun:
-    """A request for searches: :meth:`make_plan` predicts them, :meth:`run` does them.
+    """A request for searches: :meth:`make_plan` predicts them, :meth:`run` carries them out.
 
-    Without a wish for a device the processors count, unless they would take long and a GPU is faster.
+    If the options name no device, the processors count, unless they would take long and a GPU is faster.
 
     Args:
         passage: the graph.
@@ -142,7 +142,7 @@ class PassageRun:
         options: memory and threads, device and its memory.
 
     Raises:
-        InvalidRequest: a GPU is asked for, and there is none, or it cannot count the paths of this graph.
+        InvalidRequest: the options demand a GPU, and there is none, or it cannot count the paths of this graph.
         DoesNotFit: memory is too small.
     """
 
@@ -169,7 +169,7 @@ class PassageRun:
             raise _too_large(self.memory, machine, self._threads)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
-        """Predict memory and time, the latter from a trial; ``monitor`` is told of compiling, and asked to stop."""
+        """Predict memory and, from a trial, time; ``monitor`` receives the progress of compiling, and can stop it."""
         if self._options.device == "cuda":
             assert self._there is not None
             self.plan = self._plan_there(self._there, monitor)
@@ -195,7 +195,7 @@ class PassageRun:
         return PathPlan(words, self._rows, self._threads, memory, found.seconds, 0, "cuda", taken)
 
     def _leave_if_faster(self, here: PathPlan, monitor: Monitor | None) -> None:
-        """Take a GPU, if there is one that counts these paths in less time than ``here``, the plan for processors."""
+        """Select a GPU if there is one whose predicted time is less than that of ``here``, the plan for processors."""
         options = self._options
         if len(self._task.first):
             return
@@ -207,7 +207,7 @@ class PassageRun:
             plan = self._plan_there(there, monitor)
         except Cancelled:
             raise
-        except ApspError:  # nobody asked for a GPU, and the processors can do it
+        except ApspError:  # the options do not demand a GPU, and the processors can count these paths
             return
         if plan.seconds < here.seconds:
             self.plan, self._there = plan, there
@@ -220,11 +220,11 @@ class PassageRun:
         return DevicePassing(self._passage.arcs, self._passage.directed, self._task, self._options, machine.cuda)
 
     def _try(self, monitor: Monitor) -> tuple[float, int]:
-        """Search from a few sources.  Return the predicted seconds for all sources, and how many were searched from."""
+        """Search from a few sources; return the predicted seconds for all sources, and the number of sources tried."""
         clock, team = PhaseClock(monitor), Team(1)
         rows = np.unique(np.linspace(0, self._rows - 1, TRIED).astype(np.int64))
         with told_of_compiling(clock):
-            self._searches.run(team, _Silent(monitor), rows[:1])  # the first one may load or compile kernels
+            self._searches.run(team, _Silent(monitor), rows[:1])  # not timed, because it may load or compile kernels
         began, tried = time.perf_counter(), 0
         while tried < len(rows) and (tried == 0 or time.perf_counter() - began < TRIAL):
             self._searches.run(team, _Silent(monitor), rows[tried : tried + 1])
@@ -236,10 +236,10 @@ class PassageRun:
         """Search from all sources.
 
         Args:
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Returns:
-            What passed, the plan, and the seconds of each phase.
+            The flow, the plan, and the seconds of each phase.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -261,7 +261,7 @@ class PassageRun:
 
 
 class _Silent(Monitor):
-    """A monitor that shows no progress of a trial, but asks whether to stop."""
+    """A monitor that reports no progress to another one, but asks it whether to stop."""
 
     def __init__(self, inner: Monitor) -> None:
         self.cancelled = inner.cancelled  # type: ignore[method-assign]
@@ -272,10 +272,10 @@ def check_options(options: Options, *, device: bool = True) -> None:
 
     Args:
         options: the options.
-        device: whether a GPU can do it.
+        device: whether a GPU can be used.
 
     Raises:
-        InvalidRequest: one is given; the error names it.
+        InvalidRequest: such an option is given; the error names it.
     """
     refuse_semiring(options, "a count of shortest paths")
     usual = Options()

@@ -1,1 +1,1 @@
-"""Measures and summaries of a prepared graph: its rows are computed from the tables, a band at a time, and not kept."""
+"""Answers from the tables of a prepared graph: distances, near pairs, measures, summaries; and its new weights."""

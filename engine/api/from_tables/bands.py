@@ -1,4 +1,4 @@
-"""Computes the rows of a prepared graph a band at a time, and reduces each band by several threads."""
+"""Computes the rows of a prepared graph one band (some rows) at a time, and reduces each band with several threads."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Indices = npt.NDArray[np.int64]
 
 
 def band_rows(matrix: PreparedMatrix) -> int:
-    """Return how many rows a band has."""
+    """Return the number of rows of a band."""
     return max(matrix.threads, matrix.band_bytes // max(1, matrix.row_bytes))
 
 
 def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iterator[tuple[int, Array]]:
-    """Yield the rows of a rectangle in order.
+    """Yield the rows of a rectangle in order, one band at a time.
 
     Args:
         matrix: the prepared graph.
         rectangle: its rows and columns, and a cutoff.
-        inward: an entry is the distance from the vertex of its column to that of its row; else the other way.
+        inward: whether an entry is the distance from its column's vertex to its row's vertex; else the reverse.
 
     Yields:
         The number of the first row, and a block of shape (rows, columns), contiguous.
@@ -41,7 +41,7 @@ def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iter
         if beyond is not None:
             np.putmask(block, block >= beyond, matrix.unreachable)
         yield first, block
-        del block  # frees it before the next one is made
+        del block  # frees this block before the next one is made
 
 
 def _block(matrix: PreparedMatrix, rows: Indices, columns: Indices | None, *, inward: bool) -> Array:
@@ -59,13 +59,13 @@ def reduce_bands(
     *,
     inward: bool = False,
 ) -> None:
-    """Call ``gather`` with all rows of a rectangle, from several threads, each with rows of its own.
+    """Call ``gather`` with all rows of a rectangle, from several threads, of which each takes different rows.
 
     Args:
         matrix: the prepared graph.
         rectangle: its rows and columns, and a cutoff.
-        gather: called with the number of the first row of a block, the block, and the rows of it to look at.
-        monitor: is told of rows, and asked whether to stop.
+        gather: called with the number of a block's first row, the block, and the indices of the rows in it to gather.
+        monitor: receives the number of rows, and is asked whether to stop.
         inward: as in :func:`bands`.
 
     Raises:

@@ -34,7 +34,7 @@ Indices = npt.NDArray[np.int64]
 class CompactMatrix(PreparedMatrix):
     """A prepared graph in the compact form, open for reading; safe to use from many threads.
 
-    Answers are those of the full form, to the last bit; they take more time and less memory.
+    Answers are the same as from the full form, to the last bit; they take more time and less memory.
 
     Attributes:
         See ``PreparedMatrix``.
@@ -42,22 +42,22 @@ class CompactMatrix(PreparedMatrix):
 
     @property
     def most_held(self) -> int:
-        """Bytes of what is stored, all of which is kept in memory."""
+        """Bytes of the stored lengths, all of which are kept in memory."""
         return self.table_bytes
 
     @property
     def least_held(self) -> int:
-        """Bytes of what is stored."""
+        """Bytes of the stored lengths; none of them can be dropped."""
         return self.table_bytes
 
     @property
     def _drops(self) -> bool:
-        """Nothing is dropped."""
+        """Always False: the stored lengths stay in memory."""
         return False
 
     @cached_property
     def _described(self) -> CompactTables:  # type: ignore[override]
-        """The tables. The stored part of them is read as a whole, and every chunk is compared with the seal."""
+        """The tables.  The stored lengths are read completely, and every chunk is compared with the seal."""
         from engine.devices.cpu.backend import CpuBackend
 
         parts, kind = self.parts(), work_type(self.dtype)
@@ -83,7 +83,7 @@ class CompactMatrix(PreparedMatrix):
 
     @property
     def loaded(self) -> bool:
-        """Whether everything has been read."""
+        """Whether the stored lengths have been read."""
         return "_described" in self.__dict__
 
     @property
@@ -93,12 +93,12 @@ class CompactMatrix(PreparedMatrix):
 
     @cached_property
     def _pieces(self) -> CompactPieces:
-        """What cuts questions whose tables are too many to be computed at a time."""
+        """The object that cuts questions which need too many tables to be computed at once."""
         found = self._kernels
         return CompactPieces(self._tables_here, (found[3], found[4]))
 
     def _held(self, rows: Indices, columns: Indices) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Context manager that does nothing: tables are computed for each question, which has them to itself."""
+        """Context manager that does nothing: each question computes its own tables, so none must be kept for it."""
         return NOTHING
 
     @cached_property
@@ -127,7 +127,7 @@ class CompactMatrix(PreparedMatrix):
         return Lengths([], across, np.empty(0, self.dtype))
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill rows ``out`` with lengths from the vertices, in pieces of sources whose parts are neighbours."""
+        """Fill the rows ``out`` with lengths from the vertices, in pieces of sources that lie in adjacent parts."""
         part = self._kernels[3 if forward else 4][0][vertices]
         for some in self._pieces.groups(vertices, forward=forward) or [np.arange(len(vertices))]:
             flat, begins = self._tables_here.flat(part[some], ahead=forward)
@@ -138,7 +138,9 @@ class CompactMatrix(PreparedMatrix):
 
     @staticmethod
     def _over(sweeper: Sweeper, flat: Array, begins: Indices) -> Sweeper:
-        """Return a sweeper that reads lines from some tables."""
+        """Return a copy of ``sweeper`` that reads lines from ``flat``, where the table of each part begins at
+        ``begins``.
+        """
         found = copy.copy(sweeper)
         walk = list(sweeper._parts)
         walk[5], walk[6] = flat, begins
@@ -156,11 +158,11 @@ def compact_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice) -> Comp
     """Open a prepared graph in the compact form for a device.
 
     Args:
-        folder: of the prepared graph.
-        device: processors answer; ``cuda`` is refused.
+        folder: the folder of the prepared graph.
+        device: ``auto`` or ``cpu``, for processors; ``cuda`` is refused.
 
     Raises:
-        InvalidRequest: a GPU was asked for.
+        InvalidRequest: ``device`` is ``cuda``.
     """
     if device == "cuda":
         folder.close()

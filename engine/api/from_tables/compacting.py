@@ -34,10 +34,10 @@ def prepare_compact(
     overwrite: bool = False,
     monitor: Monitor | None = None,
 ) -> Outcome:
-    """Prepare a graph in the compact form, where memory or disk is short: about a tenth of the bytes of ``prepare``.
+    """Prepare a graph in the compact form, which takes about a tenth of the memory and disk that ``prepare`` takes.
 
-    Each question computes the tables that it needs, so answers take longer, but are those of the full form to the last
-    bit. A run that was stopped continues as one of ``prepare`` does.
+    Each question computes the tables that it needs.  So answers take longer, but are the same as those of the full form
+    to the last bit.  A run that was stopped can be continued, as with ``prepare``.
 
     Args:
         graph, out, options, overwrite, monitor: as in ``prepare``.
@@ -57,7 +57,7 @@ def prepare_compact(
 def _make_closed(
     inner: GraphProfile, plan: Plan, clock: PhaseClock, kept: PreparedJournal, writer: PreparedWriter
 ) -> dict[str, object]:
-    """Eliminate all parts, write and seal; return facts."""
+    """Eliminate all parts, write and seal the lengths, and return facts about them."""
     journal = PartJournal(kept)
     with working(inner, closed_parts(inner.parts(CPU_GRAIN)), plan, clock) as work:
         closed, found = find_closed(work, journal)

@@ -1,4 +1,4 @@
-"""The tables of an open prepared graph: read when a question needs them, dropped when memory is short."""
+"""Reads the tables of an open prepared graph when a question needs them, and drops them when memory is short."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Indices = npt.NDArray[np.int64]
 
 
 class HeldTables(PreparedStore):
-    """A prepared graph, open for reading, with its tables and what kernels need beside them.
+    """A prepared graph, open for reading, with its tables and the other arguments of kernels.
 
     Attributes:
-        memory: bytes that tables and answers may take together; None for what is free.
+        memory: bytes that tables and answers may take together; None for all that is free.
         Others: as in ``PreparedStore``.
     """
 
@@ -59,62 +59,63 @@ class HeldTables(PreparedStore):
         return sum(table.read_bytes for table in {self._described.ahead, self._described.back})
 
     def parts(self) -> Parts:
-        """Return the parts of the graph, opened.  Raises StorageFailed."""
+        """Return the parts of the opened graph, in which terminals have arrivals.  Raises StorageFailed."""
         return self.own_parts
 
     @cached_property
     def own_parts(self) -> Parts:
-        """The parts of the graph, read once."""
+        """The parts of the opened graph; they are read only once."""
         from engine.algorithms.prepared.tables import parts_of
 
         return parts_of(self)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row as it is swept."""
+        """Bytes of a row that is swept, including the columns of arrivals."""
         return (self.n + int(self.attributes.get("terminals", 0))) * self.dtype.itemsize
 
     @property
     def swept_bytes(self) -> int:
-        """Bytes of what elimination has found and sweeps keep in memory, with the copy of it that they may make."""
+        """Bytes of the results of elimination that sweeps keep in memory, including the copy that they may make."""
         arrays = [self._arrays.get(f"elimination/{name}") for name in ("across", "upward")]
         return 2 * max(0 if array is None else int(array["shape"][0]) for array in arrays) * self.dtype.itemsize
 
     @property
     def band_bytes(self) -> int:
-        """Bytes of a band of whole rows that are in memory at a time."""
+        """Most bytes of a band of whole rows, which are in memory at the same time."""
         return min((shares.band for shares in tuple(self._shares)), default=usual_band(self.memory))
 
     @property
     def _drops(self) -> bool:
-        """Whether sections of the tables are dropped where memory is short; tables that are whole in memory stay."""
+        """Whether sections of the tables are dropped if memory is short; tables that are whole in memory stay there."""
         if "_described" not in self.__dict__:
             return True
         return self._described.ahead.passing and not self._described.memory.complete
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in memory if nothing else is said."""
+        """The most bytes of tables that questions keep in memory if no shares limit them."""
         return (
             max(self.least_held, min(self.table_bytes, self._memory_here() // 2)) if self._drops else self.table_bytes
         )
 
     @property
     def least_held(self) -> int:
-        """The bytes of tables that have to be in memory at a time: the line of a source and that of a target."""
+        """The fewest bytes of tables that must be in memory at the same time: the lines of a source and of a target."""
         if not self._drops or "elimination/across" not in self._arrays:
             return self.table_bytes
         most, section = int(self.own_parts.widths().max(initial=1)), self.section_of("forward")
         return min(self.table_bytes, 2 * ((most - 2) // section + 2) * section * self.dtype.itemsize)
 
     def _memory_here(self) -> int:
-        """Return the bytes that tables and answers may take together now."""
+        """Return the bytes that tables and answers may now take together."""
         here = available_memory() + self.held_bytes
         return here if self.memory is None else max(0, min(here, self.memory - self._whole_bytes))
 
     def _most_tables(self, *, drops: bool) -> int:
-        """Return the bytes of tables that may be in memory now; those that cannot all stay leave half of the memory to
-        answers, unless a share says what answers take.
+        """Return the bytes of tables that may now be in memory.
+
+        If tables are dropped (``drops``), half of the memory is left to answers, unless shares limit the tables.
         """
         shares = min((found.tables for found in tuple(self._shares)), default=None)
         if shares is not None:
@@ -123,7 +124,7 @@ class HeldTables(PreparedStore):
 
     @contextmanager
     def holding(self, shares: MemoryShares) -> Iterator[None]:
-        """Context manager: limit the tables in memory, and the bands of rows, of all questions to their shares."""
+        """Context manager: limit the tables in memory and the bands of rows, for all questions, to ``shares``."""
         with self._lock:
             self._shares.append(shares)
         try:
@@ -136,7 +137,7 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _described(self) -> StoredTables:
-        """The tables; nothing of them has been read yet."""
+        """The tables; making this object reads none of their entries."""
         from engine.algorithms.prepared.tables import StoredTables
 
         passing = self.table_bytes > self._most_tables(drops=True)
@@ -145,21 +146,21 @@ class HeldTables(PreparedStore):
         except MemoryError:
             self._refuse(self.table_bytes)
             raise
-        assert forward is not None  # a prepared graph without it does not open
+        assert forward is not None  # no prepared graph opens without this table
         return StoredTables.of(self.parts(), forward, backward, self._free, self._refuse)
 
     def _free(self) -> int:
-        """Return the bytes of tables that may be read now."""
+        """Return the bytes of tables that may now be read in addition to those in memory."""
         return self._most_tables(drops=self._described.ahead.passing) - self.held_bytes
 
     def _refuse(self, needed: int) -> None:
-        """Refuse to read more of the tables than there is memory for.
+        """Raise an error if further bytes of the tables do not fit in memory.
 
         Args:
-            needed: bytes that are not in memory.
+            needed: the number of these bytes.
 
         Raises:
-            DoesNotFit: they do not fit; with the least memory that would suffice.
+            DoesNotFit: they do not fit; the error names the least memory that would suffice.
         """
         from engine.algorithms.prepared.tables import check_memory
 
@@ -171,7 +172,7 @@ class HeldTables(PreparedStore):
 
     @contextmanager
     def _in_pieces(self) -> Iterator[None]:
-        """Context manager: a refusal of one piece of a question names what suffices for all pieces."""
+        """Context manager: if a piece of a question is refused, the error names the memory that all pieces need."""
         try:
             yield
         except DoesNotFit as error:
@@ -188,7 +189,7 @@ class HeldTables(PreparedStore):
             return self._described
 
     def _held(self, rows: Indices, columns: Indices) -> AbstractContextManager[None]:
-        """Context manager: the lines of rows and columns are in memory."""
+        """Context manager: keep the lines of rows and columns in memory in its body."""
         tables = self._tables_here
         if tables.memory.complete:
             return NOTHING
@@ -197,22 +198,24 @@ class HeldTables(PreparedStore):
         return tables.memory.using(needs)
 
     def _ready(self, rows: Indices, columns: Indices) -> tuple[tuple[Any, ...], Indices, Indices]:
-        """Return the arguments that the kernels share, and the numbers of the lines of rows and columns in them; the
-        caller holds these lines.
+        """Return the common arguments of kernels, and the indices of rows and columns in these arguments.
+
+        The caller keeps the lines of rows and columns in memory.
         """
         return self._kernels, rows, columns
 
     @cached_property
     def _pieces(self) -> TablePieces:
-        """What cuts questions that need more of the tables than memory holds."""
+        """The object that cuts questions which need more bytes of tables than memory can hold."""
         from engine.algorithms.prepared.pieces import StoredPieces
 
         found = self._kernels
         return StoredPieces(self._tables_here, (found[3], found[4]), self._most_of_a_piece)
 
     def _most_of_a_piece(self) -> int:
-        """Return the bytes of tables that a piece of a question may need: less than tables may take where that changes
-        with the free memory.
+        """Return the bytes of tables that a piece of a question may need.
+
+        Without shares this is two thirds of what tables may take now, because the free memory may shrink meanwhile.
         """
         most = self._most_tables(drops=True)
         return most if self._shares else 2 * most // 3
@@ -233,7 +236,7 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _beyond(self) -> Any:
-        """The least entry beyond the cutoff; None without one."""
+        """The least entry beyond the cutoff; None if there is no cutoff."""
         cutoff = self.attributes["cutoff"]
         return None if cutoff is None else first_beyond(cutoff, self.dtype)
 
@@ -250,9 +253,7 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _walk(self) -> tuple[Array, ...]:
-        """Facts of the parts that products of panels need: the first part below each part, sizes, and widths of
-        tables.
-        """
+        """For products of panels: the first part below each part, the size of each part, and the width of its table."""
         tables = self._tables_here
         return tables.parts.lows(), tables.parts.sizes, tables.widths
 
@@ -262,10 +263,10 @@ class HeldTables(PreparedStore):
         return float(tables.widths @ tables.parts.sizes) / max(1, self.n)
 
     def _whole_array(self, where: str) -> Array | None:
-        """Read an array that stays in memory as a whole; None if there is none of that name.
+        """Read an array that stays in memory as a whole; return None if there is no array of that name.
 
         Raises:
-            DoesNotFit: there is no memory for it.
+            DoesNotFit: there is too little memory for the array.
             StorageFailed: a chunk is missing or damaged; the message names it.
         """
         found = self.checked(where)
@@ -283,5 +284,5 @@ class HeldTables(PreparedStore):
                 self._described.memory.drop_beyond(self._most_tables(drops=True))
             return found.whole()
         except BaseException:
-            self._whole_bytes -= size  # it is read, and counted, again
+            self._whole_bytes -= size  # the next attempt to read the array counts it again
             raise

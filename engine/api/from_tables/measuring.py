@@ -30,8 +30,8 @@ class PreparedMeasurement:
 
     Args:
         matrix: the prepared graph; it stays open.
-        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``; type and limits are those of the
-            tables.
+        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``; the type, and a cutoff that is not
+            given, are those of the tables.
         request: the measures.
 
     Raises:
@@ -52,16 +52,16 @@ class PreparedMeasurement:
 
     @property
     def rows(self) -> int:
-        """Rows of the table."""
+        """The number of rows of the table."""
         return len(self._rectangle.rows)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the table in memory."""
+        """The bytes of memory that the table takes."""
         return table_bytes(self.rows, self.asked.columns)
 
     def make_plan(self, monitor: Monitor | None = None) -> Plan:
-        """Return the plan; its shape is that of the matrix that is not made.
+        """Return the plan; its ``shape`` is that of all rows, although no matrix is made.
 
         Args:
             monitor: not used; ``Measurement.make_plan`` has the same parameter.
@@ -104,7 +104,7 @@ class PreparedMeasurement:
         """Find all rows and keep their measures.
 
         Args:
-            monitor: is told of progress, and asked whether to stop.
+            monitor: receives progress, and is asked whether to stop.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -129,7 +129,7 @@ class PreparedMeasurement:
 
 
 def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> None:
-    """Refuse options and measures that the tables cannot answer. Raises InvalidRequest."""
+    """Raise InvalidRequest if the tables cannot answer with these options and measures."""
     refuse_semiring(options, "a prepared graph")
     if options.max_hops is not None:
         raise InvalidRequest("the tables of a prepared graph do not know how many arcs a path has", field="max_hops")

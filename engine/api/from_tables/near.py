@@ -1,9 +1,10 @@
-"""Near pairs of a prepared graph: picked from rows that its tables give, or searched in the graph that it holds.
+"""Near pairs of a prepared graph: selected from rows that its tables give, or found by searches of its graph.
 
-Searches cost what they reach, and rows cost the same however much of them is near.  Both are predicted from a few
-sources, and the cheaper way is taken.  Both find the same pairs and the same numbers, so nothing but time depends on
-it: rows are only picked from where all sums are exact (``PreparedMatrix.exact``); other sums of fractions are searched,
-as those of a file are, because rows of the tables would be rounded otherwise.
+The time of searches depends on the vertices that they reach; that of rows does not depend on how many pairs are near.
+Both times are predicted from a few sources, and the faster way is taken.  Both ways find the same pairs and numbers, so
+the choice affects only the time: rows are used only where all sums are exact (``PreparedMatrix.exact``).  Where sums of
+fractions are not exact, rows of the tables would be rounded in another way, so the graph is searched, as that of a file
+is.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Piece = tuple[Indices, npt.NDArray[np.int32], Array]
 
-#: Sources that are searched to predict what searching all of them would take.
+#: Number of sources that are searched to predict the time of searching all of them.
 _SAMPLE: Final = 32
-#: Sources whose rows are computed to predict the size of the result.
+#: Number of sources whose rows are computed to predict the size of the result.
 _PLANNED: Final = 256
 #: Seconds of processor time for a byte of tables that is read, compared with the seal and arranged for sweeps.
 _READ: Final = 0.5e-9
-#: Seconds of processor time for an entry of a row, to tell whether it is near.
+#: Seconds of processor time to determine whether an entry of a row is near.
 _PICKED: Final = 1.5e-9
 #: Seconds of processor time for a pair that is kept.
 _KEPT: Final = 3e-8
-#: Most entries that a thread looks at together, which bounds the memory that it takes.
+#: Most entries that a thread examines at once; this limits the memory that it takes.
 _TOGETHER: Final = 1 << 20
 
 
@@ -71,9 +72,9 @@ class NearWay:
     """How the near pairs of a prepared graph are found.
 
     Attributes:
-        swept: whether they are picked from rows that the tables give; else the graph is searched.
-        reason: why, in a sentence with numbers.
-        seconds: what it is predicted to take; None where there was no choice, and nothing was predicted.
+        swept: whether the pairs are selected from rows that the tables give; else the graph is searched.
+        reason: why this way was selected, in a sentence with numbers.
+        seconds: the predicted time; None if only one way was possible, so that nothing was predicted.
     """
 
     swept: bool
@@ -82,11 +83,11 @@ class NearWay:
 
 
 class PreparedNear:
-    """Near pairs of a prepared graph that are asked for: checked at once, found by :meth:`run`.
+    """A request for near pairs of a prepared graph: the constructor checks it, :meth:`run` finds the pairs.
 
     Args:
         matrix: the prepared graph; it stays open.
-        options: as for ``near_pairs``; a cutoff of the tables holds if none is given.
+        options: as for ``near_pairs``; if no cutoff is given, that of the tables applies.
         nearest: as for ``near_pairs``.
 
     Raises:
@@ -116,10 +117,10 @@ class PreparedNear:
 
     @cached_property
     def way(self) -> NearWay:
-        """The cheaper of the two ways.
+        """The faster of the two ways.
 
         Raises:
-            DoesNotFit: only the tables could answer, and they do not fit in memory.
+            DoesNotFit: searches cannot find the pairs, and the tables do not fit in memory.
         """
         matrix = self._matrix
         if not matrix.exact:
@@ -140,10 +141,10 @@ class PreparedNear:
 
     @cached_property
     def _shares(self) -> MemoryShares:
-        """What tables and bands of rows take; where not all tables fit, pairs get a quarter of the memory if they can.
+        """The memory that tables and bands of rows get; if not all tables fit, a quarter is left to pairs if possible.
 
         Raises:
-            DoesNotFit: not even few lines of the tables fit.
+            DoesNotFit: not even the fewest lines of the tables fit.
         """
         matrix, memory = self._matrix, self._machine.memory
         with matrix.using(self._options.threads):
@@ -158,7 +159,8 @@ class PreparedNear:
     def _search_seconds(self) -> float:
         """Predict the seconds that searches from all sources take, from the processor time of some.
 
-        One source is searched first, and again, so that neither loading of kernels nor what is done once counts.
+        One source is searched twice before these: the first time loads kernels, and the second time measures the work
+        that does not depend on the number of sources.
         """
         rows, taken = len(self._rows), []
         for most in (1, 1, 1 + _SAMPLE):
@@ -169,7 +171,7 @@ class PreparedNear:
         return each * rows / self._machine.threads
 
     def _sweep_seconds(self) -> float:
-        """Predict the seconds that rows from the tables take."""
+        """Predict the seconds that it takes to compute rows from the tables and select near entries."""
         matrix, rows = self._matrix, len(self._rows)
         across = matrix.n if self._columns is None else len(self._columns)
         reading = 0.0 if matrix.loaded else _READ * matrix.table_bytes
@@ -182,12 +184,12 @@ class PreparedNear:
         return replace(self._options, sources=spread_sources(self._options, rows, most)) if rows else self._options
 
     def make_plan(self, *, beside: int = 0, out: Path | None = None, spills: bool = False) -> Plan:
-        """Return the plan; its sizes are predicted from some sources, as those of a file are.
+        """Return the plan; its sizes are predicted from some sources, as ``plan_near`` does for a graph.
 
         Args:
             beside: bytes of memory that the caller will need for each pair.
-            out: where the result will be, whose disk is looked at; None for none.
-            spills: whether pairs that memory does not hold wait on that disk.
+            out: the path of the result, whose disk must have space for it; None for a result in memory.
+            spills: whether pairs that do not fit in memory are first written to that disk.
 
         Raises:
             DoesNotFit: as ``plan_near``.
@@ -204,10 +206,10 @@ class PreparedNear:
         return replace(plan, reason=f"{plan.reason}; {way.reason}")
 
     def _sample(self, each: int, spill: Path | None) -> NearSample:
-        """Estimate all sources from a sample of them; each pair needs ``each`` bytes.
+        """Estimate the pairs of all sources from some of them; each pair needs ``each`` bytes.
 
-        The sources are searched where they can be, because rows would need all tables in memory: a process that only
-        plans never reads them then.
+        These sources are searched if searches can find the pairs.  Rows would need all tables in memory, and a process
+        that only plans should not read them.
         """
         if self._refused is None:
             return searched_sample(self._profile, self._options, self._nearest, spill)
@@ -223,7 +225,7 @@ class PreparedNear:
         Args:
             monitor: receives progress, and is asked whether to stop.
             beside: bytes of memory that the caller will need for each pair.
-            spill: a folder on whose disk pairs are written that memory does not hold; None to refuse them.
+            spill: a folder on whose disk pairs are written if they do not fit in memory; None to refuse them.
 
         Raises:
             DoesNotFit: the result would need more memory than may be used, or more of the disk than is free.
@@ -244,7 +246,7 @@ class PreparedNear:
         return NearPairs(indptr, indices, lengths, self._rows, labels, self._options.cutoff, self._nearest)
 
     def _gathered(self, rows: Indices, monitor: Monitor, each: int, spill: Path | None) -> Piece:
-        """Return the number of pairs of each row, their targets and their distances; ``each`` is bytes of a pair."""
+        """Return the number of pairs of each row, their targets and their distances; a pair takes ``each`` bytes."""
         kind = np.dtype(np.int64 if self._profile.graph.integral else np.float64)
         shares = self._shares.needed
         kept = _Kept(kind, (len(rows), (self._machine.memory - shares) // each, each), spill, shares)
@@ -265,7 +267,7 @@ class PreparedNear:
                 del block
 
     def _bands(self, rows: Indices) -> Iterator[tuple[Indices, Array]]:
-        """Yield some of the rows, and their distances, shape (rows, columns)."""
+        """Yield all rows, some at a time: their vertices, and their distances, shape (rows, columns)."""
         matrix, columns = self._matrix, self._columns
         across = matrix.n if columns is None else len(columns)
         step = max(matrix.threads, matrix.band_bytes // max(1, across * matrix.dtype.itemsize))
@@ -273,17 +275,17 @@ class PreparedNear:
             some = rows[first : first + step]
             block = matrix.rows(some) if columns is None else matrix.block(some, columns)
             yield some, block
-            del block  # frees it before the next one is made
+            del block  # frees this block before the next one is made
 
 
 class _Kept:
-    """Pairs of rows in order: in memory while they fit, and then on a disk, those that were found first.
+    """The pairs of rows, in order: they are in memory while they fit there; else all are written to a disk.
 
     Args:
-        kind: the type of the distances of the result, float64 or int64, which is int32 if that holds all.
-        limits: the number of sources, how many pairs fit in memory, and the bytes of each.
-        folder: on whose disk pairs are written that do not fit; None to refuse them.
-        beside: bytes of memory that tables and rows take, which a refusal counts, too.
+        kind: the type of the result's distances, float64 or int64; int32 is used for int64 if it can hold all of them.
+        limits: the number of sources, the number of pairs that fit in memory, and the bytes of a pair.
+        folder: a folder on whose disk pairs are written that do not fit in memory; None to refuse them.
+        beside: bytes of memory that tables and rows take; a refusal adds them.
     """
 
     def __init__(self, kind: np.dtype[Any], limits: tuple[int, int, int], folder: Path | None, beside: int = 0) -> None:
@@ -297,8 +299,8 @@ class _Kept:
         """Keep the pairs of the next rows.
 
         Raises:
-            DoesNotFit: there are more than fit in memory, and no folder for others, or too little space there.
-            StorageFailed: the disk refused them.
+            DoesNotFit: the pairs do not fit in memory, and there is no folder, or too little space on its disk.
+            StorageFailed: the disk refused to write them.
         """
         self._counts += [counts for counts, _, _ in found]
         self._found += [(index, lengths) for _, index, lengths in found]
@@ -329,19 +331,19 @@ class _Kept:
         return counts, indices, lengths.astype(np.int32 if small else kind)
 
     def close(self) -> None:
-        """Close the files; arrays of the result go on reading them."""
+        """Close the files for writing; arrays of the result can still read them."""
         if self._spill is not None:
             self._spill.discard()
 
 
 @dataclass(frozen=True)
 class _Picker:
-    """Picks what is near from whole rows.
+    """Selects the near entries of whole rows.
 
     Attributes:
-        columns: int64, the vertex of each column, ascending.
+        columns: int64, shape (columns,): the vertex of each column, ascending.
         last: the largest distance that is near, of the type of the rows; less than *unreachable*.
-        nearest: the number of targets of each row; None for all.
+        nearest: the number of targets wanted in each row; None for all.
     """
 
     columns: Indices
@@ -353,7 +355,7 @@ class _Picker:
 
         Args:
             block: shape (rows, columns).
-            rows: the vertex of each row, which is no target of itself.
+            rows: the vertex of each row; it is no target of itself.
         """
         near = block <= self.last
         if len(self.columns):
@@ -369,7 +371,7 @@ class _Picker:
 
 
 def _nearest(line: Array, places: Indices, most: int) -> Indices:
-    """Return the ``most`` nearest of the places, the nearest first; among equals, the first ones."""
+    """Return the ``most`` places with the smallest entries of ``line``, ascending; among equal entries, the first."""
     lengths = line[places]
     if len(places) > most:
         kept = lengths <= np.partition(lengths, most - 1)[most - 1]
@@ -378,9 +380,9 @@ def _nearest(line: Array, places: Indices, most: int) -> Indices:
 
 
 def _last_near(cutoff: float | None, dtype: np.dtype[Any]) -> Any:
-    """Return the largest value of a working type that is a distance, and at most the cutoff.
+    """Return the largest value of a working type that is a distance and not above the cutoff.
 
-    The cutoff is not rounded up to the type, because near pairs compare it with distances in float64.
+    The cutoff is rounded down to the type, because near pairs are defined by comparing it with distances in float64.
     """
     kind = work_type(dtype)
     if kind.integer:

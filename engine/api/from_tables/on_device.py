@@ -1,8 +1,7 @@
-"""A prepared graph that is answered by a GPU: its tables lie in device memory until it is closed.
+"""Answers questions to a prepared graph on a GPU: the tables are in device memory until the graph is closed.
 
 Every answer is the number that the processors find, bit for bit: pairs and blocks are the same sums, and whole rows are
-swept only where sums are exact.  Small questions, which the processors answer before a GPU could, stay with the
-processors.
+swept only if sums are exact.  The processors answer small questions, because they are faster than a GPU there.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: What answers from a prepared graph: the processors, a GPU, or a GPU if one has the memory for the tables.
+#: The device that answers from a prepared graph: ``auto`` for a GPU if there is one with enough memory for the tables.
 AnswerDevice = Literal["auto", "cpu", "cuda"]
 
-#: The processors answer pairs and blocks with fewer entries than this: a call of a GPU takes about a tenth of a
-#: millisecond, and a pair takes a processor about a microsecond.
+#: The processors answer pairs and blocks with fewer entries than this, because a call of a GPU takes about a tenth of a
+#: millisecond, and a processor takes about a microsecond for a pair.
 _FEW: Final = 1 << 10
-#: Sweeping a row takes as long as multiplying the line of its source with the lines of this share of all vertices; a
-#: block with more columns is swept where sums are exact.
+#: Sweeping a row takes as long as multiplying the line of its source with the lines of this share of all vertices.  So
+#: a block with more columns is swept, if sums are exact.
 _SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 
@@ -45,19 +44,19 @@ log = logging.getLogger("apsp.engine")
 class DevicePreparedMatrix(PreparedMatrix):
     """A prepared graph whose tables lie in the memory of a GPU from the first large question until :meth:`close`.
 
-    Safe to use from many threads, which the GPU serves one after the other.
+    It is safe to use from many threads; the GPU answers one question after the other.
 
     Attributes:
         See ``PreparedMatrix``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder, memory: int | None = None, *, must: bool = True) -> None:
-        """Use ``open_result``.
+        """Make the object; callers use ``open_result``.
 
         Args:
-            folder: of the prepared graph.
+            folder: the folder of the prepared graph.
             memory: bytes of device memory that may be used; None for all that is free.
-            must: whether it is an error if the device fails or lacks memory for a question; if not, the processors
+            must: whether to raise an error if the device fails or lacks memory for a question; if not, the processors
                 answer this question and all later ones.
         """
         super().__init__(folder)
@@ -66,7 +65,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         self._on_device: DeviceTables | None = None
 
     def check_device(self) -> None:
-        """Check that there is a GPU, and that the tables fit in its memory; nothing is read.
+        """Check that there is a GPU and that the tables fit in its memory, without reading them.
 
         Raises:
             InvalidRequest: there is no usable GPU; the message says why.
@@ -81,12 +80,12 @@ class DevicePreparedMatrix(PreparedMatrix):
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in memory: all of them where rows come from the device."""
+        """The most bytes of tables that questions keep in memory: those of all tables if rows come from the device."""
         return self.table_bytes if self._all_go else super().most_held
 
     @property
     def least_held(self) -> int:
-        """The bytes of tables that have to be in memory at a time: all of them where rows come from the device."""
+        """The fewest bytes of tables that must be in memory: those of all tables if rows come from the device."""
         return self.table_bytes if self._all_go else super().least_held
 
     @property
@@ -99,7 +98,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         return 0 if self._on_device is None else self._on_device.bytes
 
     def entries(self, sources: Any, targets: Any) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines for each pair."""
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if len(rows) < _FEW or rows.shape != columns.shape:
             return super().entries(sources, targets)
@@ -107,16 +106,16 @@ class DevicePreparedMatrix(PreparedMatrix):
         return super().entries(sources, targets) if found is None else found
 
     def reduce(self, rectangle: Rectangle, sink: Sink, monitor: Monitor, *, inward: bool) -> bool:
-        """Give a sink what it needs of the rows of a rectangle; the rows stay on the device.
+        """Reduce the rows of a rectangle on the device, and pass the results to a sink; the rows stay on the device.
 
         Args:
             rectangle: its rows and columns, and a cutoff.
-            sink: takes the results.
-            monitor: is told of rows, and asked whether to stop.
-            inward: an entry is the distance from the vertex of its column to that of its row; else the other way.
+            sink: receives the results.
+            monitor: receives the number of rows, and is asked whether to stop.
+            inward: whether an entry is the distance from its column's vertex to its row's vertex; else the reverse.
 
         Returns:
-            Whether this was done; if not, the processors have to do it.
+            Whether the device did this; if not, the processors must do it.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -133,7 +132,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         return self._asked(reduced) is not None
 
     def release(self) -> None:
-        """Free the device memory; the next large question takes it again."""
+        """Free the device memory; the next large question allocates it again."""
         with self._asking:
             tables, self._on_device = self._on_device, None
             if tables is not None:
@@ -160,7 +159,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         return super()._block(rows, columns) if found is None else found
 
     def _asked(self, question: Callable[[DeviceTables], Array]) -> Array | None:
-        """Return the device's answer; None if the processors have to answer."""
+        """Return the device's answer to a question; None if the processors must answer."""
         with self._asking:
             if self._stays:
                 return None
@@ -176,7 +175,7 @@ class DevicePreparedMatrix(PreparedMatrix):
         return None
 
     def _resident(self) -> DeviceTables:
-        """Return the tables on the device; the first call sends them there."""
+        """Return the tables on the device; the first call copies them there."""
         if self._on_device is None:
             from engine.devices.cuda.tables.layout import HostTables
             from engine.devices.cuda.tables.resident import DeviceTables
@@ -198,13 +197,13 @@ def answered_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice, memory
     """Open a prepared graph for a device.
 
     Args:
-        folder: of the prepared graph.
-        device: ``cuda``, or ``auto`` for a GPU if there is one that holds the tables, else the processors.
+        folder: the folder of the prepared graph.
+        device: ``cuda`` for a GPU, ``cpu`` for the processors, ``auto`` for a GPU if one can hold the tables.
         memory: bytes of device memory that may be used; None for all that is free.
 
     Raises:
         InvalidRequest, DoesNotFit, SolveFailed: as ``DevicePreparedMatrix.check_device``, for ``cuda``.
-        StorageFailed: it is damaged.
+        StorageFailed: the prepared graph is damaged.
     """
     found = DevicePreparedMatrix(folder, memory, must=device == "cuda")
     try:

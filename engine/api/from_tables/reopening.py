@@ -1,4 +1,4 @@
-"""Opens prepared graphs that were pickled: each process has its own, and keeps the last few for further tasks."""
+"""Opens prepared graphs that were pickled: each process opens its own, and keeps the last few open for later tasks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _opened: OrderedDict[tuple[str, str], PreparedMatrix] = OrderedDict()
 
 
 def reopened(path: str, digest: str) -> PreparedMatrix:
-    """Return the prepared graph at a path or address, opened on processors if this process has not opened it so before.
+    """Return the prepared graph at a path or address, answered by processors; it is opened if it is not open yet.
 
-    It is shared by all that this process unpickles, and must not be closed.
+    All unpickled objects of this process share it, so it must not be closed.
 
     Args:
-        path: the folder, which this process reaches under the same path, or the address.
-        digest: that of its seal when it was pickled.
+        path: the folder, which must have the same path for this process, or the address.
+        digest: the digest of the graph's seal when it was pickled.
 
     Raises:
-        Conflict: another prepared graph is there now.
+        Conflict: there is another prepared graph at the path now.
         NotFound, StorageFailed: as ``open_result``.
     """
     from engine.api.prepared_matrix import PreparedMatrix, open_result
@@ -42,6 +42,6 @@ def reopened(path: str, digest: str) -> PreparedMatrix:
                 raise Conflict(f"{path} was replaced; open it again")
             found = _opened[path, digest] = opened
         _opened.move_to_end((path, digest))
-        while len(_opened) > KEPT:  # one still in use is closed when its last reference is gone
+        while len(_opened) > KEPT:  # a graph that is still in use is closed when its last reference is gone
             _opened.popitem(last=False)
         return found

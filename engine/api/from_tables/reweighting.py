@@ -1,7 +1,7 @@
-"""Gives a prepared graph new weights: its parts and their order stay.
+"""Gives a prepared graph new weights; its parts and their order stay.
 
-Either all tables are computed again, by this process or by the workers of a Dask scheduler, or only those that may
-differ.
+Either all tables are computed again, by this process or by the workers of a Dask scheduler, or only the tables that may
+change.
 """
 
 from __future__ import annotations
@@ -65,31 +65,31 @@ def reweight(
 ) -> Outcome:
     """Give a prepared graph new weights; its vertices, arcs, parts and their order stay.
 
-    A weight of +inf closes an arc; later weights may open it.  The result is what preparing with these parts would
-    make, to the last bit.  Files that stay the same are shared with ``prepared`` (hard links), and each folder can be
-    moved or removed alone.
+    A weight of +inf closes an arc; later weights may open it.  The result is the same, to the last bit, as that of
+    preparing the graph anew with these parts.  Files that do not change are shared with ``prepared`` by hard links, so
+    each of the two folders can be moved or removed alone.
 
     Args:
         prepared: the folder of a prepared graph, or its address in an object store.
         weights: a graph file of any format that lists the arcs, in any order; or three arrays: labels of tails, labels
             of heads, numbers.
         out: the new folder or address; None to replace ``prepared`` in one step once the new tables are sealed.
-        changed: only arcs with new weights are given; else every arc that is not closed must be.
-        overwrite: replace a store at ``out`` once the new one is done.
-        options: type, memory, threads and cutoff; and the scheduler of workers, which then compute all tables.  Unless
-            said otherwise, the cutoff of ``prepared`` stays, and so does float64 where the new weights are not whole.
+        changed: whether only arcs with new weights are given; if not, every arc that is not closed must be given.
+        overwrite: whether to replace a store at ``out`` once the new one is done.
+        options: type, memory, threads and cutoff; and the scheduler of workers, which then compute all tables.  If not
+            given, the cutoff is that of ``prepared``; the type stays float64 if new weights are not whole.
         monitor: receives progress, and is asked whether to stop.
         reading: how the file is read, as in ``read_graph``.
 
     Returns:
-        The plan, the seconds of each phase, and facts: arcs with other weights, closed arcs, parts that were eliminated
-        again, and tables that differ.
+        The plan, the seconds of each phase, and facts: the numbers of arcs with other weights, of closed arcs, of parts
+        that were eliminated again, and of tables that changed.
 
     Raises:
-        NotFound: an arc is given that the graph does not have, or an arc is missing; with its name and line.
-        Conflict: there is something at ``out``, or ``prepared`` was replaced meanwhile, or another process writes it.
-        Cancelled: the monitor asked to stop; what was there is as before.
-        StorageFailed: the disk refused, or ``prepared`` is damaged.
+        NotFound: an arc is given that the graph does not have, or an arc is missing; the error names it and its line.
+        Conflict: ``out`` exists, or ``prepared`` was replaced by another process, or another process is writing it.
+        Cancelled: the monitor asked to stop; existing folders are unchanged.
+        StorageFailed: the disk refused to write, or ``prepared`` is damaged.
         InvalidRequest, DoesNotFit, NegativeCycle: as in ``prepare``.
     """
     check_flags(changed=changed, overwrite=overwrite)
@@ -120,7 +120,7 @@ def reweight(
 
 
 class _Base:
-    """The prepared graph that new weights are for, and the new graph with its parts."""
+    """The prepared graph that gets new weights, the graph with these weights, and its parts."""
 
     def __init__(self, old: PreparedMatrix, new: NewGraph) -> None:
         self.old, self.new, self.profile = old, new, GraphProfile(new.graph)
@@ -128,7 +128,7 @@ class _Base:
         self.parts = self.inner.given_parts = old.parts()
 
     def holds(self) -> npt.NDArray[np.bool_]:
-        """Return the parts that hold changed arcs, shape (parts,)."""
+        """Return a mask of the parts that hold changed arcs, shape (parts,)."""
         graph, position = self.new.graph, self.parts.position
         tails, heads = np.divmod(self.new.changed, max(1, graph.n))
         heads = arrivals(heads, graph.n, graph.terminals)
@@ -137,21 +137,21 @@ class _Base:
         return holds
 
     def tables(self, plan: Plan) -> FoundTables | None:
-        """Return the tables that new ones can be made of; None where all must be computed."""
+        """Return the old tables, of which the new ones can be made; None if all tables must be computed."""
         old, type_stays = self.old, np.dtype(plan.dtype) == self.old.dtype
         if not (type_stays and self.inner.nonnegative and old.least_weight >= 0):
             return None
         if _and_above(self.parts, self.holds()) > MOST * self.parts.count + 1:
             return None
         arrays, forward = old.eliminated(), old.table("forward")
-        assert forward is not None  # a prepared graph without it does not open
+        assert forward is not None  # no prepared graph opens without this table
         return (
             None if arrays is None else FoundTables(forward, old.table("backward"), Eliminated.of(self.parts, *arrays))
         )
 
 
 def _with_tables(found: SealedResult, prepared: str | Path) -> PreparedMatrix:
-    """Return what was found at ``prepared``, whose tables can get new weights; else raise InvalidRequest."""
+    """Return ``found``, the result at ``prepared``; raise InvalidRequest if it is no graph that can get new weights."""
     if not isinstance(found, PreparedMatrix):
         raise InvalidRequest(f"{prepared} is a solved store; only prepared graphs get new weights", field="prepared")
     if found.compact:
@@ -160,7 +160,7 @@ def _with_tables(found: SealedResult, prepared: str | Path) -> PreparedMatrix:
 
 
 def _as_before(options: Options, found: PreparedMatrix, new: NewGraph) -> Options:
-    """Return the options with the cutoff, and the digits, of the prepared graph where nothing else is asked."""
+    """Return the options with the cutoff and the precision of the prepared graph, unless they say otherwise."""
     if options.cutoff is None:
         options = replace(options, cutoff=found.attributes["cutoff"])
     if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:
@@ -179,13 +179,13 @@ def _given(weights: str | Path | Arrays, found: PreparedMatrix, reading: Reading
 
 
 def _check_current(old: PreparedMatrix) -> None:
-    """Refuse to go on from a prepared graph that another process has replaced.  Raises Conflict."""
+    """Raise Conflict if another process has replaced the prepared graph."""
     if not old.current():
         raise Conflict(f"{old.path} was replaced by another process meanwhile; ask again")
 
 
 def _and_above(parts: Parts, holds: npt.NDArray[np.bool_]) -> int:
-    """Return how many parts are in ``holds`` or above one that is."""
+    """Return the number of parts that are in ``holds`` or above such a part."""
     again = holds.copy()
     for i, above in enumerate(parts.parents.tolist()):
         if again[i] and above >= 0:
@@ -197,7 +197,7 @@ def _sealed(
     base: _Base, asked: tuple[Plan, Options], clock: PhaseClock, kept: PreparedJournal,
     place: tuple[Path, bool, Generation | None],
 ) -> dict[str, object]:  # fmt: skip
-    """Make the new tables, write and seal them; return facts."""
+    """Make, write and seal the new tables, and return facts about them."""
     (plan, options), (target, replaces, sent), new = asked, place, base.new
     everything = Touched(*(np.ones(base.parts.count, np.bool_) for _ in range(3)))
     found = None if in_spans(plan) else _made(base, plan, clock, kept)
@@ -231,7 +231,10 @@ def _sealed(
 def _made(
     base: _Base, plan: Plan, clock: PhaseClock, kept: PreparedJournal
 ) -> tuple[FoundTables, dict[str, frozenset[int]] | None, Touched | None, dict[str, object]]:
-    """Return the new tables; the chunks that stay, and the parts that changed, None for all; and facts."""
+    """Return the new tables, the chunks that do not change, the parts that change, and facts.
+
+    If all tables are computed again, None stands for the chunks and for the parts.
+    """
     clock.begin("read tables", 1, "store")
     tables = base.tables(plan)
     clock.step(1)
@@ -247,7 +250,7 @@ def _made(
 
 
 def _same_chunks(base: _Base, name: str, touched: npt.NDArray[np.bool_]) -> frozenset[int]:
-    """Return the chunks of a table that no touched part has entries in."""
+    """Return the numbers of the chunks of a table that hold no entries of touched parts."""
     entries = base.parts.sizes * base.parts.widths()
     ends = np.cumsum(entries)
     total = int(ends[-1]) if len(ends) else 0

@@ -1,4 +1,4 @@
-"""Shares the memory that may be used among tables, the rows that are computed from them, and results."""
+"""Divides the memory that may be used among tables, the rows that are computed from them, and results."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from storage.errors import DoesNotFit
 if TYPE_CHECKING:
     from engine.api.prepared_matrix import PreparedMatrix
 
-#: Most bytes of a band of whole rows, unless a row for each thread takes more.
+#: Most bytes of a band of whole rows, unless one row for each thread takes more.
 BAND_BYTES: Final = 64 << 20
-#: Bands that are in memory at a time: one that is reduced, rows as they are swept, those that are swept together, and
-#: the columns of them that are wanted.
+#: Number of arrays as large as a band that are in memory at the same time: the band that is reduced, the rows in the
+#: order of a sweep, a group of rows that are swept together, and their wanted columns.
 BANDS: Final = 4
 
 
 @dataclass(frozen=True)
 class MemoryShares:
-    """How a question shares the memory.
+    """How the memory for a question is divided.
 
     Attributes:
         tables: bytes of tables that may be in memory.
         band: bytes of a band of rows.
-        needed: bytes of tables, bands, what elimination has found, and results.
+        needed: bytes of tables, bands, results of elimination, and results of the question.
     """
 
     tables: int
@@ -33,28 +33,31 @@ class MemoryShares:
 
 
 def smaller(asked: int | None, opened: int | None) -> int | None:
-    """Return the smaller of two budgets, either of which may be None for none."""
+    """Return the smaller of two budgets; either may be None for no limit."""
     return opened if asked is None else asked if opened is None else min(asked, opened)
 
 
 def usual_band(memory: int | None) -> int:
-    """Return the bytes of a band for questions without shares; ``memory`` may be used by tables and answers."""
+    """Return the bytes of a band for questions without shares.
+
+    ``memory`` is the number of bytes that tables and answers may take together; None for no limit.
+    """
     return BAND_BYTES if memory is None else min(BAND_BYTES, memory // (2 * BANDS))
 
 
 def memory_shares(matrix: PreparedMatrix, rows: int, memory: int, kept: int, what: str) -> MemoryShares:
-    """Share the memory: tables get all that they need if bands of the usual size fit beside them, else smaller bands.
+    """Divide the memory: if tables and bands of the usual size do not fit together, bands are made smaller first.
 
     Args:
         matrix: the prepared graph.
-        rows: rows that are asked for.
+        rows: the number of rows wanted.
         memory: bytes that may be used.
         kept: bytes of results.
-        what: what is asked for, for the message.
+        what: the name of the results, for the message.
 
     Raises:
-        DoesNotFit: not even a line of each direction fits beside the smallest bands; with the least memory that would
-            suffice.
+        DoesNotFit: not even a line of each direction fits in memory with the smallest bands; the error names the least
+            memory that would suffice.
     """
     row, left = matrix.row_bytes, memory - kept - matrix.swept_bytes
     smallest = row * max(1, min(matrix.threads, rows))

@@ -1,4 +1,4 @@
-"""The summary of a prepared graph: of all its rows, or of some that are picked evenly."""
+"""The summary of a prepared graph: of all its rows, or of some evenly spaced rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from storage.errors import InvalidRequest
 
 #: If no number of rows is given, rows with about this many entries are computed, which takes a tenth of a second.
 _ENTRIES: Final = 1 << 24
-#: Rows from which the time of a summary of all rows is predicted.
+#: Number of rows from which the time of a summary of all rows is predicted.
 _TIMED: Final = 64
-#: Facts that only all rows together tell; a summary of some rows leaves them out.
+#: Facts that follow only from all rows; a summary of some rows leaves them out.
 _OF_ALL: Final = ("diameter", "radius", "diameter_pair", "center", "central_sources", "central_reach")
 
 
@@ -27,17 +27,17 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
 
     Args:
         matrix: the prepared graph.
-        rows: how many, picked evenly over the vertices; None for all of a small graph, else for as many as make 2^24
-            entries, but at least 64.
-        monitor: is told of progress, and asked whether to stop.
+        rows: the number of rows, evenly spaced over the vertices; None for as many as have 2^24 entries, but at least
+            64 rows, and at most all.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        From all rows: what a solve stores as its summary, with the same numbers.  From some rows: the same without
+        From all rows: the summary that a solve stores, with the same numbers.  From some rows: the same without
         diameter, radius and centre; ``sources`` is then the number of these rows, ``pairs``, ``reached``, ``sum``,
-        ``mean`` and ``histogram`` are of their distances, and ``sampled`` is true.
+        ``mean`` and ``histogram`` are those of their distances, and ``sampled`` is true.
 
     Raises:
-        InvalidRequest: the number is below 1.
+        InvalidRequest: the number of rows is below 1.
         Cancelled: the monitor asked to stop.
         StorageFailed, DoesNotFit: the tables cannot be read.
     """
@@ -56,11 +56,12 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
 def summary_seconds(matrix: PreparedMatrix) -> float:
     """Predict the processor seconds that a summary of all rows takes, from the time of some rows.
 
-    They are found twice, because kernels are loaded and tables are read the first time.  Of a small graph nothing is
-    predicted: 0 is returned.
+    These rows are computed twice, and the second time is measured, because the first one includes loading kernels and
+    reading tables.  For a small graph 0 is returned.
 
     Args:
-        matrix: the prepared graph; nothing else may use this process meanwhile.
+        matrix: the prepared graph; nothing else may run in this process meanwhile, because its whole processor time
+            is measured.
 
     Raises:
         StorageFailed, DoesNotFit: the tables cannot be read.
@@ -76,7 +77,7 @@ def summary_seconds(matrix: PreparedMatrix) -> float:
 
 
 class RowsSummary:
-    """Adds up the facts of rows of a prepared graph; several threads may add rows at the same time.
+    """Gathers the facts of rows of a prepared graph; several threads may add rows at the same time.
 
     Args:
         matrix: the prepared graph.
@@ -96,9 +97,9 @@ class RowsSummary:
 
 
 class _Nowhere:
-    """A sink that keeps no row."""
+    """A sink that discards all rows."""
 
     tile = (64, 64)
 
     def write(self, row: int, column: int, block: object) -> None:
-        """Let the rows go."""
+        """Discard the rows."""

@@ -400,7 +400,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     began = working_time()
     try:
         found = near_pairs(profile, asked)
-    except ApspError:  # near pairs fail, too; the original refusal explains more
+    except ApspError:  # near pairs fail, too, and the original refusal explains more
         return refusal
     entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:

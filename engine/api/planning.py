@@ -46,15 +46,15 @@ def make_plan(
 ) -> Plan:
     """Plan a solve, and refuse it before any work is done if it cannot succeed.
 
-    Kernels that planning needs are compiled first, if they are not compiled yet, in the phase ``compile``.
+    Kernels that planning needs and that are not compiled yet are compiled first, in the phase ``compile``.
 
     Args:
-        graph: the graph, or its profile, in which planning keeps what the solve can use.
+        graph: the graph, or its profile, in which planning keeps facts that the solve can use.
         options: the user's options.
-        out: path of the store; None where the result stays in memory.
-        resume: continue from the checkpoint at ``out``, if there is one.
+        out: path of the store; None if the result stays in memory.
+        resume: whether to continue from the checkpoint at ``out``, if there is one.
         monitor: receives the phase ``compile``, and is asked whether to stop.
-        dropped: whether rows are reduced where they are computed and written nowhere.
+        dropped: whether rows are reduced where they are computed, so that nothing is written.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -62,7 +62,7 @@ def make_plan(
         InvalidRequest: the options contradict the graph, or no type holds the distances.
         NegativeCycle: the graph has a negative cycle, which the error names.
         DoesNotFit: memory or disk is too small.
-        SolveFailed: workers are to solve, and none answers.
+        SolveFailed: the options ask for workers, and no worker answers.
     """
     if options.semiring != MIN_PLUS:
         from engine.api.semirings.planning import plan_semiring
@@ -76,7 +76,7 @@ def make_plan(
             compile_for(missing_for(PLANNING), clock)
         if (
             clock.seconds
-        ):  # planning has waited for kernels; end that phase, so that later seconds are not counted as theirs
+        ):  # planning has waited for kernels: end the phase ``compile``, so that later seconds do not count there
             clock.begin("plan", 0, "")
         graph = profile.graph
         bound = bound_to(found, options)
@@ -90,9 +90,9 @@ def make_plan(
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
-    """Return the refusal, with the ways to answer the same question without a matrix, if there are any."""
+    """Add to the refusal the other ways to answer the same question, which need no matrix, if there are any."""
     if options.also:
-        return refusal  # only a solve into a store sums along paths
+        return refusal  # no other way sums quantities along paths
     from engine.api.measures_planning import with_measures  # only a refusal needs these modules
     from engine.api.prepared_planning import offered
 
@@ -107,19 +107,19 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
 
 
 def _walks(graph: Graph) -> bool:
-    """Return whether planning needs compiled kernels: for a bound on whole weights, if plain Python would be slower."""
+    """Return whether planning needs compiled kernels: to bound distances of whole weights faster than plain Python."""
     return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
 
 
 def with_fixed(plan: Plan, *, stored: bool) -> Plan:
-    """Return the plan with the costs added that, except for kernels, are the same for all candidates.
+    """Add to the plan the costs that are the same for all candidates (except those of kernels).
 
     Args:
         plan: the plan without these costs.
         stored: whether the result goes into a store.
 
     Returns:
-        The plan with the phases before and after, and with their seconds.
+        The plan with the phases before and after the solve, and with their seconds.
     """
     waiting = needed(plan)
     before = [Phase("create", CREATE_SECONDS)] if stored else []
@@ -143,8 +143,8 @@ def _plan(
 ) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``asked`` are the options of the store, where solved rows are longer than its rows.  No store is written if rows are
-    ``dropped``.
+    If sums along paths are wanted, solved rows are longer than rows of the store; ``asked`` are the options for the
+    latter.  No store is written if rows are ``dropped``.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
@@ -178,7 +178,7 @@ def _plan(
     else:
         problem, plan = draft.refine(problem, machine, plan)
     if plan.device != "cpu" or not ALGORITHMS[plan.algorithm].searches:
-        profile.known = None  # free the rows that trials have found, as no search will use them
+        profile.known = None  # free the rows that trials have found, because no search will use them
     return changed(plan, statistics=statistics(profile, problem, plan.seconds))
 
 
@@ -186,8 +186,8 @@ def _plan(
 class _Draft:
     """The inputs that stay the same while a plan is refined step by step, as more is measured.
 
-    ``beside`` are bytes of memory that are needed beside what makes the rows: those of sums along their paths.  They
-    count as what the process holds, so that refusals name budgets which suffice for both.
+    ``beside`` is the number of bytes of memory that sums along paths need in addition to the rows.  They count as
+    memory that the process has in use, so that refusals name budgets which suffice for rows and sums.
     """
 
     profile: GraphProfile
@@ -202,9 +202,7 @@ class _Draft:
         return choose(problem, machine, self.options, store=self.store, trials=trials)
 
     def refine(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Refine the plan by looking for bridges, timing searches and products, and a trial partition; return problem
-        and plan.
-        """
+        """Refine the plan: look for bridges, time searches and products, try a partition; return problem and plan."""
         profile, options = self.profile, self.options
         bridged = with_bridges(profile, problem, plan, machine) if options.algorithm == "auto" else problem
         if bridged is not problem:
@@ -214,12 +212,12 @@ class _Draft:
         device, out = options.device, self.out
         measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
         if measured is not machine or trials is not None:
-            # measuring has taken memory that the plan can use again, so survey the memory again
+            # the plan can use the memory that measuring has taken, so survey the memory again
             now = survey(out=out, memory=options.memory, threads=options.threads)
             most = machine.resident + machine.memory - plan.memory
             machine = replace(measured, memory=now.memory, resident=min(now.resident + self.beside, most))
             plan = self.choose(problem, machine, trials)
-        # if an algorithm was asked for, a partition changes nothing, and making one may take longer than the solve
+        # if the options name an algorithm, a partition changes nothing, and making one may take longer than the solve
         if options.algorithm != "auto":
             return replace(problem, no_parts=f"{options.algorithm} was asked for"), plan
         if problem.parts is not None:
@@ -228,15 +226,17 @@ class _Draft:
         return tried, _uncut(plan, tried) if tried.parts is None else self.choose(tried, machine, trials)
 
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
-        """Return problem and plan with the parts of a lattice, which are found before searches if that saves time; and
-        those of a graph of many hops, whose searches a GPU tries for seconds.
+        """Find parts before searches are tried, if that may save time; return problem and plan.
+
+        This is so for a lattice, and for a graph of many hops if the plan is to search on a GPU, where a trial takes
+        seconds.
         """
         if plan.device == "cuda" and plan.algorithm in SEARCHES and problem.hops > SHALLOW:
             cut = with_trial(self.profile, problem, plan, machine)
             return (problem, plan) if cut.parts is None else (cut, self.choose(cut, machine))
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem or not is_lattice(shaped):
-            return shaped, plan  # the hops across change the estimates of lattices only
+            return shaped, plan  # the number of hops across changes the estimates of lattices only
         plan = self.choose(shaped, machine)
         if plan.algorithm != "dijkstra":
             return shaped, plan
@@ -264,7 +264,7 @@ def _check(graph: Graph, options: Options) -> None:
 
 
 def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, found: Checkpoint | None) -> Problem:
-    """Return what planning needs to know about the graph, before the machine is surveyed."""
+    """Return the facts about the graph and the request that planning needs, before the machine is surveyed."""
     rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
     problem = describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     hops = profile.hops if problem.unit else 0
@@ -275,10 +275,10 @@ def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, foun
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> tuple[Machine, Plan | None]:
-    """Look for a GPU if it was asked for, or if the CPU takes longer than a GPU takes to start.
+    """Survey the machine; its GPU only if the options name it, or if the CPU takes longer than a GPU takes to start.
 
     Returns:
-        The machine, and the plan of a solve that is too short for a GPU; None if none was made.
+        The machine; and the plan for the CPU, if it was made and is too short for a GPU, else None.
     """
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     if options.device not in ("auto", "cuda"):

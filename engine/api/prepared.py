@@ -32,8 +32,9 @@ __all__ = ["plan_prepared", "prepare"]
 
 PART_ARRAYS = ("position", "starts", "parents", "ends", "borders")
 
-#: A function that computes in memory what a form of a prepared graph stores, writes and seals it, and returns facts.
-#: Its arguments are the graph, the plan, the clock, what an earlier run has committed, and the writer.
+#: A function that computes in memory the tables or lengths that a form of a prepared graph stores, writes and seals
+#: them, and returns facts.  Its arguments are the graph, the plan, the clock, the journal with what an earlier run has
+#: committed, and the writer.
 Making = Callable[[GraphProfile, Plan, PhaseClock, PreparedJournal, PreparedWriter], dict[str, object]]
 
 
@@ -49,28 +50,28 @@ def prepare(
 ) -> Outcome:
     """Prepare a graph into a new folder and seal it; ``open`` answers every distance from it.
 
-    A long run commits what it has done about every ten seconds.  If it is stopped or killed, the next one of the same
-    graph and type into the same folder goes on from there, with the same result to the last bit.
+    A long run commits finished work about every ten seconds.  If it is stopped or killed, the next run with the same
+    graph, type and folder continues from the last commit, with the same result to the last bit.
 
     Args:
-        graph: the graph, or its profile, which keeps what planning has found.
+        graph: the graph, or its profile, which keeps the facts that planning has found.
         out: the folder, whose parent must exist, or an address in an object store (``s3://BUCKET/PREFIX``);
             or what ``storage.remote.places.prepared_place`` returns: the folder to work in, and the objects to send.
-        options: type, memory, threads and cutoff: longer distances are answered as unreachable; and with ``executor``
-            ``dask`` the scheduler whose workers compute, all of which reach ``out`` under the same path.
+        options: type, memory, threads and cutoff (longer distances are answered as unreachable); if ``executor`` is
+            ``dask``, also the scheduler whose workers compute.  All of them must reach ``out`` under the same path.
         plan: from :func:`plan_prepared`; None to make one.
-        overwrite: replace a store at ``out`` once the new one is done.
+        overwrite: whether to replace a store at ``out`` once the new one is done.
         monitor: receives progress, and is asked whether to stop.
         work: with an address, the folder to work in, which keeps the commits; None for one in the user's cache.
 
     Returns:
-        The plan that was followed, the seconds of each phase, and facts about the tables; ``resumed`` is how many parts
-        of each step an earlier run had done.
+        The plan that was followed, the seconds of each phase, and facts about the tables; ``resumed`` is the number of
+        parts that an earlier run had done, for each step.
 
     Raises:
-        Conflict: there is something at ``out``, and ``overwrite`` was not asked for; or another process writes it.
+        Conflict: ``out`` exists, without ``overwrite``; or another process is writing it.
         Cancelled: the monitor asked to stop.
-        StorageFailed: the disk or the object store refused.
+        StorageFailed: the disk or the object store refused to write.
         InvalidRequest, DoesNotFit, NegativeCycle: as :func:`plan_prepared`.
     """
     profile, options = GraphProfile.of(graph), given_options(options)
@@ -88,16 +89,16 @@ def prepared_at(
     profile: GraphProfile, place: tuple[Path, Generation | None], asked: tuple[Options, Plan | None], *,
     overwrite: bool, monitor: Monitor | None, compact: bool, make: Making,
 ) -> Outcome:  # fmt: skip
-    """Prepare a graph, in the full or in the compact form; other processes cannot write the place meanwhile.
+    """Prepare a graph, in the full or in the compact form; meanwhile no other process can write in the same place.
 
     Args:
         profile: the graph.
         place: the folder to work in, and the objects to send.
         asked: the options, and the plan if there is one.
-        overwrite: replace what is at the place.
+        overwrite: whether to replace a store that is in this place.
         monitor: receives progress.
         compact: whether the form is the compact one.
-        make: computes what the form stores, where this process computes it in memory.
+        make: computes, writes and seals the form if this process computes it in memory; else spans are computed.
 
     Returns:
         The plan, the seconds of each phase, and facts about what is stored.
@@ -134,7 +135,7 @@ def prepared_at(
 def _make_tables(
     inner: GraphProfile, plan: Plan, clock: PhaseClock, kept: PreparedJournal, writer: PreparedWriter
 ) -> dict[str, object]:
-    """Find all tables, write and seal them; return facts."""
+    """Compute, write and seal all tables, and return facts about them."""
     parts = inner.parts(CPU_GRAIN)
     found, resumed = found_anew(inner, parts, plan, clock, kept)
     write_tables(writer, found, clock)
@@ -147,19 +148,19 @@ def in_spans(plan: Plan) -> bool:
 
 
 def spec_of(graph: Graph, plan: Plan) -> MatrixSpec:
-    """Return type and attributes of a prepared graph."""
+    """Return the type and the attributes with which a prepared graph is stored."""
     kind = WORK_TYPES[plan.dtype]
     return MatrixSpec(kind.dtype, kind.unreachable, attributes=store_attributes(graph, plan))
 
 
 @contextmanager
 def working(inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock) -> Iterator[PartWork]:
-    """Context manager: what computing the lengths of parts takes, with threads of its own.
+    """Context manager: provide what computes the lengths of parts; its threads end with the context.
 
     Args:
-        inner: the graph, opened.
+        inner: the opened graph.
         parts: its parts.
-        plan: says type and threads.
+        plan: determines type and threads.
         clock: receives the progress.
     """
     from engine.devices.cpu.backend import CpuBackend
@@ -175,21 +176,21 @@ def working(inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock) ->
 def found_anew(
     inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock, kept: PreparedJournal
 ) -> tuple[FoundTables, dict[str, int]]:
-    """Find all tables, going on from what was committed.
+    """Compute all tables, except for those parts that an earlier run has committed.
 
     Args:
-        inner: the graph, opened.
+        inner: the opened graph.
         parts: its parts.
-        plan: says type and threads.
+        plan: determines type and threads.
         clock: receives the progress.
-        kept: what an earlier run has committed; receives what this one does.
+        kept: the commits of an earlier run; receives those of this run.
 
     Returns:
-        The tables, and how many parts of each step were not computed again.
+        The tables, and for each step the number of parts that were restored from commits.
 
     Raises:
         Cancelled: the monitor asked to stop.
-        StorageFailed: the disk refused.
+        StorageFailed: the disk refused to write.
     """
     journal = PartJournal(kept)
     with working(inner, parts, plan, clock) as work:
@@ -201,19 +202,19 @@ def write_tables(
     writer: PreparedWriter, found: FoundTables, clock: PhaseClock, same: dict[str, frozenset[int]] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
-    """Write tables and what elimination found, and seal.
+    """Write and seal tables and results of elimination.
 
     Args:
-        writer: of the prepared graph.
-        found: the tables.
+        writer: the writer of the prepared graph.
+        found: the tables and the results of elimination.
         clock: receives the progress, in bytes.
-        same: the chunks of each table that are those of the prepared graph that the new one comes from.
-        check: called before the seal; may raise.
+        same: for each table, the chunks that do not differ from those of the prepared graph that got new weights.
+        check: called before the seal is written; it may raise an error.
 
     Raises:
         Cancelled: the monitor asked to stop.
-        StorageFailed: the disk refused.
-        Conflict: meanwhile something else has appeared at the path; or what ``check`` raises.
+        StorageFailed: the disk refused to write.
+        Conflict: another result has appeared at the path meanwhile; or what ``check`` raises.
     """
     tables = (
         {"forward": found.forward} if found.backward is None else {"forward": found.forward, "backward": found.backward}
@@ -229,7 +230,7 @@ def write_tables(
 
 
 def facts_of(parts: Parts, found: FoundTables) -> dict[str, object]:
-    """Return the number of parts, and entries and bytes of the tables."""
+    """Return the number of parts, and the numbers of entries and bytes of the tables."""
     tables = [found.forward] if found.backward is None else [found.forward, found.backward]
     return {
         "parts": parts.count,

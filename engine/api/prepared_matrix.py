@@ -1,9 +1,8 @@
-"""Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that was never written.
+"""Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that is never written.
 
-Every entry is the least sum over two lines (``engine.algorithms.prepared.lines``).  Where sums are exact, as those of
-whole numbers and of floats of few digits are, rows and columns are swept instead, which takes far fewer sums.  Other
-sums of floats depend on the order, so their rows come from lines, too, and an entry is the same number however it is
-asked for.
+Every entry is the least sum over two lines (``engine.algorithms.prepared.lines``).  If sums are exact, as for whole
+numbers and for floats of few digits, rows and columns are swept instead, which takes far fewer sums.  Other sums of
+floats depend on their order, so then rows are also made from lines.  So an entry is the same number in every answer.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Most pairs that one thread answers alone; more are shared among threads.
+#: Most pairs that one thread answers alone; a larger number is shared among threads.
 _SHARED: Final = 1 << 13
-#: Given to a sweep where a search takes arcs: a sweep reads tables, and no arcs.
+#: The argument ``arcs`` of a sweep, which has the parameters of a search, but reads tables instead of arcs.
 NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
 
 
@@ -56,23 +55,25 @@ def open_result(
 
     Args:
         path: a folder, or an address in an object store (solved stores only).
-        semiring: the semiring that the caller understands, such as ``max-min``, or several. A store of another semiring
-            is refused, so that no program takes widths for distances.
-        device: what answers from a prepared graph: ``cpu``; ``cuda``, whose memory holds the tables until the result is
-            closed; or ``auto``, a GPU if one has the memory for them. A solved store is read from its files.
+        semiring: the semiring, or several, whose values the caller can use, such as ``max-min``.  A store of another
+            semiring is refused, so that no program takes widths for distances.
+        device: the device that answers from a prepared graph: ``cpu``; ``cuda``, whose memory holds the tables until
+            the result is closed; or ``auto`` for a GPU if one has enough memory for the tables.  A solved store is read
+            from its files.
         device_memory: bytes of device memory that may be used; None for all that is free.
-        memory: bytes that the tables of a prepared graph and the answers from them may take together; None for what is
-            free. Tables that take more than half of it are read as questions need them.
+        memory: bytes that the tables of a prepared graph and the answers from them may take together; None for all that
+            is free.  If the tables take more than half of these bytes, parts of them are read as questions need them.
 
     Returns:
-        The result, to be closed or used as a context: rows, columns, entries, blocks, labels and the graph.
+        The result: rows, columns, entries, blocks, labels and the graph.  The caller must close it, or use it as a
+        context manager.
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: what is there is neither, or it is damaged.
-        Conflict: it is of another semiring.
-        InvalidRequest: ``cuda`` is asked for, and there is no usable GPU, or it is a solved store.
-        DoesNotFit: ``cuda`` is asked for, and the tables are larger than the memory; the message has both numbers.
+        StorageFailed: there is no result at ``path``, or it is damaged.
+        Conflict: the result is of another semiring.
+        InvalidRequest: ``device`` is ``cuda``, and there is no usable GPU, or the result is a solved store.
+        DoesNotFit: ``device`` is ``cuda``, and the tables are larger than its memory; the message has both numbers.
     """
     check_opening(path, semiring, device, device_memory)
     if memory is not None:
@@ -108,17 +109,17 @@ def open_result(
 class PreparedMatrix(HeldTables):
     """A prepared graph, open for reading; safe to use from many threads.
 
-    Offers what a solved store offers: labels, types and results are the same, for whole numbers bit for bit.  A chunk
-    of the tables is read into memory, and compared with the seal, when a question first needs it.
+    It has the methods of a solved store; labels, types and results are the same, for whole numbers bit for bit.  A
+    chunk of the tables is read into memory, and compared with the seal, when a question first needs it.
 
     Attributes:
-        threads: threads that share the work of a question, all usable processors by default. Setting it changes the
-            number for all questions; ``using`` changes it for the questions of one thread.
-        See ``SealedResult``.
+        threads: number of threads that share the work of a question, all usable processors by default.  Setting it
+            changes the number for all questions; ``using`` changes it for the questions of the current thread.
+        Others: see ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
-        """Use :func:`open_result`."""
+        """Make the object; callers use :func:`open_result`."""
         super().__init__(folder)
         self._sweeping_lock = threading.Lock()
         self._sweepers: dict[bool, Sweeper] = {}
@@ -126,12 +127,12 @@ class PreparedMatrix(HeldTables):
         self._limit, self._threads = ThreadLimit(), usable_processors()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path and the digest: whoever unpickles opens the folder or address itself, to compute there."""
+        """Pickle only the path and the digest: a process that unpickles them opens the folder or address itself."""
         return reopened, (str(self.path), self.digest)
 
     @property
     def threads(self) -> int:
-        """Threads that share the work of a question that this thread asks."""
+        """The number of threads that share the work of a question that the current thread asks."""
         return self._limit.wanted or self._threads
 
     @threads.setter
@@ -139,16 +140,16 @@ class PreparedMatrix(HeldTables):
         self._threads = check_whole("threads", threads, 1)
 
     def using(self, threads: int | None) -> AbstractContextManager[None]:
-        """Context manager: set the number of threads for the questions that this thread asks inside it."""
+        """Context manager: set the number of threads for the questions that the current thread asks in its body."""
         return self._limit.using(None if threads is None else check_whole("threads", threads, 1))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows (sources) and columns (targets): all vertices."""
+        """The numbers of rows (sources) and of columns (targets); both are the number of vertices."""
         return self.n, self.n
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines for each pair."""
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
             raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")
@@ -157,7 +158,7 @@ class PreparedMatrix(HeldTables):
         return out
 
     def _pairs(self, rows: Indices, columns: Indices, out: Array) -> None:
-        """Fill the distances of pairs."""
+        """Write the distances of pairs to ``out``."""
         from engine.algorithms.prepared.lines import pair_lengths
 
         cut = self._pieces.cut(rows, columns)
@@ -179,8 +180,8 @@ class PreparedMatrix(HeldTables):
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances from each source to each target (vertex indices), shape (sources, targets).
 
-        Few lines are merged one by one, many are multiplied in panels, and of whole numbers rows or columns are swept
-        where the block holds most of them: whatever takes least time.
+        The fastest of three ways is used: lines are merged for each pair; lines are multiplied in panels; or, if sums
+        are exact, whole rows or columns are swept.
         """
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         return self._block(rows, columns)
@@ -204,9 +205,9 @@ class PreparedMatrix(HeldTables):
 
     @cached_property
     def zarr_store(self) -> ComputedStore:
-        """The matrix as a read-only store of Zarr, whose chunks are computed when they are read.
+        """The matrix as a read-only Zarr store, whose chunks are computed when they are read.
 
-        ``zarr.open(matrix.zarr_store)``, ``xarray.open_zarr`` and ``dask.array.from_zarr`` take it.
+        It is an argument for ``zarr.open``, ``xarray.open_zarr`` and ``dask.array.from_zarr``.
         """
         from storage.prepared.served import CACHE_BYTES, ComputedStore
 
@@ -214,7 +215,7 @@ class PreparedMatrix(HeldTables):
 
     @cached_property
     def exact(self) -> bool:
-        """Whether all sums are exact, so that every entry is the number that every algorithm finds, bit for bit."""
+        """Whether all sums are exact, so that all algorithms find the same entries, bit for bit."""
         return self.dtype.kind in "iu" or adds_exactly(self.graph().weights, self.n, work_type(self.dtype))
 
     def block_seconds(self, rows: int, columns: int) -> float:
@@ -251,7 +252,7 @@ class PreparedMatrix(HeldTables):
         return tables.swept(found, forward=forward, nonnegative=self.least_weight >= 0)
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
-        """Return rows, or columns as rows, shape (len(vertices), n)."""
+        """Sweep rows, or columns, which are also returned as rows: shape (len(vertices), n)."""
         tables = self._tables_here
         places, begin, end = tables.parts.position, vertices, None
         if len(places) > self.n:  # there are terminals
@@ -265,8 +266,8 @@ class PreparedMatrix(HeldTables):
         return out if end is None else np.ascontiguousarray(out[:, end])
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill the rows of ``out`` with the lengths from some vertices, which are given as positions in ``begin``."""
-        with self._sweeping_lock:  # before rows are cut into groups: what sweeps read leaves less memory to tables
+        """Fill the rows of ``out`` with lengths from some vertices; ``begin`` are their indices in the opened graph."""
+        with self._sweeping_lock:  # before rows are cut into groups, because the sweeper's arrays reduce the memory
             self._sweeper(forward=forward)
         groups = self._pieces.groups(vertices, forward=forward)
         if groups is None:
@@ -279,7 +280,7 @@ class PreparedMatrix(HeldTables):
                 out[some] = rows
 
     def _search(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Sweep rows whose lines fit in memory together."""
+        """Sweep rows whose lines fit in memory at the same time."""
         tables, lines = self._tables_here, self._kernels[3 if forward else 4]
         with self._sweeping_lock:
             sweeper = self._sweeper(forward=forward)
@@ -287,7 +288,7 @@ class PreparedMatrix(HeldTables):
                 sweeper.search(NO_ARCS, begin, out)
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
-        """Return a block, made the cheapest way."""
+        """Return a block, made in the fastest way."""
         from engine.algorithms.prepared.lines import block_lengths
         from engine.algorithms.prepared.panels import PanelProduct, cheapest
 

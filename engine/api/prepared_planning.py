@@ -1,4 +1,4 @@
-"""Plans how a graph is prepared: type, bytes and seconds of its tables, or a refusal with the numbers."""
+"""Plans how a graph is prepared: finds type, bytes and seconds of its tables, or refuses it and says the numbers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.prepared.writer import TABLE_CHUNK
 
-#: Tables of at most this number of bytes are never refused for being larger than the matrix.
+#: Tables of at most this number of bytes are accepted even if they are larger than the matrix.
 SMALL_TABLES: Final = 256 << 20
 #: The refusal of a matrix mentions a prepared graph if its tables take at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
-#: Most entries of borders, and most vertices and arcs, for which a refusal predicts the size of tables: that takes up
-#: to about ten seconds.
+#: A refusal predicts the size of tables only up to this number of entries of borders, and of vertices and arcs; this
+#: takes up to about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
-#: Options of a solve that a prepared graph does not support yet.
+#: Options of a solve that preparing a graph does not support.
 _WHOLE: Final = ("sources", "targets")
 
 
@@ -53,21 +53,21 @@ def plan_prepared(
 ) -> Plan:
     """Plan how a graph is prepared, and refuse it before any work is done if that cannot succeed.
 
-    The parts of the graph are found for this, which takes about 5 microseconds a vertex and arc; a profile keeps them.
+    This finds the parts of the graph, which takes about 5 microseconds for each vertex and arc; a profile keeps them.
 
     Args:
         graph: the graph, or its profile.
         options: type, memory, threads and cutoff; a prepared graph answers all pairs, so nothing else may be limited.
-        out: the folder it will be, whose disk is looked at; None for none.
-        compact: plan the compact form, which stores only closed parts.
+        out: the folder of the prepared graph, whose disk must have space for it; None for no folder.
+        compact: whether to plan the compact form, which stores only closed parts.
 
     Returns:
         The plan: type, bytes of memory and disk, seconds.
 
     Raises:
-        InvalidRequest: the options limit what is answered, or the weights are negative fractions.
-        NegativeCycle: the graph has one; it is named.
-        DoesNotFit: the tables do not fit memory or disk, or are larger than the matrix; with the numbers.
+        InvalidRequest: the options limit the sources or targets, or a weight is a negative fraction.
+        NegativeCycle: the graph has a negative cycle; the error names it.
+        DoesNotFit: the tables do not fit memory or disk, or are larger than the matrix; the error has the numbers.
     """
     profile, options = GraphProfile.of(graph), given_options(options)
     _check(options)
@@ -106,7 +106,7 @@ def plan_prepared(
 
 
 def _check_weights(inner: GraphProfile, problem: Problem, kind: WorkType) -> None:
-    """Refuse negative fractions (InvalidRequest) and negative cycles (NegativeCycle)."""
+    """Raise InvalidRequest for negative fractions, and NegativeCycle for a negative cycle."""
     if relaxes_reduced(kind, problem):
         raise InvalidRequest(
             f"a graph with negative fractions cannot be prepared (the least weight is {problem.min_weight:g}): "
@@ -114,11 +114,11 @@ def _check_weights(inner: GraphProfile, problem: Problem, kind: WorkType) -> Non
             field="weight",
         )
     if problem.negative:
-        _ = inner.potentials  # raises NegativeCycle, which names the cycle
+        _ = inner.potentials  # this raises NegativeCycle, which names the cycle
 
 
 def _machine(options: Options, out: Path | None) -> Machine:
-    """Return this machine, with the workers of the scheduler if they prepare the graph."""
+    """Survey this machine, and the workers of the scheduler if they will prepare the graph."""
     if not over_workers(options):
         return survey(out=out, memory=options.memory, threads=options.threads)
     from engine.distributed.planning import survey_workers
@@ -152,7 +152,7 @@ def _check(options: Options) -> None:
             "use apsp solve",
             field="max_hops",
         )
-    over_workers(options)  # raises InvalidRequest if a scheduler is given without executor dask
+    over_workers(options)  # this raises InvalidRequest if a scheduler is given without executor dask
     if options.device == "cuda":
         raise InvalidRequest("a graph is prepared by processors, and device cuda was asked for", field="device")
     if options.algorithm not in ("auto", "partitioned"):
@@ -175,18 +175,18 @@ def prepared_candidate(
     profile: GraphProfile, problem: Problem, kind: WorkType, machine: Machine, most: int | None = None, *,
     compact: bool = False,
 ) -> tuple[Candidate, PartsFacts] | DoesNotFit:  # fmt: skip
-    """Find the parts of a graph, and estimate what its tables take.
+    """Find the parts of a graph, and estimate bytes and seconds of its tables.
 
     Args:
         profile: the graph, without terminals.
         problem: its facts.
         kind: the working type.
         machine: memory and disk.
-        most: most entries of the borders of all vertices; None for what fits in memory.
-        compact: plan the compact form.
+        most: most entries of the borders of all vertices; None for as many as fit in memory.
+        compact: whether to plan the compact form.
 
     Returns:
-        The estimate and the facts of the parts, or why the tables do not fit, as an error.
+        The estimate and the facts of the parts; or, if the tables do not fit, the error that says why.
     """
     most, began = most or machine.memory // ENTRY_BYTES, working_time()
     parts = find_parts(profile, CPU_GRAIN, most)
@@ -214,7 +214,7 @@ def prepared_candidate(
 
 
 def _too_many_entries(most: int, machine: Machine) -> DoesNotFit:
-    """Return the refusal of borders with more than ``most`` entries."""
+    """Return the error for borders that have more than ``most`` entries."""
     return DoesNotFit(
         f"the graph cannot be prepared in {machine.memory} bytes ({gib(machine.memory)}) of memory: the borders of "
         f"all vertices have more than {most} entries; give it more memory (--memory), which does not help "
@@ -229,14 +229,14 @@ def _too_many_entries(most: int, machine: Machine) -> DoesNotFit:
 def _shortage(
     estimate: Candidate, machine: Machine, tables: tuple[int, int], where: str, smaller: str
 ) -> DoesNotFit | None:
-    """Return the refusal of tables that do not fit memory or disk, or are larger than the matrix; None if they fit.
+    """Return the error for tables that do not fit memory or disk, or are larger than the matrix; None if they fit.
 
     Args:
         estimate: bytes and seconds of preparing.
         machine: memory and disk.
-        tables: bytes of the tables, and the most that they may have.
-        where: what the tables are made of.
-        smaller: what the refusal says of a smaller form.
+        tables: bytes of the tables, and the most bytes that they may have.
+        where: the parts of which the tables are made, in words for the message.
+        smaller: the sentence of the message about a smaller form.
     """
     short = [(estimate.memory, machine.memory, "memory", "may be used")]
     short += [] if machine.disk is None else [(estimate.disk, machine.disk, "disk", "are free")]
@@ -256,7 +256,7 @@ def _shortage(
 
 
 def _disk(parts: Parts, facts: PartsFacts, kind: WorkType, graph: Graph, tables: int) -> int:
-    """Return the bytes of all files, with ``tables`` bytes of tables."""
+    """Return the bytes of all files, of which ``tables`` bytes are tables."""
     arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
     padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
     lengths = kind.itemsize * int((2 * parts.sizes + parts.depths) @ parts.depths)
@@ -273,22 +273,22 @@ def _estimated(setting: Setting, facts: PartsFacts, graph: Graph, compact: bool)
 
 
 def _smaller(facts: PartsFacts, kind: WorkType, tables: int) -> str:
-    """Return the sentence about the compact form in a refusal of tables of ``tables`` bytes."""
+    """Return the sentence about the compact form for the refusal of tables of ``tables`` bytes."""
     closed = facts.closed * kind.itemsize
     return f"; in the compact form (--compact) they are {gib(closed)}" if closed < tables else ""
 
 
 def offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
-    """Return a refused solve's error, which names preparing the graph where that fits and takes far less.
+    """Return the refusal of a solve, with an offer to prepare the graph if that fits and takes far less space.
 
     Args:
-        refusal: why the matrix does not fit.
+        refusal: the error that says why the matrix does not fit.
         graph: the graph, or its profile.
-        options: what was asked.
+        options: the options of the refused solve.
         out: path of the store.
 
     Returns:
-        The same error where preparing is no way out, or finding that out takes too long.
+        ``refusal`` itself if preparing does not help, or if predicting its size would take too long.
     """
     found = _offer(GraphProfile.of(graph), options, out) if refusal.resource in ("disk", "memory") else None
     if found is None:
@@ -327,11 +327,11 @@ def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[C
 
 
 def beside(profile: GraphProfile, options: Options, out: Path | None) -> Candidate | None:
-    """Return what preparing takes, for a list of ways to solve; None where no parts are known or it is no way.
+    """Return the estimate of preparing, for the list of candidates; None if no parts are known or it does not fit.
 
     Args:
-        profile: the graph with what planning has found of it.
-        options: what was asked.
+        profile: the graph, with the facts that planning has found.
+        options: the options of the solve.
         out: path of the store.
     """
     if not profile.dissected:

@@ -1,8 +1,8 @@
 """Searches distances in the graph alone, in float64, by code that no solve uses.
 
 Routes and ``apsp verify`` check the stored matrix against these searches, so the searches share no code with the
-algorithms that make matrices: they use SciPy's Dijkstra, or, if arcs are negative or hops are limited, rounds of
-Bellman and Ford in NumPy.  Whole numbers are exact below 2^53.
+algorithms that make matrices.  They use SciPy's Dijkstra, or, if arcs are negative or hops are limited, rounds of
+Bellman-Ford in NumPy.  Whole numbers are exact below 2^53.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from storage.graph.graph import Graph
 
 Floats = npt.NDArray[np.float64]
 
-#: Relative amount by which a float label must fall for another round, so that rounding alone cannot cause endless
-#: rounds.
+#: Relative amount by which a tentative distance must fall for another round; so rounding cannot cause endless rounds.
 _SLACK: Final = 2.0**-48
 
 
@@ -33,9 +32,9 @@ class Reference:
 
     @cached_property
     def into(self) -> csr_array:
-        """Row v holds the arcs into v: tails as indices, weights as data, in the type of the graph."""
+        """The reversed arcs: row v holds the arcs into v, tails as indices, and weights in the type of the graph."""
         graph = self._graph
-        # SciPy transposes the positions of the arcs, by which the weights are then taken in their own type
+        # SciPy transposes the indices of arcs; weights are then selected by these, so that they keep their type
         arcs = csr_array((np.arange(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
         into = arcs.T.tocsr()
         into.data = graph.weights[into.data]
@@ -60,7 +59,7 @@ class Reference:
     def settled(self, layer: Floats, most: int | None = None) -> tuple[Floats, int]:
         """Repeat :meth:`step` until the layer does not change, at most ``most`` times.
 
-        n steps suffice, because a graph with a negative cycle is never stored.
+        At most n steps are needed, because a graph with a negative cycle is never stored.
 
         Returns:
             The last layer, shape (n,), and the number of steps.
@@ -78,13 +77,13 @@ class Reference:
         return layer, most
 
     def distances(self, source: int, limit: float = np.inf) -> Floats:
-        """Return the lengths of shortest paths from ``source``, shape (n,); those beyond ``limit`` may be infinite."""
+        """Return the distances from ``source``, shape (n,); distances beyond ``limit`` may be infinite."""
         if self.negative:
             return self.settled(self.start(source))[0]
         return np.asarray(dijkstra(self._forward, indices=source, limit=limit))
 
     def trees(self, sources: npt.NDArray[np.int64]) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Return the lengths from k sources, shape (k, n), and the most arcs of a shortest path from each, shape (k,).
+        """Return the distances from k sources, shape (k, n), and the most arcs of a path in each tree, shape (k,).
 
         No arc may be negative.
         """
@@ -98,25 +97,25 @@ class Reference:
 
     @cached_property
     def _rounds(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-        """Return the vertices that have arcs into them, where the arcs of each begin, and the tails and weights of
-        these arcs.
-        """
+        """Return the heads of arcs, the index at which the arcs into each head begin, and tails and weights of arcs."""
         into = self.into
         heads = np.flatnonzero(np.diff(into.indptr))
         return heads, into.indptr[heads], into.indices, into.data.astype(np.float64)
 
 
 def sums_again(graph: Graph, source: int, lengths: Floats, per: int) -> dict[str, Floats]:
-    """Sum the quantities of a graph along the shortest paths from a source, layer by layer of their arcs.
+    """Sum the quantities of a graph along the shortest paths from a source.
+
+    The search is breadth first over tight arcs, so each sum is along a shortest path of the fewest arcs.
 
     Args:
         graph: the graph, with the quantities.
         source: vertex index.
-        lengths: of shortest paths, shape (n,), added from the source; infinite where there is none.
-        per: how many units make 1, where weights are multiples of a unit; 0 to compare lengths as they are.
+        lengths: the distances from the source, shape (n,), added from the source on; infinite where there is no path.
+        per: if weights are multiples of a unit, the number of units in 1; 0 to compare lengths without rounding.
 
     Returns:
-        The sums by the name of the quantity, shape (n,), NaN where there is no path.
+        The sums of each quantity, by its name, shape (n,), NaN where there is no path.
     """
     tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
     weights = graph.weights.astype(np.float64)
@@ -148,7 +147,7 @@ def _depth(before: npt.NDArray[np.int32]) -> int:
     """Return the depth of a tree in arcs; ``before`` holds the parent of each vertex (negative: none)."""
     ahead = np.where(before < 0, np.arange(len(before)), before)
     arcs = (before >= 0).astype(np.int64)
-    while True:  # each pass doubles the number of arcs that a step from ``ahead`` covers
+    while True:  # each iteration doubles the number of arcs from a vertex to its entry in ``ahead``
         further = arcs + arcs[ahead]
         if np.array_equal(further, arcs):
             return int(arcs.max(initial=0))

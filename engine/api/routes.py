@@ -1,9 +1,10 @@
-"""Routes from distances alone: no predecessor matrix is kept.
+"""Finds routes from distances alone, without a stored matrix of predecessors.
 
-From row D[u, .] the walk goes back from v over *tight* arcs, those with D[u, w] + weight(w, v) = D[u, v].  Arcs of
-length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set. Its
-path is accepted only if the sum of the path's weights is the stored distance.  Otherwise, or if the store has no whole
-row, the row is computed by one search on the stored graph.  Hop limits need layers (``engine.api.hop_layers``).
+A route from u to v is found in row D[u, .], from v back to u, over *tight* arcs: those with
+D[u, w] + weight(w, v) = D[u, v].  Arcs of length zero and rounding can make tight arcs form cycles, so this is a
+depth-first search with a visited set.  Its path is accepted only if the sum of the path's weights is the stored
+distance.  Otherwise, or if the store has no whole row, the row is computed by one search of the stored graph.  Routes
+with a hop limit need layers (``engine.api.hop_layers``).
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from storage.semirings import MIN_PLUS
 
 Array = npt.NDArray[np.generic]
 
-#: Most bytes of the layers that are kept for a route with a hop limit, if nothing else is said.
+#: Default for the most bytes of layers that are kept for a route with a hop limit.
 LAYERS_BYTES: Final = 256 << 20
-#: Tolerances, in units of rounding, within which an arc of a stored row of floats counts as tight; tried in this order.
+#: Tolerances, in units of rounding, within which an arc counts as tight in a row of floats; tried in this order.
 _LOOSE: Final = (1, 4, 16, 64, 256, 1024)
 
 
@@ -42,7 +43,7 @@ class Route:
     Attributes:
         vertices: vertex indices from source to target.
         weights: weights of the arcs between them.
-        length: the sum of the weights, or in another semiring than min-plus the value of the path, such as its width.
+        length: the sum of the weights; in a semiring other than min-plus the value of the path, such as its width.
     """
 
     vertices: list[int]
@@ -68,17 +69,17 @@ class Router:
         return Reference(self._graph)
 
     def route(self, source: int, target: int) -> Route | None:
-        """Find a shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
+        """Find a shortest path from ``source`` to ``target`` (vertex indices); None if there is no path.
 
-        The length of the path is the stored distance: exactly for whole numbers, else to within the rounding error of
-        its sum (see :func:`rounding`).  This reads one row of the matrix, or one entry if the store has no whole rows.
-        With a hop limit, the path has at most that many arcs.
+        The length of the path is the stored distance: exactly for whole numbers, else within the rounding error of its
+        sum (see :func:`rounding`).  This reads one row of the matrix, or one entry if the store has no whole rows.  If
+        the store was solved with a hop limit, the path has at most that number of arcs.
 
         Raises:
-            InvalidRequest: ``source`` or ``target`` is no whole number.
+            InvalidRequest: ``source`` or ``target`` is not a whole number.
             NotFound: ``source`` is not among the solved sources, or ``target`` not among the targets.
             StorageFailed: no path has the stored distance.
-            DoesNotFit: a path of that many arcs cannot be traced within the budget for layers.
+            DoesNotFit: the layers that are needed to trace a path with a hop limit exceed the memory for them.
         """
         source, target = check_whole("source", source), check_whole("target", target)
         check_index_array("source and target", [source, target], self._matrix.n)
@@ -98,7 +99,7 @@ class Router:
         raise self._refused(stored, source, target, found)
 
     def _best(self, source: int, target: int) -> Route | None:
-        """Find a path that has the stored value of another semiring; errors as :meth:`route`."""
+        """Find a path with the stored value of a semiring other than min-plus; errors are those of :meth:`route`."""
         from engine.api.semirings.routes import path_value, path_with
 
         value = self._matrix.entries([source], [target])[0]
@@ -137,19 +138,17 @@ class Router:
         )
 
     def _walks(self, stored: Any, source: int, target: int) -> Iterator[list[int]]:
-        """Yield vertices of paths that may have the stored length: from the stored row, then from a search."""
+        """Yield vertices of paths that may have the stored length: first from the stored row, then from a search."""
         if self._matrix.attributes["targets"] == "all":
             yield from self._walk(self._matrix.row(source), source, target)
         length = float(stored)
         limit = max(0.0, length)
-        if stored.dtype.kind == "f":  # the stored length is rounded; less than n arcs bound the error
+        if stored.dtype.kind == "f":  # the stored length is rounded: allow for the error of a path of n arcs
             limit += rounding(self._graph.n, abs(length), stored.dtype)
         yield from self._walk(self._reference.distances(source, limit), source, target)
 
     def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
-        """Yield the vertices of paths of at most ``hops`` arcs: the first that is as short as stored, then the
-        shortest.
-        """
+        """Yield vertices of paths of at most ``hops`` arcs: one as short as the stored length, then a shortest one."""
         layers = Layers(self._reference, self._graph.n, self._memory)
         length = float(stored)
 
@@ -168,9 +167,7 @@ class Router:
         return graph.weights[at].item()  # type: ignore[no-any-return]
 
     def _walk(self, row: Array, source: int, target: int) -> Iterator[list[int]]:
-        """Yield the vertices of a path over tight arcs of a row; for floats, increase the tolerance until there is a
-        path.
-        """
+        """Yield vertices of a path over tight arcs of a row; for floats, raise the tolerance until a path is found."""
         floats = row.dtype.kind == "f"
         unit = float(np.finfo(row.dtype.name).eps) if floats else 0.0
         wide = row.astype(np.float64 if floats else np.int64)
@@ -181,8 +178,8 @@ class Router:
                 return
 
     def _tight(self, row: Array, head: int, tolerance: float) -> Iterator[int]:
-        """Iterate over the tails of tight arcs into ``head``, tightest first; ``tolerance`` is relative to the numbers
-        added.
+        """Iterate over the tails of tight arcs into ``head``, the tightest first; ``tolerance`` is relative to the
+        numbers that are added.
         """
         into: Any = self._reference.into
         arcs = slice(into.indptr[head], into.indptr[head + 1])
@@ -210,8 +207,8 @@ class Router:
 def rounding(arcs: Any, magnitude: Any, dtype: npt.DTypeLike) -> Any:
     """Bound the rounding error of a sum of floats, for any order of addition.
 
-    Each weight and each addition is off by at most half a unit of rounding of ``magnitude``.  The bound is twice the
-    sum of these errors, plus the errors of numbers below the least normal one.
+    Each weight and each addition has an error of at most half a unit of rounding of ``magnitude``.  The bound is twice
+    the sum of these errors, plus the errors of numbers below the least normal one.
 
     Args:
         arcs: number of summands, a number or an array.
@@ -223,7 +220,7 @@ def rounding(arcs: Any, magnitude: Any, dtype: npt.DTypeLike) -> Any:
 
 
 def _agrees(found: Route, stored: Any) -> bool:
-    """Return whether a route has the stored length."""
+    """Return whether a route has the stored length, within the rounding error for floats."""
     if stored.dtype.kind != "f":
         return bool(found.length == stored.item())
     magnitude = math.fsum(map(abs, found.weights))

@@ -1,4 +1,4 @@
-"""The entry of the engine: runs a plan into a sink or a store, and returns its outcome."""
+"""The entry point of the engine: carries out a plan, with a sink or a store for the rows, and returns the outcome."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Outcome:
 
 
 class StoreOptions(TypedDict, total=False):
-    """Options of a store, all with defaults.
+    """Options of a store; each has a default.
 
     Attributes:
-        overwrite: replace a store at the path, and a checkpoint that may not be resumed.
-        resume: continue from the checkpoint of the same matrix, if there is one.
+        overwrite: whether to replace a store at the path, and a checkpoint that is not resumed.
+        resume: whether to continue from the checkpoint of the same matrix, if there is one.
         compression: the compression of tiles, ``none`` or ``zstd``.
         address: an address in an object store (``s3://``) for the store; the path is then only a working folder, and
             commits are sent to the address, too.
@@ -58,7 +58,7 @@ class StoreOptions(TypedDict, total=False):
     claim: int
 
 
-# These functions import what only some solves need, because the first answer of a process waits for every import.
+# these functions import modules that only some solves need, because the first answer of a process waits for imports
 
 
 def _streamed(context: StoredSolve) -> dict[str, object]:
@@ -101,12 +101,12 @@ def solve(
     """Execute a plan; the sink is neither sealed nor closed.
 
     Args:
-        graph: the graph, or its profile, which has what planning computed.
+        graph: the graph, or its profile, which has the facts that planning found.
         plan: from :func:`make_plan`.
         options: the options of the plan.
         sink: receives the rows.
         monitor: receives the progress.
-        facts: whether to gather the summary; if not, it may be empty, and no row is read a second time for it.
+        facts: whether to gather the summary; if not, the summary may be empty, and no row is read again for it.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -141,10 +141,10 @@ def solve_to_store(
     """Plan (unless given), solve into a new store at ``path`` and seal it.
 
     Long solves commit their progress.  If such a solve fails or is stopped, the last commit remains in a folder next to
-    ``path``; a solve that has committed nothing leaves nothing.
+    ``path``; a solve without a commit leaves no files.
 
     Args:
-        graph: the graph, or its profile, which has what planning computed.
+        graph: the graph, or its profile, which has the facts that planning found.
         options: the options of the solve.
         path: the folder of the store.
         plan: a plan from :func:`make_plan`; if it cannot continue from the checkpoint, a new plan is made.
@@ -154,7 +154,7 @@ def solve_to_store(
     Raises:
         Conflict: ``path`` exists, without ``overwrite``; or there is a checkpoint, without ``resume`` or ``overwrite``;
             or the checkpoint is that of another matrix.
-        Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
+        Cancelled: the monitor asked to stop; finished work is committed first, unless it took very little time.
         Others: as in :func:`make_plan` and :func:`solve`.
     """
     resume = store.get("resume", False)
@@ -191,7 +191,7 @@ def solve_to_store(
 
 
 def _matrix_spec(graph: Graph, plan: Plan, options: Options, rectangle: Rectangle, compression: str) -> MatrixSpec:
-    """Return what the store of a planned solve holds: types, rows and columns, and how it was solved."""
+    """Return the specification of a planned solve's store: types, rows and columns, and how it is solved."""
     semiring = WORK_TYPES[plan.dtype] if plan.semiring == MIN_PLUS else SEMIRINGS[plan.semiring]
     return MatrixSpec(
         plan.dtype,

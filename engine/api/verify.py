@@ -1,7 +1,7 @@
 """Verifies that a store holds the distances of its graph, by checksums of files and by searching some rows again.
 
-Checksums detect damage, but not a matrix that was computed wrongly and then sealed.  So the rows of some sources are
-compared with new searches in the store's graph, by code that no solve uses (``engine.api.reference``).
+Checksums detect damage, but they do not detect a matrix that was computed wrongly and then sealed.  So the rows of some
+sources are compared with new searches in the store's graph, by code that no solve uses (``engine.api.reference``).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from storage.semirings import EVERY, MIN_PLUS
 
 Indices = npt.NDArray[np.int64]
 
-#: Most work of the searches that are made by default, which takes about half a second.  One unit is the work for an arc
-#: or vertex in a round of Bellman and Ford.
+#: Most work of the searches that are made by default; it takes about half a second.  One unit is the work for one arc
+#: or vertex in a round of Bellman-Ford.
 FREE_WORK: Final = 60_000_000
 #: Work of a search by SciPy's Dijkstra for each arc and vertex, in the unit of ``FREE_WORK``.
 _SEARCH: Final = 16
-#: Most entries that are searched at a time, in whole rows, but at least one row.
+#: Most entries of the rows that are searched together; at least one row is searched.
 _AT_A_TIME: Final = 1 << 21
 
 
@@ -43,8 +43,8 @@ class Verified:
     """The result of a verification without faults.
 
     Attributes:
-        sources: rows of the matrix.
-        searched: rows that were compared with a new search, and agree.
+        sources: number of rows of the matrix.
+        searched: number of rows that were compared with a new search, and agree.
     """
 
     sources: int
@@ -59,12 +59,12 @@ def verify_store(
 
     Args:
         path: a folder, or an address in an object store.
-        sample: number of sources, spread evenly over the rows; None for as many as take about half a second, none if a
-            single search takes longer.
+        sample: number of sources, evenly spaced over the rows; None for as many as take about half a second, which is
+            none if a single search takes longer.
         monitor: receives the progress, in rows.
 
     Returns:
-        The number of sources, and how many of them were searched again and agree.
+        The number of sources, and the number of those that were searched again and agree.
 
     Raises:
         NotFound: there is nothing at ``path``.
@@ -82,12 +82,12 @@ def verify_store(
 
 
 def check_graph(matrix: SealedResult) -> None:
-    """Compare the stored graph with the digest of the one that was solved, which the seal holds.
+    """Compare the stored graph with the digest, in the seal, of the graph that was solved.
 
-    Seals of earlier versions do not tell files of arcs and labels from those of another store.
+    This is needed for stores of earlier versions, whose seals do not detect files of another store's arcs and labels.
 
     Raises:
-        StorageFailed: it is another graph.
+        StorageFailed: the graphs differ.
     """
     named = (matrix.source_labels, matrix.sources), (matrix.target_labels, matrix.targets)
     same = all(np.array_equal(labels, matrix.labels[vertices]) for labels, vertices in named)
@@ -142,7 +142,7 @@ class _Again:
         self._hops: int | None = matrix.attributes.get("max_hops")
         cutoff = matrix.attributes["cutoff"]
         self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
-        self._depth = 0.0  # how far the lowest label lies below 0, which determines the rounding
+        self._depth = 0.0  # how far the lowest tentative distance lies below 0, which determines the rounding
         self._search: Callable[[Indices], tuple[Floats, Indices]] = self._reference.trees
         rounds = _SEARCH
         if self._reference.negative:
@@ -188,7 +188,7 @@ class _Again:
         Args:
             sources: vertex indices, shape (rows,).
             there: which entries are distances, shape (rows, columns).
-            lengths: the lengths of shortest paths to all vertices of the searched graph, shape (rows, its n).
+            lengths: distances to all vertices of the opened graph, shape (rows, vertices of the opened graph).
         """
         matrix, graph = self._matrix, self._matrix.graph()
         places, per = arrivals(np.arange(graph.n), graph.n, graph.terminals), exactness(graph).per
@@ -207,9 +207,7 @@ class _Again:
                     )
 
     def _compare_pairs(self, sources: Indices, rows: npt.NDArray[Any]) -> None:
-        """Compare a prepared graph's answers for pairs, from two lines of its tables, with its rows, which may come
-        from sweeps.
-        """
+        """Compare a prepared graph's answers for pairs, from two lines each, with its rows, which may be swept."""
         matrix = self._matrix
         for source, row in zip(sources.tolist(), rows, strict=True):
             pairs = matrix.entries(np.full(len(row), source), matrix.targets)
@@ -235,9 +233,9 @@ class _Again:
     def _allowed(self, lengths: Floats, arcs: Indices) -> Floats:
         """Return the largest rounding errors that float entries may have, in the shape of ``lengths``.
 
-        The stored sum may be that of another path, equally short except for rounding, so the bound uses the most arcs
-        of any path in the row.  If negative arcs cancel positive ones, the size of the terms that cancel determines the
-        rounding.
+        The stored sum may be that of another path, equally short except for rounding, so the bound is for the largest
+        number of arcs of any path in the row.  If negative arcs cancel positive ones, the size of the terms that cancel
+        determines the rounding.
         """
         magnitude = np.abs(np.where(np.isfinite(lengths), lengths, 0))
         if self._reference.negative:

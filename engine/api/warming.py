@@ -1,4 +1,4 @@
-"""Compiles the kernels that solves use, ahead of the first solve."""
+"""Compiles the kernels that solves use, before the first solve needs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.model.progress import COMPILING, Monitor, given_monitor
 from storage.arguments import check_choice, check_whole
 from storage.errors import SolveFailed
 
-#: The devices whose kernels can be compiled ahead.
+#: The devices whose kernels can be compiled before they are needed.
 DEVICES: Final = ("cpu", "cuda")
 #: The least number that may be added to a niceness; only a privileged user may add a negative one.
 _NICEST: Final = -20
@@ -23,11 +23,11 @@ class Warmed:
     """The result of :func:`warm`.
 
     Attributes:
-        kernels: number of compiled forms that solves use; 0 if numba's own cache is in use, which compiles each on
-            first use.
-        compiled: how many of them this call compiled.
-        shipped: modules of kernels for the GPU that were found as machine code for it; 0 if no GPU was asked for.
-        gpu_compiled: modules that were not found so, and that NVRTC has compiled, now or earlier, into cupy's cache.
+        kernels: number of compiled forms that solves use; 0 if numba's own cache is in use, which compiles each form
+            on its first use.
+        compiled: number of forms that this call compiled.
+        shipped: number of GPU modules that were found as machine code for this GPU; 0 unless ``device`` is ``cuda``.
+        gpu_compiled: number of the other GPU modules, which NVRTC has compiled, now or earlier, into cupy's cache.
     """
 
     kernels: int
@@ -44,17 +44,17 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
 
     Args:
         processes: number of processes that compile for processors; None for as many as processors and memory allow.
-        nice: added to the niceness of these processes.
-        device: ``cpu`` for the kernels of processors; ``cuda`` for those of the first GPU, too.
+        nice: the number that is added to the niceness of these processes.
+        device: ``cpu`` for the kernels of processors; ``cuda`` also for those of the first GPU.
         monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        The number of compiled forms that solves use, and how many of them this call compiled; for processors and for
-        GPUs.
+        The number of compiled forms that solves use, and the number of those that this call compiled, for processors
+        and for GPUs.
 
     Raises:
         Cancelled: the monitor asked to stop; finished kernels are kept.
-        InvalidRequest: less than one process, no such device, or no GPU that can be used.
+        InvalidRequest: ``processes`` is below 1, there is no such device, or no GPU can be used.
         SolveFailed: some kernels could not be compiled or stored; the message names the first one, and why.
     """
     processes = None if processes is None else check_whole("processes", processes, 1)
@@ -64,7 +64,7 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
         return _for_processors(processes, nice, monitor)
     from engine.devices.cuda.context import ensure_kernels, open_device
 
-    open_device()  # without a GPU this fails now, not after minutes of compiling
+    open_device()  # if there is no GPU, this fails here, and not after minutes of compiling
     found = _for_processors(processes, nice, monitor)
     shipped, compiled = ensure_kernels(monitor=monitor)
     return replace(found, shipped=shipped, gpu_compiled=compiled)

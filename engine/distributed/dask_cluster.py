@@ -22,17 +22,17 @@ from storage.errors import InvalidRequest, SolveFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: Seconds after which a silent connection is given up; Dask refuses values below about ten.
+#: Seconds after which a connection without messages is closed; Dask refuses values below about ten.
 SILENCE: Final = "15s"
-#: Limit in seconds to reach the scheduler, and for the first worker to send its ``WorkerInfo``.
+#: Most seconds to wait for the scheduler, and for the ``WorkerInfo`` of the first worker.
 REACH: Final = 30.0
-#: Seconds between two requests for the list of workers, if no event asks for one earlier.
+#: Seconds between two requests for the list of workers; an event of a worker causes one earlier.
 LOOK: Final = 2.0
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A task that was submitted to ``worker``; ``purpose`` is the driver's own note about it."""
+    """A task that was submitted to ``worker``; ``purpose`` is the driver's own note about the task."""
 
     worker: str
     purpose: Any
@@ -60,7 +60,7 @@ class WorkerJoined:
 
 @dataclass(frozen=True)
 class WorkerLeft:
-    """A worker has left; its tasks will never end."""
+    """A worker has left; no event will come for its tasks."""
 
     worker: str
 
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Workers that may not take part, each with the reason."""
+        """The reason why a worker may not take part, by the addresses of such workers."""
         return dict(self._refused)
 
     def submit(
@@ -135,8 +135,9 @@ class Cluster:
             worker: the address of the worker.
             call: the function; it is sent by its name.
             given: its arguments.
-            device: the resource, ``cpu`` or ``cuda``, of which the call occupies a share while it runs; None for none.
-            share: that share, at most 1.
+            device: the resource, ``cpu`` or ``cuda``, of which the call occupies a share while it runs; None if the
+                call needs neither.
+            share: the share of the resource, at most 1.
             urgent: whether the call runs before all calls that are not urgent.
 
         Returns:
@@ -211,7 +212,7 @@ class Cluster:
                 error = future.exception(timeout=REACH)
             else:
                 raise asyncio.CancelledError
-        except BaseException:  # its worker or the scheduler is gone; _look finds out which
+        except BaseException:  # the worker or the scheduler is gone; _look finds out which of them
             ticket.ended = True
             self._membership_changed.set()
             return
@@ -239,7 +240,7 @@ class Cluster:
             self._asked.pop(worker, None)
             for ticket in [t for t in self._open if t.worker == worker]:
                 self.drop(ticket)
-        for ticket in [t for t in self._open if t.ended]:  # the worker is still there, so the task is repeated
+        for ticket in [t for t in self._open if t.ended]:  # the worker is still present, so it repeats the task
             self._open.pop(ticket, None)
             self._events.put(TaskEnded(ticket, TaskFailure("Lost", "the task was cancelled"), None))
         for worker in workers:
@@ -278,5 +279,5 @@ _WORKER_INFO: Final = object()
 
 
 def resource(device: str) -> str:
-    """Return the name of the Dask resource that each worker on ``device`` has one unit of."""
+    """Return the name of the Dask resource for a device; each worker with that device has one unit of it."""
     return {"cuda": "GPU", "cpu": "CPU"}[device]

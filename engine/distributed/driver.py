@@ -1,4 +1,4 @@
-"""The common part of all drivers over workers: membership, submitting tasks, and failures."""
+"""The common part of all drivers: workers that join and leave, submitting tasks, and failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: The solve fails after more lost workers than this number for each present worker, if no task was finished in between.
+#: The solve fails if more than this number of workers for each present worker were lost since the last finished task.
 LOSSES: Final = 4
 #: Seconds that a solve without workers waits for one.
 PATIENCE: Final = 120.0
@@ -29,7 +29,7 @@ PAUSE: Final = 0.1
 
 @dataclass(frozen=True)
 class TaskPurpose:
-    """What the driver has asked a worker for with one task: the action and its request."""
+    """The driver's note about a task: its action and its request."""
 
     action: str
     request: TaskRequest
@@ -39,8 +39,8 @@ class Driver(abc.ABC):
     """One run over the workers of a cluster, which may join and leave.
 
     Args:
-        cluster: the connection to the workers, or this process in their place.
-        job: what is to be done.
+        cluster: the connection to the workers, or an object that runs their tasks in this process.
+        job: the description of the run for the workers.
         monitor: receives progress, and is asked whether to stop.
     """
 
@@ -52,15 +52,15 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def _hand_out(self) -> None:
-        """Submit the tasks that can be done now."""
+        """Submit all tasks that can begin now."""
 
     @abc.abstractmethod
     def _join(self, name: str, info: WorkerInfo) -> None:
-        """Add a worker that computes on the device of this solve."""
+        """Add a worker that has the device on which this run computes."""
 
     @abc.abstractmethod
     def _worker_left(self, name: str) -> None:
-        """Take back the work of a worker that has left."""
+        """Make the unfinished work of a worker that has left available to other workers."""
 
     @abc.abstractmethod
     def _done(self, done: TaskEnded) -> None:
@@ -69,7 +69,7 @@ class Driver(abc.ABC):
     @property
     @abc.abstractmethod
     def _present(self) -> int:
-        """The number of workers."""
+        """The number of workers that are present."""
 
     def _step(self) -> None:
         """Submit tasks, handle events, and ask the monitor whether to stop."""

@@ -1,4 +1,4 @@
-"""What bounds the tasks of one worker: locks of the stripes that each holds, and the driver's wish that they end."""
+"""Limits for the tasks of one worker: a task locks the stripes that it uses, and ends if the driver asks it to stop."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ LOOK: Final = 0.2
 class StripeLocks:
     """Lets one task at a time hold a stripe.
 
-    This is needed because a task that the driver has given up may still run when the next one starts.
+    This is needed because a task that the driver has dropped may still run when the next task starts.
     """
 
     def __init__(self) -> None:
-        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
+        # methods enter the lock itself, because an interrupt may end those of the condition with the lock held
+        # (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._taken: set[int] = set()
@@ -31,10 +32,10 @@ class StripeLocks:
 
     @contextmanager
     def hold(self, stripes: Collection[int] = ()) -> Iterator[None]:
-        """Hold these stripes, all at once, as soon as no other task holds any of them.
+        """Context manager: wait until no other task holds any of these stripes, then hold all of them.
 
         Raises:
-            DriverStopped: no more tasks may begin.
+            DriverStopped: no further task may begin.
         """
         own = set(stripes)
         with self._lock:
@@ -52,14 +53,14 @@ class StripeLocks:
                 self._change.notify_all()
 
     def own_seconds(self, began: float) -> float:
-        """Return the seconds since ``began``, or since the last end of another task if that is later."""
+        """Return the seconds since ``began``, or since another task ended last if that was later."""
         with self._lock:
             now = time.monotonic()
             seconds, self._ended = now - max(began, self._ended), now
             return seconds
 
     def end(self, patience: float) -> None:
-        """Let no more tasks begin, and wait at most ``patience`` seconds for those that run."""
+        """Let no further task begin, and wait at most ``patience`` seconds for the end of running tasks."""
         with self._lock:
             self._over = True
             self._change.notify_all()
@@ -67,13 +68,13 @@ class StripeLocks:
 
 
 class StopMonitor(Monitor):
-    """A monitor that ends a task if the driver has asked tasks to stop, or is gone with its folder."""
+    """A monitor that ends a task if the driver has asked tasks to stop, or if the driver's folder is gone."""
 
     def __init__(self, exchange_dir: Path) -> None:
         self._exchange_dir, self._looked = exchange_dir, 0.0
 
     def step(self, amount: int) -> None:  # noqa: ARG002
-        """Raise DriverStopped if the task is to end."""
+        """Raise DriverStopped if the task should end."""
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now

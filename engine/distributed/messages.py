@@ -1,4 +1,4 @@
-"""The messages between driver and workers: small, frozen and picklable.  Entries of the matrix never travel in them."""
+"""The messages between driver and workers: small, frozen and picklable.  They never contain entries of the matrix."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from storage.prepared.arrays_file import ArraysFile
 
 @dataclass(frozen=True)
 class WorkersJob:
-    """One run over workers, as every worker sees it.
+    """The description of one run that every worker receives.
 
     Attributes:
         run: the unique name of the run.
-        code: digest of the driver's program; a worker with another digest refuses.
+        code: digest of the driver's program; a worker whose program has another digest refuses the run.
         exchange_dir: folder for new files; the same path on all nodes.
         device: the device that computes, ``cpu`` or ``cuda``.
     """
@@ -36,15 +36,15 @@ class WorkersJob:
 
 @dataclass(frozen=True)
 class DistributedJob(WorkersJob):
-    """One solve, as every worker sees it.
+    """The description of one solve that every worker receives.
 
     Attributes:
         store: folder of the store in the making; the same path on all nodes.
         plan: the plan of the solve.
-        sides: vertex indices of rows and of columns of the result, each as bytes of int64; None for all vertices.
+        sides: vertex indices of the rows and of the columns of the result, each as bytes of int64; None for all.
         compression: the compression of tiles.
         nonnegative: whether no entry is below zero, after any reduction by potentials.
-        reduced: whether the weights are reduced by the potentials in ``potentials.npy`` beside the exchange folder.
+        reduced: whether the weights are reduced by the potentials in ``potentials.npy`` next to the exchange folder.
         integral: whether all weights are whole numbers.
         tile: rows and columns of a tile.
         shape: rows and columns of the matrix.
@@ -62,13 +62,15 @@ class DistributedJob(WorkersJob):
 
     @property
     def n(self) -> int:
-        """Vertices of a solve in rounds."""
+        """The number of vertices, in a solve in rounds."""
         return self.shape[1]
 
     @property
     def tiling(self) -> Tiling:
-        """How the matrix is cut; a stripe is as high as a pivot block is wide.  Raises ValueError if the plan has no
-        rounds.
+        """How the matrix is cut into stripes and pivot blocks; a stripe is as high as a pivot block is wide.
+
+        Raises:
+            ValueError: the plan has no rounds.
         """
         if self.plan.streaming is None:
             raise ValueError("the plan has no rounds")
@@ -76,7 +78,7 @@ class DistributedJob(WorkersJob):
 
     @property
     def pace(self) -> Pace:
-        """How far rounds overlap."""
+        """How far rounds overlap on a worker with the device of this job."""
         if self.device == "cpu":
             return PROCESSORS
         return PASSING if self.plan.tier == "store" else RESIDENT
@@ -87,10 +89,10 @@ class StoredStripe:
     """The state of a stripe in the store.
 
     Attributes:
-        level: the last round that it has reached at least; -1 if it is not stored and is made from the arcs.
+        level: a round that all its entries have reached; -1 if it is not stored, so that it is made from the arcs.
         marks: sizes and checksums of its tiles.
-        upper: whether the store has only entries on or right of the diagonal; the others are transposed from stripes
-            above.
+        upper: whether the store has only entries on or right of the diagonal; those left of it are transposed from the
+            stripes above.
     """
 
     level: int
@@ -100,7 +102,7 @@ class StoredStripe:
 
 @dataclass(frozen=True)
 class PreparedJob(WorkersJob):
-    """Preparing one graph, as every worker sees it.
+    """The description that every worker receives if a graph is prepared.
 
     Attributes:
         dtype: the working type.
@@ -109,10 +111,10 @@ class PreparedJob(WorkersJob):
         compact: whether only closed parts are wanted, and no tables.
         parts: file in the exchange folder: starts, parents, ends and borders of the parts, and the cuts of the spans.
         arcs: file in the exchange folder: tails, heads and weights of each span.
-        chunks: entries of each array of the result, and of a chunk of it, by name.
-        fill: what pads the last chunk of an array.
-        threads: processors of a worker; 0 for those that it was started with.
-        kept: most bytes of what was read or found that a worker keeps for later tasks.
+        chunks: for each array of the result, by name, its number of entries and that of one of its chunks.
+        fill: the value that pads the last chunk of an array.
+        threads: number of processors that a worker uses; 0 for the number with which it was started.
+        kept: most bytes of arrays that a worker keeps for later tasks, after reading or computing them.
     """
 
     dtype: str
@@ -128,18 +130,18 @@ class PreparedJob(WorkersJob):
 
     @property
     def results(self) -> Path:
-        """The folder of the files that the driver has taken over from workers."""
+        """The folder to which the driver moves the finished files of workers."""
         return Path(self.exchange_dir).parents[1]
 
 
 @dataclass(frozen=True)
 class SpanRequest:
-    """The work on one span.
+    """A request to eliminate one span or to compute its tables.
 
     Attributes:
-        span: its number.
-        eliminated: the files of finished eliminations that it takes, by span.
-        extended: the files of finished tables that it takes, by span.
+        span: the number of the span.
+        eliminated: the files of finished eliminations that this work needs, by span.
+        extended: the files of finished tables that this work needs, by span.
     """
 
     span: int

@@ -1,4 +1,4 @@
-"""Plans solves of semirings other than min-plus: what is refused, the type, the algorithm, memory and time."""
+"""Plans solves of semirings other than min-plus: checks the request, and finds type, algorithm, memory and time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-
 #: Searches of products are slower by the factor LARGE if a block of sources takes more than LARGE_BYTES.
 LARGE: Final = 6
 LARGE_BYTES: Final = 2**24
-#: Processor seconds for each arc of a dense graph that no bottleneck needs: such arcs are discarded first.
+#: Processor seconds for each arc of a dense graph, to find and discard the arcs that no bottleneck needs.
 SIFTED: Final = 2.0e-8
 #: Bytes of working memory for each vertex and thread, and for each arc and vertex once in a solve.
 _SPACE, _ONCE = 32, 48
-#: Bytes that the rows of one batch may have; two batches are held.
+#: Most bytes of the rows of one batch; two batches are in memory at the same time.
 _BATCH_BYTES: Final = 2**26
 _STORED_TYPES: Final = ("float32", "float64")
 
@@ -51,8 +51,8 @@ def plan_semiring(
     Args:
         graph: the graph, or its profile.
         options: the user's options.
-        out: path of the store; None where the result stays in memory.
-        resume: continue from the checkpoint at ``out``, if there is one.
+        out: path of the store; None if the result stays in memory.
+        resume: whether to continue from the checkpoint at ``out``, if there is one.
 
     Raises:
         InvalidRequest: an option or the graph does not suit the semiring.
@@ -104,7 +104,7 @@ def plan_semiring(
 
 
 def _batch(algorithm: str, graph: Graph, shape: tuple[int, int], itemsize: int, machine: Machine) -> tuple[int, int]:
-    """Return the rows of a batch, whole tiles of them, and the bytes of memory that the solve takes."""
+    """Return the number of rows of a batch, a multiple of the tile's, and the bytes of memory that the solve takes."""
     tile = layout(shape, itemsize).tile[0] if shape[0] else 1
     batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
     memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
@@ -113,15 +113,15 @@ def _batch(algorithm: str, graph: Graph, shape: tuple[int, int], itemsize: int, 
 
 
 def checked(graph: Graph, options: Options) -> Semiring:
-    """Return the semiring that options ask for, if the other options and the graph suit it.
+    """Return the semiring of the options, after checking that the other options and the graph suit it.
 
     Args:
         graph: the graph.
         options: the user's options.
 
     Raises:
-        InvalidRequest: an option means something for distances only; a weight or the parallel
-            arcs of the graph do not suit.
+        InvalidRequest: an option suits distances only; or a weight, or the way in which parallel arcs were merged, does
+            not suit the semiring.
     """
     semiring = SEMIRINGS[options.semiring]
     only = f"and semiring {semiring.name} is asked for"
@@ -149,7 +149,7 @@ def checked(graph: Graph, options: Options) -> Semiring:
 
 
 def _check_graph(graph: Graph, semiring: Semiring) -> None:
-    """Refuse a graph without the parallel arcs that the semiring needs, and products of weights outside (0, 1]."""
+    """Raise InvalidRequest if parallel arcs that the semiring needs were dropped, or if a weight does not suit it."""
     needed = semiring.parallel
     if needed is not None and graph.parallel != needed and graph.weighted:
         raise InvalidRequest(
@@ -173,7 +173,7 @@ def _check_graph(graph: Graph, semiring: Semiring) -> None:
 
 
 def _type_of(graph: Graph, semiring: Semiring, asked: str) -> tuple[str, str]:
-    """Return the type of the values, and why it is right; raise InvalidRequest for another one."""
+    """Return the type of the values, and the reason; raise InvalidRequest if ``asked`` is a type that does not suit."""
     suits: tuple[str, ...]
     if semiring.name == "lor-land":
         suits, why = ("uint8",), "1 where there is a path, else 0"

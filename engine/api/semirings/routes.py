@@ -1,6 +1,4 @@
-"""Finds a path that has a stored value: a widest path, one over the lowest pass, one of the greatest product, or any
-path.
-"""
+"""Finds a path that has a stored value: a widest path, a minimax path, a path of the greatest product, or any path."""
 
 from __future__ import annotations
 
@@ -20,22 +18,22 @@ from storage.semirings import SEMIRINGS
 def path_with(
     graph: Graph, semiring: str, value: Any, ends: tuple[int, int], row: npt.NDArray[np.float64] | None
 ) -> list[int]:
-    """Return the vertices of a path that has the best value, of the fewest arcs of all such paths.
+    """Return the vertices of a path that has the best value, and the fewest arcs of all such paths.
 
-    The search is breadth first. For bottlenecks and reachability it takes the arcs that are no worse than the value.
-    For products it takes the *tight* arcs: the product of the head is that of the tail times the weight, to the last
-    bit, because the search that found the products multiplied in this order.
+    The search is breadth first.  For bottlenecks and reachability it uses the arcs that are no worse than the value.
+    For products it uses the *tight* arcs: those whose head has the product of the tail times the weight.  This holds to
+    the last bit, because the search that found the products multiplied in the same order.
 
     Args:
         graph: the graph, in which no path passes through a terminal.
         semiring: name of the semiring; not min-plus.
         value: the value of the path, as stored.
-        ends: vertex indices of the source and of another vertex.
-        row: the products from the source to all vertices, shape (n,); None if they are not known or the values are no
-            products.
+        ends: vertex indices of the source and the target.
+        row: the products from the source to all vertices, shape (n,); None if they are not known, or if the values are
+            not products.
 
     Returns:
-        Vertex indices from source to target; only the target where there is no such path.
+        Vertex indices from source to target; only the target if there is no such path.
     """
     source, target = ends
     kept = np.ones(graph.arcs, np.bool_)
@@ -49,7 +47,7 @@ def path_with(
 
 
 def _breadth_first(graph: Graph, kept: npt.NDArray[np.bool_], source: int) -> npt.NDArray[np.int32]:
-    """Return the predecessor of each vertex on a path over the arcs that are kept; negative where there is none."""
+    """Return the predecessor of each vertex on a path over ``kept`` arcs; negative if there is none."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -60,7 +58,7 @@ def _breadth_first(graph: Graph, kept: npt.NDArray[np.bool_], source: int) -> np
 
 
 def _back(before: npt.NDArray[np.int32], target: int) -> list[int]:
-    """Return the vertices from the source to ``target``."""
+    """Return the vertices from the source to ``target``; ``before`` holds the predecessor of each vertex."""
     path = [target]
     while before[path[-1]] >= 0:
         path.append(int(before[path[-1]]))
@@ -77,7 +75,7 @@ def path_values(semiring: str, weights: Sequence[float]) -> list[float]:
 
     Args:
         semiring: name of the semiring.
-        weights: those of the arcs, in their order from the source on.
+        weights: the weights of the arcs, in their order from the source on.
     """
     extends: dict[str, Callable[[float, float], float]] = {
         "max-min": min,

@@ -16,7 +16,7 @@ from storage.errors import Cancelled
 from storage.matrix.working import WorkingMatrix
 from storage.semirings import SEMIRINGS, Semiring
 
-#: Bytes of rows that are read back at a time.
+#: Most bytes of rows of a resumed store that are read at once.
 _PIECE: Final = 2**25
 
 
@@ -37,7 +37,7 @@ def run_by_rows(context: StoredSolve) -> dict[str, object]:
     """Solve into a working store: continue after the rows that its record counts, and commit at intervals.
 
     Raises:
-        Cancelled, SolveFailed: as :func:`run`; finished rows are committed if they took long enough to be worth it.
+        Cancelled, SolveFailed: as :func:`run`; finished rows are committed first, unless they took very little time.
     """
     sink, asked, semiring = RowCommits(context.journal), context.rectangle, SEMIRINGS[context.plan.semiring]
     facts = ValueFacts(sink, asked, semiring.unreachable, sink.done)
@@ -54,13 +54,13 @@ def run_by_rows(context: StoredSolve) -> dict[str, object]:
 
 
 def _summary(semiring: Semiring, facts: ValueFacts) -> dict[str, object]:
-    """Return the summary of all rows; that of reachability leaves out the least and greatest value, which are 1."""
+    """Return the summary of all rows; for reachability without the least and the greatest value, which are always 1."""
     values = () if semiring.name != "lor-land" else ("least", "greatest")
     return {"semiring": semiring.name, **{name: fact for name, fact in facts.summary().items() if name not in values}}
 
 
 def _read_back(facts: ValueFacts, writer: WorkingMatrix, done: int) -> None:
-    """Gather the facts of the rows that an earlier process wrote.  Raises StorageFailed if one is damaged."""
+    """Gather the facts of the rows that an earlier process wrote.  Raises StorageFailed if a row is damaged."""
     band, (_, columns) = writer.tile[0], writer.shape
     most = max(1, _PIECE // max(1, band * columns * writer.dtype.itemsize)) * band
     buffer = np.empty((min(most, done), columns), writer.dtype)

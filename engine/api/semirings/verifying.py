@@ -1,8 +1,8 @@
 """Compares rows of a semiring with new searches, by code that no solve uses.
 
-The searches are rounds of Bellman and Ford in NumPy, on the weights themselves: no ranks, no tree, no heap, no
-components.  Results agree exactly: bottlenecks are weights, and the greatest rounded product does not depend on the
-order of the search, because rounding never turns a greater product into a lesser one.
+The searches are rounds of Bellman-Ford in NumPy, on the weights themselves, without ranks, trees, heaps or components.
+Results must agree exactly: bottlenecks are weights, and the greatest rounded product does not depend on the order of
+the search, because rounding never makes a greater product the lesser one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.semirings import SEMIRINGS, Semiring
 
 Floats = npt.NDArray[np.float64]
 
-#: The operation that gives the value of a path extended by an arc, by semiring.
+#: For each semiring, the operation that gives the value of a path that is extended by an arc.
 _EXTENDS: Final[dict[str, Any]] = {
     "max-min": np.minimum, "min-max": np.maximum, "max-times": np.multiply, "lor-land": lambda value, _weight: value,
 }  # fmt: skip
@@ -63,8 +63,9 @@ class ValuesAgain:
 
 
 def search_again(graph: Graph, semiring: Semiring, source: int) -> Floats:
-    """Return the best values from a source, shape (n,). Each round extends the paths to vertices whose value has
-    changed.
+    """Return the best values from a source, shape (n,).
+
+    Each round extends the paths to those vertices whose value the previous round has changed.
 
     Args:
         graph: the graph, in which no path passes through a terminal.

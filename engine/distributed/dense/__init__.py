@@ -1,1 +1,1 @@
-"""One matrix in rounds over many workers: who holds which stripe, closes which panel, and saves when."""
+"""One matrix in rounds over many workers: the driver assigns stripes, panels and commits; workers compute them."""

@@ -1,7 +1,6 @@
-"""Which worker owns which stripe: shares follow the workers' rates, and neighbouring stripes go to the same worker.
+"""Assigns stripes to workers: in proportion to their rates, and adjacent stripes to the same worker.
 
-A worker with neighbouring stripes closes their panels one after the other and waits for no panel of another worker in
-between.
+A worker with adjacent stripes can close their panels one after the other without waiting for panels of other workers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from engine.distributed.dask_cluster import Ticket
 from engine.distributed.messages import WorkerInfo
 
-#: Weight of the earlier tasks in a worker's rate; a new task has weight 1.
+#: With each new task, which has weight 1, the weight of all earlier tasks in a worker's rate is multiplied by this.
 KEPT: Final = 0.9
 
 
@@ -25,14 +24,14 @@ class Stripe:
     """The driver's state of a stripe.
 
     Attributes:
-        level: the last round that it has reached, on a worker or in the store.
+        level: the last round that the stripe has reached, on a worker or in the store.
         stored: the last round that its tiles in the store have reached.
-        upper: whether the store has only its part on or right of the diagonal.
-        owner: the worker that holds it or will hold it; empty for none.
-        held: whether the owner holds it already.
-        ticket: the task that computes on it; None for none.
-        saving: the task that saves it; None for none.
-        finished: whether its final rows are in the store.
+        upper: whether the store has only its entries on or right of the diagonal.
+        owner: the worker that holds the stripe or will hold it; empty if there is none.
+        held: whether the owner holds the stripe already.
+        ticket: the task that computes on the stripe; None if there is none.
+        saving: the task that saves the stripe; None if there is none.
+        finished: whether the final rows of the stripe are in the store.
     """
 
     level: int
@@ -50,11 +49,11 @@ class AssignedWorker:
     """The driver's state of a worker.
 
     Attributes:
-        info: what the worker has said about itself.
+        info: the worker's message about itself.
         rate: updates per second.
-        capacity: the number of stripes that it can keep.
+        capacity: the number of stripes that the worker can keep in memory.
         tickets: its tasks that have not ended.
-        saving: its task that saves stripes; None for none.
+        saving: its task that saves stripes; None if there is none.
         recent: sums of updates and of seconds over its last tasks, in which older tasks have less weight.
     """
 
@@ -70,8 +69,8 @@ class AssignedWorker:
 
         Args:
             updates: updates that the task made.
-            seconds: seconds that it took.
-            least: the rate is left as it is until the recent tasks took more than this many seconds in all.
+            seconds: seconds that the task took.
+            least: the rate changes only if the recent tasks took more than this number of seconds in all.
         """
         done, spent = (KEPT * old + new for old, new in zip(self.recent, (updates, seconds), strict=True))
         self.recent = done, spent
@@ -90,9 +89,7 @@ def stripes_at(levels: npt.NDArray[np.int64], *, upper: bool = False) -> list[St
 
 
 def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> None:
-    """Give every stripe that no worker holds an owner, so that all workers take about the same time for their
-    stripes.
-    """
+    """Assign an owner to every stripe that no worker holds, so that all workers take about the same time."""
     if not workers:
         return
     free = [s for s in stripes if not (s.finished or s.held or s.ticket is not None)]
@@ -109,9 +106,9 @@ def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWork
 
 
 def rebalance(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> Iterator[tuple[int, str]]:
-    """Yield stripes, and the worker that each should move to, so that workers that own less than their share get more.
+    """Yield stripes that should move, each with its new worker, so that workers with less than their share get more.
 
-    It is called after a commit, when moving a stripe costs no more than reading it from the store.
+    This is called after a commit, when the new worker can read the stripe from the store.
     """
     total = sum(w.rate for w in workers.values())
     spare = [i for i, s in enumerate(stripes) if not s.finished]

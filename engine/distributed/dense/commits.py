@@ -1,7 +1,7 @@
-"""Commits of a solve in rounds over many workers: when one is due, which stripes it still has to save, and its record.
+"""Commits of a solve in rounds over many workers: when a commit is due, which stripes it must save, and its record.
 
-A commit does not stop the solve.  The workers save the stripes that they hold while they go on with other tasks; once
-all are saved, a record says how far each stripe in the store is.
+A commit does not stop the solve.  The workers save the stripes that they hold, and meanwhile continue with other tasks.
+When all stripes are saved, a record says which round each stripe in the store has reached.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
 from storage.matrix.exchange import remove_panel
 
-#: Share of the time that commits may take; the interval between them is stretched to keep it.
+#: Most share of the time that commits may take; the interval between two commits is made long enough for that.
 COST: Final = 0.05
-#: Bytes per second at which the first commit is predicted to be written.
+#: Predicted bytes per second of the first commit.
 SAVED: Final = 4e8
 
 
@@ -31,13 +31,13 @@ class StripeCommits:
     Args:
         journal: writes the records.
         job: the solve.
-        stripes: the driver's state of all stripes, which it changes while a commit runs.
-        panels: the panels in the exchange folder, by their rounds; those that no stripe needs any more are removed.
+        stripes: the driver's state of all stripes, which the driver changes while a commit runs.
+        panels: the files of panels in the exchange folder, by round; a commit removes those that no stripe needs.
         exchange_dir: the exchange folder.
 
     Attributes:
         running: whether a commit has begun and is not finished.
-        took: seconds of the last commit; before the first one, a prediction.
+        took: seconds that the last commit took; before the first commit, a prediction.
     """
 
     def __init__(
@@ -53,45 +53,43 @@ class StripeCommits:
         self._unsaved: list[int] = []
 
     def due(self, closed: int) -> bool:
-        """Return whether a commit should begin; ``closed`` is the last panel in the store."""
+        """Return whether a commit should begin; ``closed`` is the last panel in the exchange folder."""
         waited = time.monotonic() - self._ended >= max(self._journal.interval, self.took / COST)
         return (waited or self._crowded()) and closed < self._last and any(s.level > s.stored for s in self._stripes)
 
     def _crowded(self) -> bool:
-        """Return whether a commit is needed because panels, which stay in the exchange folder until then, take too much
-        disk space.
-        """
+        """Return whether panels take so much disk space that a commit, which removes old ones, is needed."""
         taken = len(self._panels) * self._panel_bytes
         return taken > self._bytes // 4 and taken > shutil.disk_usage(self._exchange_dir).free
 
     def begin(self) -> None:
-        """Begin a commit of all stripes that are further than their copies in the store."""
+        """Begin a commit: it saves all stripes that have reached a later round than their copies in the store."""
         self.running, self._began = True, time.monotonic()
         self._unsaved = [i for i, s in enumerate(self._stripes) if s.held and (s.level > s.stored or s.upper)]
 
     def take(self, owner: str, most: int) -> list[int]:
-        """Return stripes for a worker's next task that saves, at most ``most``; they no longer count as unsaved."""
+        """Return at most ``most`` stripes that ``owner`` must save next, and remove them from the unsaved ones."""
         some = [i for i in self._unsaved if self._stripes[i].owner == owner][:most]
         self._unsaved = [i for i in self._unsaved if i not in some and self._stripes[i].held]
         return [i for i in some if self._stripes[i].held and not self._stripes[i].finished]
 
     def all_saved(self) -> bool:
-        """Return whether the running commit can be finished."""
+        """Return whether all stripes of the running commit are saved, so that it can be finished."""
         return not self._unsaved and all(s.saving is None for s in self._stripes)
 
     def has_original_rows(self) -> bool:
-        """Return whether finished rows, which are not reduced, stand beside reduced ones: no record allows both."""
+        """Return whether a reduced solve has finished rows, which are not reduced: no record allows both kinds."""
         return self._reduced and any(s.finished for s in self._stripes)
 
     def finish(self, closed: int) -> bool:
-        """End the commit: write a record of all stripes that are saved, and remove panels that no stripe needs any
-        more.
+        """End the commit: write a record of all saved stripes, and remove panels that no stripe needs.
 
         Args:
-            closed: the last panel in the store.
+            closed: the last panel in the exchange folder.
 
         Returns:
-            Whether there is a new record; it cannot mix whole and half stripes, nor reduced and original rows.
+            Whether a record was written; none is possible if some stripes in the store have only their upper entries,
+            or if some rows are finished in a reduced solve.
         """
         self._ended = time.monotonic()
         self.running, self.took = False, self._ended - self._began
@@ -100,7 +98,7 @@ class StripeCommits:
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
             self._journal.commit(progress_of(levels, self._tiling))
-        # ``closed`` ends before the first missing panel: later panels that arrived out of order are still needed
+        # all panels up to ``closed`` have arrived; later ones, which arrived out of order, are still needed
         floor = min(closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for k in [t for t in self._panels if t <= floor]:
             remove_panel(self._exchange_dir / self._panels.pop(k))

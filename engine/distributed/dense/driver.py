@@ -3,14 +3,14 @@ stripe.
 
 No task waits for a whole round.  A stripe may be relaxed by panel k as soon as that panel is closed; panel k + 1 may be
 closed as soon as its stripe has been relaxed by panel k, so a worker relaxes that stripe first.  One worker holds
-neighbouring stripes, and closes their panels one after the other while earlier panels are sent to the other workers.
-Stripes stay with their workers.  Panels are sent through the store, and remain there until all stripes in the store
-have been relaxed by them.  So if a worker is lost, another one reads its stripes from the store, or makes them from the
-arcs, and relaxes them by the panels of later rounds; meanwhile the other workers continue until they need the panel of
-such a stripe.
+adjacent stripes, and closes their panels one after the other while earlier panels are sent to the other workers.
+Stripes stay with their workers.  Panels are sent through the exchange folder, and remain there until all stripes in the
+store have been relaxed by them.  So if a worker is lost, another one reads its stripes from the store, or makes them
+from the arcs, and relaxes them by the panels of later rounds.  The other workers continue meanwhile until they need the
+panel of such a stripe.
 
-Every entry is at all times the length of some walk and only falls, so a task may run twice, over old entries and new
-ones (see ``engine.model.tier``).
+Every entry is at all times the length of some walk and never rises, so a task may run twice, over old or new entries
+(see ``engine.model.tier``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.streaming.checkpoint import Journal
 from storage.errors import Cancelled
 from storage.matrix.exchange import TileFile
 
-#: The limit in seconds for the last commit after the solve has been asked to stop.
+#: Most seconds for the last commit after the monitor has asked to stop.
 LAST: Final = 12.0
 #: Most bytes of stripes that one task writes; it writes at least one stripe.
 PIECE: Final = 2**28
@@ -45,7 +45,7 @@ class DenseDriver(Driver):
     Args:
         cluster: the connection to the workers; workers may join and leave.
         workers: the present workers.
-        job: what the workers need to know about the solve.
+        job: the description of the solve for the workers.
         journal: writes the records.
         summary: gathers the facts of finished rows.
         monitor: receives progress, and is asked whether to stop.
@@ -67,7 +67,7 @@ class DenseDriver(Driver):
         self._summary, self._pace = summary, job.pace
         self._tiling, self._n, self._last = job.tiling, job.n, job.tiling.rounds(job.n) - 1
         self._stripes, floor = stripes, min(stripe.level for stripe in stripes)
-        # the last panel in the store; the last panel that a worker has closed; the panel being closed, and its worker
+        # the last panel in the exchange folder; the last one that a worker has closed; the one being closed; its worker
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, AssignedWorker] = {}
@@ -90,7 +90,7 @@ class DenseDriver(Driver):
         """Run the rounds until all rows are in the store.
 
         Raises:
-            Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
+            Cancelled: the monitor asked to stop; finished work is committed first, unless it took very little time.
             BelowZero: the graph has a negative cycle.
             SolveFailed: the scheduler or all workers are lost; the last commit remains.
             StorageFailed: a worker or the driver could not read or write.
@@ -129,7 +129,7 @@ class DenseDriver(Driver):
         assign_stripes(self._stripes, self._workers)
 
     def _worker_left(self, name: str) -> None:
-        """Take back all stripes of a worker that has left, and reset them to their state in the store."""
+        """Reset all stripes of a worker that has left to their state in the store, and assign them to other workers."""
         if self._workers.pop(name, None) is None:
             return
         self._count_loss(name)
@@ -137,12 +137,12 @@ class DenseDriver(Driver):
             if stripe.owner == name:
                 stripe.owner, stripe.ticket, stripe.saving = "", None, None
                 self._reset(number)
-        if self._leader == name:  # the leader, not the owner of the panel's stripe, which may be another worker by now
+        if self._leader == name:  # compare the leader, because the panel's stripe may have another owner by now
             self._leading, self._led = -1, self._closed
         assign_stripes(self._stripes, self._workers)
 
     def _move(self, number: int, name: str) -> None:
-        """Give a stripe another owner; the old one drops it."""
+        """Assign a stripe to another owner; the old owner drops it."""
         stripe = self._stripes[number]
         if stripe.held:
             self._submit_for_device(stripe.owner, "forget", TaskRequest(stripes=(number,)), urgent=True)
@@ -153,14 +153,14 @@ class DenseDriver(Driver):
     def _feed(self, name: str) -> None:
         worker, k = self._workers[name], self._led + 1
         if k <= self._last and self._stripes[k].owner == name and self._may_lead(name, k):
-            self._hand(name, "lead", [k], k)  # before all waiting tasks: every worker needs this panel
+            self._hand(name, "lead", [k], k)  # before all waiting tasks, because every worker needs this panel
         most = self._pace.ahead
         while sum(t.purpose.action != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
             self._hand(name, *task)
         self._save_some(name)
 
     def _next(self, name: str) -> tuple[str, list[int], int] | None:
-        """Return the next task of a worker: action, stripes, round; None for none."""
+        """Return the next task of a worker: action, stripes, round; None if there is nothing to do now."""
         k = self._led + 1
         mine = [
             (i, s)
@@ -174,27 +174,24 @@ class DenseDriver(Driver):
             now.sort(key=lambda i: panels_until(i, k, count))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        # A worker drops the stripes that it finishes, and a running commit may still have to save them.
+        # a worker drops the stripes that it finishes, so a running commit must save them before
         if done and self._closed == self._last and not self._commits.running:
             return "finish", done[: self._piece()], self._last
         return None
 
     def _may_lead(self, name: str, k: int) -> bool:
-        """Return whether panel ``k`` may be closed now: ahead of its round, but not so far ahead that it would stay
-        unused.
+        """Return whether panel ``k`` may be closed now, which may be some rounds ahead (``early``), but not more.
 
-        One panel is closed at a time, and only after the previous one was closed by the same worker or is in the store.
+        One panel is closed at a time, and only after the previous one was closed by the same worker or has arrived.
         """
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != k and s.held), default=self._last)
-        # a worker's cache holds few panels, and must not drop one that is not in the store yet
+        # a worker's cache holds few panels, and must not drop a panel that has not arrived in the exchange folder
         return self._stripes[k].ticket is None and k <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
-        """Return stripes for one task: enough to fill its intended time, but not all if a later task could take
-        some.
-        """
+        """Return stripes for one task: enough for its intended time, but not all if a later task could take some."""
         seconds = self._updates(stripes[0]) / self._workers[name].rate
         most = max(-(-all_ // self._pace.ahead), int(self._pace.task / max(seconds, 1e-9)) + 1)
         return stripes[: 1 if self._streamed(name) & set(stripes) else most]
@@ -212,7 +209,7 @@ class DenseDriver(Driver):
             level,
             {k: self._panels[k] for k in range(low + 1, level + 1) if k in self._panels},
             {i: self._whereabouts(i) for i in absent},
-            # a stripe that is being saved is not released; a later task releases it
+            # no stripe is released while it is being saved; a later task releases it
             frozenset(i for i in self._streamed(name) & set(stripes) if self._stripes[i].saving is None)
             if action != "finish"
             else frozenset(),
@@ -248,7 +245,7 @@ class DenseDriver(Driver):
             stripe.ticket = None if stripe.ticket is done.ticket else stripe.ticket
             stripe.saving = None if stripe.saving is done.ticket else stripe.saving
         result = result_of(done)
-        if result is None:  # cancelled or stopped, so it is not known whether the worker holds the stripes
+        if result is None:  # the task was cancelled or stopped, so it is unknown whether the worker holds the stripes
             for i in purpose.request.stripes:
                 self._stripes[i].held &= self._stripes[i].owner != name
             result = TaskResult()
@@ -258,7 +255,7 @@ class DenseDriver(Driver):
     def _after_lead(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
         self._leading = -1
-        # the panel was not closed, or the previous panel was lost
+        # begin again with the first panel that has not arrived if this one was not closed, or the previous one was lost
         if request.level not in result.levels or request.level != self._led + 1:
             self._led = self._closed
             return
@@ -268,7 +265,7 @@ class DenseDriver(Driver):
         self._submit(name, "publish", TaskRequest(level=request.level, panels=panels), device=None, urgent=True)
 
     def _after_publish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
-        if result.panel is None:  # the worker has a new session without the panel
+        if result.panel is None:  # the worker has a new session, which does not have the panel
             self._led = self._closed
             return
         k = request.level
@@ -281,11 +278,11 @@ class DenseDriver(Driver):
                 self._submit(other, "fetch", TaskRequest(level=k, panels={k: result.panel}), device=None, urgent=True)
 
     def _ignore(self, name: str, request: TaskRequest, result: TaskResult) -> None:
-        """Do nothing: whether a panel was fetched or a stripe forgotten changes nothing for the driver."""
+        """Do nothing: the driver's state does not depend on a fetched panel or a dropped stripe."""
 
     def _after_save(self, name: str, request: TaskRequest, result: TaskResult) -> None:  # noqa: ARG002
         for i, files in result.files.items():
-            # skip a stripe with newer files from a release or finish; late files are deleted with the exchange folder
+            # skip stripes with newer files from a release or finish; older files are deleted with the exchange folder
             if not self._stripes[i].finished and result.levels[i] >= self._stripes[i].stored:
                 self._adopt(i, result.levels[i], files)
         for i in result.missing:
@@ -319,7 +316,7 @@ class DenseDriver(Driver):
             worker.learn(result.updates, result.seconds, self._pace.task)
 
     def _tell(self) -> None:
-        """Report new updates to the monitor; updates that are repeated because a worker was lost count only once."""
+        """Report new updates to the monitor; updates that are repeated after the loss of a worker count only once."""
         self._monitor.advance(max(0, self._least - self._left))
         self._least = min(self._least, self._left)
 
@@ -341,7 +338,7 @@ class DenseDriver(Driver):
             self._commits.begin()
 
     def _save_some(self, name: str) -> None:
-        """Submit the next stripes of a worker that the running commit needs, unless it is saving some already."""
+        """Submit a task in which a worker saves stripes for the running commit, unless it has such a task already."""
         if self._workers[name].saving is not None:
             return
         some = self._commits.take(name, self._piece())
@@ -357,13 +354,13 @@ class DenseDriver(Driver):
         stripe.stored, stripe.upper = max(level, stripe.stored), False
 
     def _commit(self) -> None:
-        """Write the record of all stripes that are saved, and rebalance."""
+        """Finish the commit; if a record was written, move stripes to workers that have less than their share."""
         if self._commits.finish(self._closed):
             for number, other in rebalance(self._stripes, self._workers):
                 self._move(number, other)
 
     def _stop(self) -> None:
-        """After a cancellation, end the running tasks, and commit once more if the time limit allows."""
+        """End the running tasks, and commit once more if that is possible within ``LAST`` seconds."""
         self._halt()
         if not self._journal.worth() or self._commits.has_original_rows() or self._commits.took > LAST:
             return
@@ -395,5 +392,5 @@ class DenseDriver(Driver):
         return stripe_entries(self._tiling, stripe, self._n) * min(self._tiling.width, self._n)
 
     def _piece(self) -> int:
-        """Return how many stripes one task writes."""
+        """Return the most stripes that one task writes."""
         return max(1, PIECE // (self._tiling.height * self._n * self._writer.dtype.itemsize))

@@ -1,4 +1,4 @@
-"""The last few panels that a worker has closed or read, in host memory."""
+"""Keeps the last few panels that a worker has closed or read, in host memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.errors import StorageFailed
 
 
 class PanelCache:
-    """Panels by round, for any thread.  A panel is read once; other threads that need it wait for that read.
+    """Panels by round; safe to use from many threads.  A panel is read once; other threads wait for that read.
 
     Args:
         keep: the number of panels to keep.
@@ -27,14 +27,14 @@ class PanelCache:
             return k in self._found
 
     def put(self, k: int, panel: Array) -> None:
-        """Add a panel that was closed here."""
+        """Add a panel that this worker has closed."""
         place: Future[Array] = Future()
         place.set_result(panel)
         with self._lock:
             self._put(k, place)
 
     def get(self, k: int) -> Array | None:
-        """Return a cached panel; None if it is not here or could not be read."""
+        """Return a cached panel; None if it is not in the cache or could not be read."""
         with self._lock:
             place = self._found.get(k)
         if place is None:
@@ -44,11 +44,11 @@ class PanelCache:
         return None
 
     def find(self, k: int, read: Callable[[], Array]) -> Array:
-        """Return the cached panel, or load it by ``read``, once for all threads.  Raises what ``read`` raises."""
+        """Return the cached panel, or load it with ``read``, once for all threads.  It raises what ``read`` raises."""
         while (panel := self.get(k)) is None:
             mine: Future[Array] = Future()
             with self._lock:
-                if k in self._found:  # another thread has begun to read it
+                if k in self._found:  # another thread has begun to read this panel
                     continue
                 self._put(k, mine)
             try:

@@ -1,6 +1,6 @@
 """The device on which a worker computes: it holds stripes, relaxes them by the panel in use, and closes panels.
 
-A stripe here is as high as a pivot block is wide, so panel k is made of stripe k.
+In this package a stripe is as high as a pivot block is wide, so panel k is made of stripe k.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from engine.streaming.cpu_panels import Checks, check_diagonal, close_panel
 class WorkerDevice(Protocol):
     """A device of a worker.
 
-    The methods from ``use`` to ``mark`` are called from one thread at a time, the others from any thread.  No two calls
-    work on one stripe at a time, except ``copy``.
+    The methods from ``use`` to ``mark`` are called from one thread at a time, the other methods from any thread.  No
+    two calls use the same stripe at the same time, except ``copy``.
     """
 
     def hold(self, stripe: int, rows: Array) -> None:
-        """Hold a stripe, shape (its rows, n); the array comes from ``buffer`` and belongs to the device from now on."""
+        """Hold a stripe, shape (its rows, n); the array must come from ``buffer``, and then belongs to the device."""
         ...
 
     def forget(self, stripe: int) -> None:
@@ -36,11 +36,11 @@ class WorkerDevice(Protocol):
         ...
 
     def copy(self, stripe: int, first: int, out: Array) -> None:
-        """Copy rows of a stripe, also while the stripe is being relaxed.
+        """Copy rows of a stripe; this is possible while the stripe is being relaxed.
 
         Args:
-            stripe: the stripe.
-            first: its first row to copy, counted within the stripe.
+            stripe: the number of the stripe.
+            first: the first row to copy, counted within the stripe.
             out: array of shape (rows, n) that gets the rows.
         """
         ...
@@ -50,11 +50,11 @@ class WorkerDevice(Protocol):
         ...
 
     def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:
-        """Relax a stripe by the panel in use; may return before it is done.
+        """Relax a stripe by the panel in use; the call may return before this is done.
 
         Args:
             k: the round of the panel in use.
-            stripe: the stripe.
+            stripe: the number of the stripe.
             urgent: whether this product runs before earlier products that are not urgent.
         """
         ...
@@ -66,21 +66,19 @@ class WorkerDevice(Protocol):
     def close_panel(self, k: int, out: Array) -> None:
         """Close panel ``k`` from stripe ``k``, which has reached round ``k`` - 1, and copy it to ``out``.
 
-        The call is urgent and may return before it is done.
+        This has the priority of urgent products; the call may return before it is done.
         """
         ...
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Return a function that waits, in any thread, for all earlier calls: the urgent ones, or the others.
+        """Return a function that waits, in any thread, for earlier calls: the urgent ones, or those that are not.
 
         The function raises BelowZero or SolveFailed if one of these calls failed.
         """
         ...
 
     def buffer(self, height: int) -> Array:
-        """Return host memory, shape (``height``, n), for a panel or a stripe; of the kind that the device copies
-        fastest.
-        """
+        """Return host memory for a panel or a stripe, shape (``height``, n), of a kind that the device copies fast."""
         ...
 
     def release(self) -> None:
@@ -94,7 +92,7 @@ class CpuWorkerDevice:
     Args:
         job: the solve.
         backend: computes the products.
-        check: raises if the solve is to stop; called between pieces of a product.
+        check: called between pieces of a product; it raises an error if the solve should stop.
     """
 
     def __init__(self, job: DistributedJob, backend: Backend, check: Callable[[], None]) -> None:
@@ -117,22 +115,22 @@ class CpuWorkerDevice:
         """Copy rows of a stripe; if an entry changes meanwhile, its copy is the old or the new value.
 
         Args:
-            stripe: the stripe.
-            first: its first row to copy, counted within the stripe.
-            out: array of shape (rows, n) that gets the rows.
+            stripe: the number of the stripe.
+            first: the first row to copy, counted within the stripe.
+            out: receives the rows, shape (rows, n).
         """
         out[:] = self._stripes[stripe][first : first + len(out)]
 
     def use(self, k: int, panel: Array) -> None:  # noqa: ARG002
-        """Relax by ``panel`` from now on; nobody changes a closed panel."""
+        """Use ``panel`` in the next calls of ``relax_by``; it is not copied, because a closed panel never changes."""
         self._panel = panel
 
     def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
-        """Relax a stripe by the panel in use, at once.
+        """Relax a stripe by the panel in use, before the call returns.
 
         Args:
             k: the round of the panel in use.
-            stripe: the stripe.
+            stripe: the number of the stripe.
             urgent: not used.
 
         Raises:
@@ -164,11 +162,11 @@ class CpuWorkerDevice:
         self._stripes[k][:] = out
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:  # noqa: ARG002
-        """Return a function that does nothing: all calls have ended."""
+        """Return a function that does nothing, because all earlier calls have finished their work."""
         return _nothing
 
     def buffer(self, height: int) -> Array:
-        """Return ordinary memory."""
+        """Return ordinary (pageable) memory."""
         return np.empty((height, self._n), self._dtype)
 
     def release(self) -> None:
@@ -179,7 +177,7 @@ class CpuWorkerDevice:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a GPU asks of a tier when its stripes stay on the device: size and type of the matrix."""
+    """The attributes of a tier that a GPU reads if its stripes stay on the device: size and type of the matrix."""
 
     n: int
     dtype: np.dtype[np.generic]
@@ -190,18 +188,18 @@ def _nothing(*_: object) -> None:
 
 
 def _streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
-    """Return the solve in the form that memory for stripes is opened for: a run on one device, which counts nothing."""
+    """Return the solve as a streamed run on one device without progress, from which device memory is allocated."""
     tier = cast(Tier, _Shape(job.n, WORK_TYPES[job.plan.dtype].dtype))
     return StripeJob(job.tiling, tier, job.nonnegative, [], [], _nothing, _nothing, check)
 
 
 def make_device(job: DistributedJob, threads: int, check: Callable[[], None]) -> WorkerDevice:
-    """Return the device that this worker computes with.
+    """Return the device with which this worker computes.
 
     Args:
         job: the solve.
-        threads: processors to use.
-        check: raises if the solve is to stop.
+        threads: number of processors to use.
+        check: raises an error if the solve should stop.
     """
     if job.device == "cuda":
         from engine.devices.cuda.stripes.worker import CudaWorkerDevice

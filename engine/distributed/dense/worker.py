@@ -1,9 +1,9 @@
 """A worker's side of a solve in rounds: the stripes that it holds, the panels in its cache, and its tasks.
 
-Every task brings stripes to a round.  A stripe may be held here already; else it is read from the store or made from
-the arcs.  A task may run twice, here or on another worker, over old or new entries, with the same result; files that it
-writes count only when the driver has adopted them.  Tasks may overlap, but not on one stripe; on a GPU their products
-are queued one after the other.
+Every task brings stripes to a round.  If the worker does not hold a stripe, it reads it from the store or makes it from
+the arcs.  A task may run twice, on this worker or on another one, over old or new entries, with the same result; the
+files that it writes count only after the driver has adopted them.  Tasks on different stripes may run at the same time;
+on a GPU their products are queued one after the other.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from storage.matrix.shared import GuestMatrix
 
 #: Least and most threads that read and write files: a disk is fastest with several requests in flight.
 IO_THREADS: Final = (4, 8)
-#: Limit in seconds for running tasks to end when the session is closed.
+#: Most seconds to wait for the end of running tasks when the session is closed.
 PATIENCE: Final = 20.0
 #: Seconds between two checks whether to stop.
 LOOK: Final = 0.2
 
 
 class DenseWorker:
-    """One worker's part in one job.
+    """The tasks of one worker in one job.
 
     Args:
         job: the solve.
-        threads: processors to use.
+        threads: number of processors to use.
     """
 
     def __init__(self, job: DistributedJob, threads: int) -> None:
@@ -60,7 +60,7 @@ class DenseWorker:
         self._exchange_dir = Path(job.exchange_dir)
         self._grid = TileGrid(job.shape, job.tile)
         self.matrix = self._guest()
-        # one lock for calls of the device's methods from `use` to `mark`, one for loading data that all tasks share
+        # the first lock is for calls of the device's methods from `use` to `mark`, the second for loading shared data
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._hands = min(max(IO_THREADS[0], threads // 2), IO_THREADS[1])
         self._pool = ThreadPoolExecutor(self._hands, "apsp-guest")
@@ -69,7 +69,7 @@ class DenseWorker:
         self._device: WorkerDevice | None = None
         self._levels: dict[int, int] = {}
         self._lives: Counter[int] = Counter()  # how often each stripe was dropped
-        self._panels = PanelCache(job.pace.early + 1)  # the panel in use and those closed early
+        self._panels = PanelCache(job.pace.early + 1)  # the panel in use, and panels that were closed early
         self._making, self._locks = threading.Lock(), StripeLocks()
         self._looked, self._stopped = 0.0, False
         self._tasks: dict[str, Callable[[TaskRequest], TaskResult]] = {
@@ -103,9 +103,7 @@ class DenseWorker:
             return TaskResult(levels, tuple(missing), updates, seconds, files)
 
     def lead(self, request: TaskRequest) -> TaskResult:
-        """Close panel ``request.level`` from the stripe of that number; first relax the stripe by panels that it
-        lacks.
-        """
+        """Close panel ``request.level`` from the stripe of that number, after relaxing it by all earlier panels."""
         with self._locks.hold(request.stripes):
             began, k = time.monotonic(), request.level
             missing = self._bring(request)
@@ -113,11 +111,11 @@ class DenseWorker:
                 return TaskResult(missing=tuple(missing))
             needed = range(self._levels[k] + 1, k)
             if any(j not in request.panels and j not in self._panels for j in needed):
-                if k in request.stored:  # drop it again: the driver believes that it is not held here
+                if k in request.stored:  # drop the stripe: in the driver's state this worker does not hold it
                     self._forget(k)
-                return TaskResult()  # an earlier session of this worker closed a panel that never reached the store
+                return TaskResult()  # an earlier session of this worker closed a needed panel, but did not write it
             updates = self._catch_up([k], replace(request, level=k - 1), urgent=True)
-            if k not in self._panels:  # closing a panel twice does no harm
+            if k not in self._panels:  # another task may close the panel at the same time, with the same result
                 self._close(k)
                 updates += self._updates(k, k)
             level, seconds = self._levels[k], self._locks.own_seconds(began)
@@ -127,9 +125,7 @@ class DenseWorker:
             return TaskResult({k: level}, (), updates, seconds, files)
 
     def publish(self, request: TaskRequest) -> TaskResult:
-        """Write a panel that was closed here to the exchange folder for the other workers; do nothing if it is not
-        here.
-        """
+        """Write a panel from the cache to the exchange folder for the other workers; do nothing if it is not cached."""
         with self._locks.hold():
             panel = self._panels.get(request.level)
             if panel is None:
@@ -140,20 +136,20 @@ class DenseWorker:
 
     def fetch(self, request: TaskRequest) -> TaskResult:
         """Read a panel into the cache before it is needed."""
-        # a commit may have removed the file; a task that still needs the panel will raise the error
+        # ignore errors: a commit may have removed the file, and a task that still needs the panel raises its own error
         with self._locks.hold(), suppress(StorageFailed):
             self._panel(request.level, request)
         return TaskResult()
 
     def save(self, request: TaskRequest) -> TaskResult:
-        """Write stripes, which may change meanwhile; the files have reached at least the reported round."""
+        """Write stripes, which may change meanwhile; entries in the files have reached at least the reported round."""
         levels, files = {}, {}
         with self._locks.hold():
             for s in request.stripes:
-                with suppress(KeyError):  # a task that computes may drop the stripe at any time
+                with suppress(KeyError):  # a computing task may drop the stripe at any time
                     life, level = self._lives[s], self._levels[s]
                     found = self._save(s)
-                    if self._lives[s] == life:  # otherwise the stripe was dropped meanwhile, and the copy may be older
+                    if self._lives[s] == life:  # else the stripe was dropped meanwhile, and its copy may be older
                         files[s], levels[s] = found, level
         return TaskResult(levels, tuple(s for s in request.stripes if s not in levels), files=files)
 
@@ -173,7 +169,7 @@ class DenseWorker:
             return TaskResult(levels, tuple(missing), updates, time.monotonic() - began, files, parts=tuple(parts))
 
     def forget(self, request: TaskRequest) -> TaskResult:
-        """Drop stripes that other workers own now."""
+        """Drop stripes that now have other owners."""
         with self._locks.hold(request.stripes):
             for s in request.stripes:
                 self._forget(s)
@@ -194,16 +190,16 @@ class DenseWorker:
     # ---- stripes ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check, at most every ``LOOK`` seconds, whether to stop.
+        """Check whether to stop, at most once in ``LOOK`` seconds.
 
         Raises:
-            DriverStopped: the driver has asked tasks to stop, or is gone with its folder.
+            DriverStopped: the driver has asked tasks to stop, or its exchange folder is gone.
         """
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
             self._stopped |= not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists()
-        if self._stopped:  # one check stops all tasks
+        if self._stopped:  # once it is set, it ends all tasks of this worker
             raise DriverStopped("the driver has stopped")
 
     def _get_device(self) -> WorkerDevice:
@@ -213,7 +209,9 @@ class DenseWorker:
             return self._device
 
     def _bring(self, request: TaskRequest) -> list[int]:
-        """Load the stripes that are not held; return those whose state in the store the request does not give."""
+        """Load the stripes that are not held; return those that cannot be loaded, as the request lacks their state in
+        the store.
+        """
         self.check()
         missing = []
         for s in request.stripes:
@@ -223,7 +221,7 @@ class DenseWorker:
             if stored is None:
                 missing.append(s)
                 continue
-            self._forget(s)  # an outdated copy from when this worker owned the stripe before
+            self._forget(s)  # drop an outdated copy, if this worker owned the stripe before
             self._get_device().hold(s, self._read(s, stored))
             self._levels[s] = stored.level
         return missing
@@ -254,9 +252,9 @@ class DenseWorker:
         return GuestMatrix(Path(job.store), self._exchange_dir, self._grid, job.plan.dtype, job.compression)
 
     def _put_together(self, first: int, last: int, rows: Array) -> None:
-        """Fill the columns left of the diagonal, transposed from the stripes above."""
+        """Fill the columns left of the diagonal with transposed entries of the stripes above."""
         band, width = self._grid.tile
-        others = self._guest()  # this call needs its own table of tiles, as another task may change the shared one
+        others = self._guest()  # this call needs its own table of tiles, because other tasks may change the shared one
 
         def transpose_tile(i: int, j: int) -> None:
             down, across = self._grid.slices(i, j)
@@ -272,7 +270,7 @@ class DenseWorker:
         np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
     def _catch_up(self, stripes: Sequence[int], request: TaskRequest, *, urgent: bool = False) -> int:
-        """Relax stripes by each panel that they lack up to ``request.level``; return the number of updates."""
+        """Relax stripes by all panels after their rounds up to ``request.level``; return the number of updates."""
         behind = [s for s in stripes if self._levels[s] < request.level]
         if not behind:
             return 0
@@ -332,7 +330,7 @@ class DenseWorker:
     # ---- writing rows -----------------------------------------------------------------------------------------------
 
     def _save(self, stripe: int) -> tuple[TileFile, ...]:
-        """Write a stripe into the exchange folder, band by band from copies, as it may change meanwhile."""
+        """Write a stripe into the exchange folder, one band at a time from a copy, because the stripe may change."""
         first, last = self._tiling.rows(stripe, self.job.n)
         band = self._grid.tile[0]
 
@@ -371,7 +369,7 @@ class DenseWorker:
 
     @property
     def graph(self) -> Graph:
-        """The graph, with reduced weights where the job has potentials."""
+        """The graph, with reduced weights if the job has potentials."""
         with self._reading:
             if self._graph is None:
                 graph = self.matrix.graph()
@@ -381,7 +379,7 @@ class DenseWorker:
             return self._graph
 
     def _heights(self) -> npt.NDArray[np.float64]:
-        """Return the potentials of a reduced job; workers whose stripes all came from the store need them, too."""
+        """Return the potentials of a reduced job; finishing rows needs them even if no stripe was made from arcs."""
         if self._potentials is None:
             self._potentials = np.load(self._exchange_dir.parent / "potentials.npy")
         return self._potentials

@@ -151,17 +151,17 @@ class SpanRequest:
 
 @dataclass(frozen=True)
 class ChunkFile:
-    """A whole chunk of an array of the result, durable, in a file of its own, which becomes the file of the result.
+    """The durable file of a whole chunk of an array of the result; this file itself becomes part of the result.
 
     Attributes:
         array: the name of the array.
         number: the number of the chunk.
         name: the name of the file.
         dtype: the type of its entries.
-        entries: entries of the chunk.
-        mark: what a seal says of the file.
-        running: the checksums of its sections, little-endian uint32, in hexadecimal digits; empty if they are not
-            known.
+        entries: the number of its entries.
+        mark: the size and checksum of the file, as in a seal.
+        running: the checksums of the chunk's sections, little-endian uint32, in hexadecimal digits; empty if they are
+            not known.
     """
 
     array: str
@@ -175,13 +175,14 @@ class ChunkFile:
 
 @dataclass(frozen=True)
 class SpanResult:
-    """What a worker has found for a span.
+    """The results of a worker for one span.
 
     Attributes:
-        span: its number.
-        file: what other spans need, and pieces of chunks.
-        chunks: whole chunks of the result.
-        pieces: the array of the result, the first entry, and the number in ``file`` of each piece of a chunk.
+        span: the number of the span.
+        file: the file of the arrays that other spans need, and of pieces of chunks.
+        chunks: the files of whole chunks of the result.
+        pieces: for each piece of a chunk: the array of the result, the first entry there, and the number of the piece
+            in ``file``.
     """
 
     span: int
@@ -196,12 +197,12 @@ class TaskRequest:
 
     Attributes:
         stripes: the stripes to work on, in this order.
-        level: the round to bring them to.
+        level: the round that the stripes should reach.
         panels: names of the files of closed panels that may be needed, by round.
-        stored: the state in the store of those stripes that, as the driver believes, the worker does not hold.
+        stored: the state in the store of those stripes that, according to the driver, the worker does not hold.
         release: stripes to write and drop.
         rows: for a solve by rows, the first row of the result and the one after the last.
-        spans: for preparing a graph, the work on each span.
+        spans: for preparing a graph, the request for each span.
     """
 
     stripes: tuple[int, ...] = ()
@@ -218,14 +219,14 @@ class TaskResult:
     """The result of a task.
 
     Attributes:
-        levels: the last round that each stripe has reached here.
-        missing: stripes that are not held and whose state in the store the request did not give.
-        updates: updates made.
-        seconds: seconds that they took.
-        files: tiles written, by stripe.
-        panel: name of the panel's file, if one was written.
+        levels: the last round that each stripe has reached on this worker.
+        missing: stripes that the worker does not hold and whose state in the store was not in the request.
+        updates: the number of updates made.
+        seconds: the seconds that the updates took.
+        files: the files of written tiles, by stripe.
+        panel: the name of the panel's file, if a panel was written.
         parts: facts of finished rows.
-        spans: what was found for each span.
+        spans: the results for each span.
     """
 
     levels: Mapping[int, int] = field(default_factory=dict)
@@ -248,8 +249,8 @@ class WorkerInfo:
         name: the name of the processor or GPU.
         host: the name of its node.
         process: its process id.
-        threads: processors that it uses.
-        memory: bytes for stripes and panels; of the GPU's memory if the worker has a GPU, else of host memory.
+        threads: the number of processors that it uses.
+        memory: bytes for stripes and panels: of the GPU's memory if the worker has a GPU, else of host memory.
         relax_rate: updates per second in each measured type.
         host_memory: bytes of host memory, which a worker with a GPU uses for panels in transit.
     """
@@ -267,21 +268,19 @@ class WorkerInfo:
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """A task has failed: the class of the error and its message, as not every exception can be pickled."""
+    """The failure of a task: the class of the error and its message, because not every exception can be pickled."""
 
     error: str
     message: str
 
 
 class DriverStopped(Exception):  # noqa: N818
-    """Raised in a task because the driver has asked tasks to stop; all stripes are in a consistent state, between two
-    rounds.
-    """
+    """Raised in a task because the driver has asked tasks to stop; each stripe is then in the state after a round."""
 
 
 @cache
 def code_digest() -> str:
-    """Return a digest of all modules that solve and store, which tells two versions of the program apart."""
+    """Return a digest of all modules that solve and store; two versions of the program have different digests."""
     digest = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
     for package in ("engine", "storage"):

@@ -1,4 +1,4 @@
-"""Finds the workers for a plan, and their abilities."""
+"""Finds the workers for a plan, and their memory, processors and rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIET: Final = 0.5
 
 
 def survey_workers(options: Options, out: Path | None) -> Machine:
-    """Return a ``Machine`` that stands for all workers of a scheduler, which have the same kind of device.
+    """Return a ``Machine`` that represents all workers of a scheduler; they have the same kind of device.
 
     Args:
         options: the options, which name the scheduler and limit this process's memory.
@@ -42,7 +42,7 @@ def address_of(options: Options) -> str:
     """Return the address of the scheduler.
 
     Raises:
-        InvalidRequest: the options name none.
+        InvalidRequest: the options name no scheduler.
     """
     if not options.scheduler:
         raise InvalidRequest("executor dask needs the address of a Dask scheduler (--scheduler)", field="scheduler")
@@ -52,12 +52,12 @@ def address_of(options: Options) -> str:
 def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerInfo]:
     """Return the workers that can solve together: they run this program and have the same kind of device.
 
-    The function waits until no worker has joined for ``QUIET`` seconds, or until there are ``enough``; more may join
-    later.
+    The function waits until no worker has joined for ``QUIET`` seconds, or until there are ``enough`` workers; more
+    workers may join later.
 
     Args:
         cluster: the connection to the workers.
-        device: ``cpu``, ``cuda``, or ``auto`` for GPUs where there are any.
+        device: ``cpu``, ``cuda``, or ``auto`` for GPUs if any worker has one, else processors.
         enough: the number of workers to wait for; 0 if it is not known.
 
     Raises:
@@ -97,7 +97,7 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerIn
 
 
 def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
-    """Return the facts that the planner needs: sums and minima over all workers."""
+    """Return the facts about all workers that the planner needs: sums and minima of theirs."""
     all_ = list(workers.values())
     kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(

@@ -1,7 +1,7 @@
 """The driver of a solve by rows over many workers: each task searches one batch of sources.
 
-A batch is as large as a worker can search in a few seconds.  Towards the end batches become smaller, so that all
-workers end at about the same time.  A batch that is lost with its worker is searched again by another worker.
+A batch has the size that its worker can search in a few seconds.  Towards the end batches become smaller, so that all
+workers finish at about the same time.  If a worker is lost, another worker searches its batch again.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class _Worker:
 
 
 class RowsDriver(Driver):
-    """One solve by rows.
+    """The driver of one solve by rows.
 
     Args:
         cluster: the connection to the workers; workers may join and leave.
-        workers: the workers that are there.
+        workers: the workers that are present.
         job: the solve.
         journal: writes the records.
         summary: gathers the facts of finished rows.
         monitor: receives progress, and is asked whether to stop.
-        done: number of rows that are in the store already; only their facts are gathered.
+        done: number of rows that are already in the store; for these, only facts are gathered.
     """
 
     def __init__(  # noqa: PLR0917
@@ -115,7 +115,7 @@ class RowsDriver(Driver):
                     worker.tickets.append(self._submit(name, action, request, device=self._job.device))
 
     def _next(self, worker: _Worker) -> tuple[str, int, int]:
-        """Cut the next batch for a worker off the remaining rows."""
+        """Return the next batch of the remaining rows for a worker: action, first row, and the row after the last."""
         action, first, last = self._todo.pop()
         left = last - first + sum(stop - start for _, start, stop in self._todo)
         size = min(TASK * worker.rate, left / (SHARES * max(1, len(self._workers))))
@@ -145,8 +145,8 @@ class RowsDriver(Driver):
             while self._prefix in self._finished:
                 self._prefix = self._finished.pop(self._prefix)
         self._monitor.advance(last - first)
-        # a rate grows at most fourfold, because that of one batch, and above all of the first, which prepares the
-        # graph, may not be typical
+        # a rate grows at most fourfold, because that of one batch may not be typical: the first batch also prepares the
+        # graph
         worker.rate = min(4 * worker.rate, (last - first) / max(result.seconds, 1e-3))
 
     def _commit(self) -> None:

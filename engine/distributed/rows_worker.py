@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class RowsWorker:
-    """One worker's part in one job; it prepares the graph once, for all its tasks.
+    """The tasks of one worker in one job; it prepares the graph once, for all its tasks.
 
     Args:
         job: the solve.
-        threads: processors to use.
+        threads: number of processors to use.
     """
 
     def __init__(self, job: DistributedJob, threads: int) -> None:
@@ -72,7 +72,7 @@ class RowsWorker:
             return TaskResult(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
 
     def observe(self, request: TaskRequest) -> TaskResult:
-        """Return the facts of rows that are in the store already."""
+        """Return the facts of rows that are already in the store."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
             n = self._prepare(StopMonitor(self._exchange_dir)).graph.n
@@ -106,7 +106,7 @@ class RowsWorker:
                 if in_parts:
                     parts = profile.parts(CPU_GRAIN)
                     self._sweeper = partitioned.sweeper_of(self._backend, profile, parts, self.kind, monitor)
-            # set last: if a task is stopped before this line, the next task prepares everything again
+            # this is set last: if a task is stopped before this line, the next task prepares everything again
             self._profile = profile
         return self._profile
 

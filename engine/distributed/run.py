@@ -22,7 +22,7 @@ from engine.streaming.progress_record import take_up
 
 
 def run(context: StoredSolve) -> dict[str, object]:
-    """Carry out a plan over workers into the working store; resume from its record.
+    """Carry out a plan with workers, who write into the working store; resume from the store's record.
 
     Args:
         context: the solve, whose options name the scheduler.
@@ -31,9 +31,9 @@ def run(context: StoredSolve) -> dict[str, object]:
         The summary of all rows.
 
     Raises:
-        Cancelled: the monitor asked to stop; work so far is committed if it took long enough to be worth it.
+        Cancelled: the monitor asked to stop; finished work is committed first, unless it took very little time.
         InvalidRequest: there is no scheduler, or no suitable worker.
-        NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
+        NegativeCycle: the graph has a negative cycle, and planning has not searched for one.
         SolveFailed: the scheduler or all workers are lost; the last commit remains.
         StorageFailed: a worker or this process could not read or write.
     """
@@ -50,15 +50,13 @@ def run(context: StoredSolve) -> dict[str, object]:
                 stripes = _take_up(job, journal)
                 DenseDriver(cluster, workers, job, journal, summary, context.monitor, stripes).run()
         except BelowZero:
-            _ = context.profile.potentials  # raises NegativeCycle with the cycle
+            _ = context.profile.potentials  # this raises NegativeCycle, which names the cycle
             raise
     return summary.summary(graph.labels)
 
 
 def _take_up(job: DistributedJob, journal: Journal) -> list[Stripe]:
-    """Return the stripes in the state that the record gives, and adapt the record so that these rounds can resume from
-    it.
-    """
+    """Return the stripes in the state that the record says, after adapting the record to the tiling of this plan."""
     upper = bool((journal.writer.record() or {}).get("symmetric"))
     potentials = fingerprint(np.load(Path(job.exchange_dir).parent / "potentials.npy")) if job.reduced else None
     return stripes_at(take_up(journal, job.tiling, job.n, potentials=potentials, joined=True), upper=upper)
@@ -67,7 +65,7 @@ def _take_up(job: DistributedJob, journal: Journal) -> list[Stripe]:
 def _job(context: StoredSolve) -> DistributedJob:
     writer, profile, plan, rectangle = context.journal.writer, context.profile, context.plan, context.rectangle
     exchange_dir = writer.make_exchange_dir()
-    # searches need nonnegative arcs, whatever the type
+    # searches need non-negative arcs in every type
     searched = plan.algorithm == "johnson" and not profile.nonnegative
     reduced = searched or profile.holds_reduced(context.kind, plan.max_hops)
     if reduced:
@@ -91,5 +89,5 @@ def _job(context: StoredSolve) -> DistributedJob:
 
 
 def store_of(exchange_dir: Path) -> Path:
-    """Return the folder of the store in the making that an exchange folder belongs to."""
+    """Return the folder of the store in the making to which an exchange folder belongs."""
     return exchange_dir.parent.parent / "store"

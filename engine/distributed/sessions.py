@@ -32,14 +32,14 @@ from storage.errors import ApspError, SolveFailed
 DEVICE: Final = "APSP_WORKER_DEVICE"
 THREADS: Final = "APSP_WORKER_THREADS"
 MEMORY: Final = "APSP_WORKER_MEMORY"
-#: A session without a task for this many seconds is closed: its driver is gone, or does not need it.
+#: A session without a task for this number of seconds is closed: its driver is gone, or does not need it.
 IDLE: Final = 600.0
 #: Share of the free memory that a worker offers by default.
 OFFERED: Final = 0.8
 
 
 class WorkerSession(Protocol):
-    """A worker's part in one job."""
+    """The tasks and the state of a worker in one job."""
 
     def run(self, action: str, request: TaskRequest) -> TaskResult:
         """Run the task named ``action`` for ``request``."""
@@ -52,7 +52,7 @@ class WorkerSession(Protocol):
 
 @dataclass
 class _OpenSession:
-    """A session, the exchange folder of its job, its number of running tasks, and when a task last began or ended."""
+    """A session, the exchange folder of its job, the number of running tasks, and when a task last began or ended."""
 
     exchange_dir: str
     session: WorkerSession
@@ -86,9 +86,9 @@ def run_task(job: WorkersJob, action: str, request: TaskRequest) -> TaskResult |
     """Run a task of ``job`` on this worker; errors are returned as a :class:`TaskFailure`.
 
     Args:
-        job: what the task belongs to.
+        job: the job to which the task belongs.
         action: the name of the task.
-        request: the work of the task.
+        request: the request for the task.
     """
     if code_digest() != job.code:
         return TaskFailure(
@@ -119,7 +119,7 @@ def end_run(run: str) -> None:
 
 @contextmanager
 def _session_of(job: WorkersJob) -> Iterator[WorkerSession]:
-    """Yield this worker's session of ``job``; make it if there is none."""
+    """Context manager: provide this worker's session of ``job``, which is made if there is none."""
     with _lock:
         if job.run not in _sessions:
             _close_idle(time.monotonic())

@@ -1,6 +1,6 @@
 """This process as the only worker of a run: one thread computes the tasks, one after the other.
 
-So a graph whose tables exceed memory is prepared by the same driver and tasks as with many workers, but with none.
+So one process can prepare a graph whose tables exceed its memory, with the driver and the tasks that many workers use.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SELF: Final = "this process"
 
 
 class ThisProcess:
-    """What a driver asks of a cluster (``engine.distributed.dask_cluster.Cluster``), of one worker.
+    """An object with the methods of ``engine.distributed.dask_cluster.Cluster``, whose only worker is this process.
 
-    A context manager, to be entered twice as pools of threads are: it ends after the running task, and drops the
-    others.
+    It is a context manager, which must be entered twice, as pools of threads are: it exits after the running task, and
+    drops the other tasks.
     """
 
     def __init__(self) -> None:
@@ -54,14 +54,14 @@ class ThisProcess:
         share: float = 1.0,  # noqa: ARG002
         urgent: bool = False,  # noqa: ARG002
     ) -> Ticket:
-        """Let the thread call ``call(*given)`` after all earlier calls.
+        """Queue ``call(*given)``; the thread makes this call after all earlier ones.
 
         Args:
             purpose: the driver's own note about the task, kept in the ticket.
             worker: the name of the worker.
             call: the function.
             given: its arguments.
-            device, share, urgent: ignored, because nothing runs beside it.
+            device, share, urgent: ignored, because calls run one after the other.
 
         Returns:
             The ticket that the event of the task's end will carry.
@@ -71,7 +71,7 @@ class ThisProcess:
         return ticket
 
     def events(self, wait: float) -> Iterator[Event]:
-        """Yield the tasks that have ended; wait at most ``wait`` seconds for the first."""
+        """Yield the ends of tasks; wait at most ``wait`` seconds for the first one."""
         with suppress(queue.Empty):
             event = self._events.get(timeout=wait)
             while True:
@@ -79,13 +79,13 @@ class ThisProcess:
                 event = self._events.get_nowait()
 
     def everywhere(self, call: Callable[..., Any], *given: Any) -> None:
-        """Call ``call(*given)`` once the thread has ended."""
+        """Keep ``call(*given)`` for the exit of the context manager, when the thread has ended."""
         self._last.append(partial(call, *given))
 
     def _do(self, ticket: Ticket, call: Callable[..., Any], given: tuple[Any, ...]) -> None:
         try:
             ended = TaskEnded(ticket, call(*given), None)
-        except BaseException as error:  # the driver raises it
+        except BaseException as error:  # the driver raises this error
             ended = TaskEnded(ticket, None, error)
         self._events.put(ended)
 
@@ -94,7 +94,7 @@ def described(workers: Workers) -> dict[str, WorkerInfo]:
     """Return this process's description of itself as a worker.
 
     Args:
-        workers: this process as the planner sees it.
+        workers: the planner's facts about this process as a worker.
     """
     host, rates = socket.gethostname(), workers.relax_rate
     info = WorkerInfo(code_digest(), "cpu", workers.name, host, os.getpid(), workers.threads, workers.memory, rates)

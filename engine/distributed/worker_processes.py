@@ -31,16 +31,16 @@ log = logging.getLogger("apsp.engine")
 _PAUSE: Final = 0.2
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 15.0
-#: If a worker has run for this many seconds, its next restart waits only for the shortest time.
+#: If a worker has run for this number of seconds, its next restart waits only for the shortest time.
 _HEALTHY: Final = 30.0
-#: Seconds that workers get to end after SIGTERM.
+#: Seconds between SIGTERM and SIGKILL for a worker.
 _GRACE: Final = 10.0
-#: Threads of a worker, by device.  On the processors one computes; on a GPU three compute and one closes panels.  The
-#: other threads read and write.
+#: Number of threads of a worker, by device.  On processors one thread computes; on a GPU three compute and one closes
+#: panels.  The other threads read and write.
 _THREADS: Final = {"CPU": 2, "GPU": 6}
 #: Share of the node's free memory that its workers offer together.
 _OFFERED: Final = 0.8
-#: Settings of Dask, unless the environment has others: a connection that is silent for 15 s counts as dead.
+#: Settings of Dask, unless the environment has others: a connection without messages for 15 s counts as lost.
 _SETTINGS: Final = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "15s",
@@ -139,7 +139,7 @@ class WorkerProcesses:
     def _look(self, slot: _Slot, folder: str) -> None:
         now = time.monotonic()
         if slot.process is not None and (code := slot.process.poll()) is not None:
-            # restart after status 0, too, with which a worker ends when its scheduler is lost
+            # restart also after status 0, with which a worker ends when its scheduler is lost
             slot.wait = _FIRST_WAIT if now - slot.born > _HEALTHY else min(2 * slot.wait, _LONGEST_WAIT)
             slot.process, slot.due = None, now + slot.wait
             log.warning("worker %s ended with status %d; it is started again in %.1f s", slot.name, code, slot.wait)

@@ -1,6 +1,4 @@
-"""Facts that the engine computes about a graph before it solves it: vertex order, parts, potentials, selected
-vertices.
-"""
+"""Facts that the engine computes about a graph before solving it: orders of vertices, parts, potentials, bounds."""
 
 from engine.model.system import use_level
 

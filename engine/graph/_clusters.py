@@ -14,10 +14,10 @@ def cluster_places(indptr: npt.NDArray[np.int64], heads: Ints, seeds: Ints, size
     """Number the vertices so that clusters of ``size`` vertices follow one another.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs out of each vertex (CSR).
-        heads: int32, shape (arcs,).
-        seeds: every vertex once, shape (n,); a cluster begins at the first of them that is in no cluster yet.
-        size: vertices of a cluster.
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
+        seeds: every vertex once, shape (n,); a cluster begins at the first one that is in no cluster yet.
+        size: number of vertices of a cluster.
 
     Returns:
         The new number of each vertex, shape (n,).
@@ -29,7 +29,7 @@ def cluster_places(indptr: npt.NDArray[np.int64], heads: Ints, seeds: Ints, size
 
 @njit(nogil=True, cache=True)
 def _grow(indptr, heads, seeds, size, place):  # type: ignore[no-untyped-def]
-    # the vertices in their new order; from ``looked`` on they are the queue of the current cluster
+    # ``order`` holds the vertices in their new order; from index ``looked`` on it is the queue of the current cluster
     order = np.empty(len(seeds), np.int32)
     placed, looked, full = 0, 0, size
     for seed in seeds:

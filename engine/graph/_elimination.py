@@ -1,8 +1,8 @@
 """Kernels of symbolic elimination: which vertices become neighbours when vertices between them are eliminated.
 
-Eliminating a vertex adds arcs between all its remaining neighbours (with the lengths through it).  So the neighbours
-that a vertex has when it is eliminated, its *border*, depend on the pattern of the arcs alone, not on any length
-(George and Liu, "Computer Solution of Large Sparse Positive Definite Systems", 1981).
+Eliminating a vertex adds arcs between all its remaining neighbours (with the lengths through the vertex).  So the
+neighbours that a vertex has when it is eliminated, its *border*, depend only on which arcs there are, not on their
+lengths (George and Liu, "Computer Solution of Large Sparse Positive Definite Systems", 1981).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
-    """Find the border of each vertex for elimination in ``order``; stop where the borders pass ``most`` entries.
+    """Find the border of each vertex for elimination in ``order``; stop if the borders exceed ``most`` entries.
 
     Args:
-        indptr: shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
-        heads: shape (entries,).
+        indptr: shape (n + 1,): the index at which the neighbours of each vertex begin (CSR); they are symmetric.
+        heads: shape (entries,): the neighbours; a vertex may be its own neighbour.
         order: shape (n,), the vertex eliminated at each step.
         rank: shape (n,), the step of each vertex.
-        most: entries of all borders together above which the search stops.
+        most: the most entries of all borders together.
 
     Returns:
-        Four values.  Where the border of each step begins, shape (n + 1,).  All borders, as the steps of their
-        vertices, unordered.  The lowest step in each border, shape (n,), which is the parent in the elimination tree;
-        -1 for none.  Whether all borders were found.
+        Four values.  The index at which the border of each step begins, shape (n + 1,).  All borders, as the steps of
+        their vertices, unordered.  The lowest step in each border, shape (n,), which is the parent in the elimination
+        tree; -1 for none.  Whether all borders were found.
     """
     n = len(order)
     parent = np.full(n, -1, np.int32)
@@ -72,7 +72,7 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _linked(indptr, heads):  # type: ignore[no-untyped-def]
-    """Return the neighbours of each vertex as linked lists: the ends, what follows each, and where each list begins."""
+    """Return the neighbours of each vertex as linked lists: entries, the index after each, and each list's first."""
     n = len(indptr) - 1
     ends, after, first = heads.copy(), np.empty(len(heads), np.int32), np.full(n, -1, np.int32)
     for v in range(n):
@@ -84,17 +84,17 @@ def _linked(indptr, heads):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _join_neighbours(i, near, lists, gone, free):  # type: ignore[no-untyped-def]
-    """Take those that are gone from the list of ``near[i]``, and put all others of ``near`` there.
+    """Remove eliminated vertices from the list of ``near[i]``, and add all other vertices of ``near`` to it.
 
     Args:
-        i: which of them.
+        i: the index in ``near`` of the vertex whose list is changed.
         near: the neighbours of a vertex that was eliminated, at most 3.
-        lists: from ``_linked``.
+        lists: the lists from ``_linked``.
         gone: which vertices are eliminated, shape (n,).
-        free: where the list of entries without use begins.
+        free: the first entry of the list of unused entries.
 
     Returns:
-        How many were put there, and where the list of entries without use begins now.
+        The number of vertices added, and the new first entry of the list of unused entries.
     """
     ends, after, first = lists
     u, known, kept, added = near[i], 1 << i, -1, 0
@@ -124,7 +124,7 @@ def _join_neighbours(i, near, lists, gone, free):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _pattern_left(count, lists, gone):  # type: ignore[no-untyped-def]
-    """Return the vertices that are left when ``count`` are gone, and their pattern, as ``eliminate_low`` does."""
+    """Return the vertices that remain after eliminating ``count``, and their neighbours, as ``eliminate_low`` does."""
     ends, after, first = lists
     n = len(first)
     place, left = np.full(n, -1, np.int32), np.empty(n - count, np.int32)
@@ -149,23 +149,25 @@ def _pattern_left(count, lists, gone):  # type: ignore[no-untyped-def]
 def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped-def]
     """Eliminate vertices of at most ``most`` neighbours, in rounds.
 
-    No two neighbours are eliminated in the same round, so the tree of elimination is at most ``rounds`` deep below the
-    vertices that are left: a chain is halved again and again; from end to end, its tree would be as deep as it is long.
+    No two neighbours are eliminated in the same round, so the elimination tree has at most ``rounds`` levels below the
+    remaining vertices.  For example, each round removes every other vertex of a chain; eliminated from end to end, the
+    chain would make a tree as deep as it is long.
 
-    A vertex of several neighbours is left if one of them has more than ``wide``, so that no long list is searched again
-    and again: the work is O(n * wide + entries).  A vertex of up to three neighbours adds no more arcs than it removes.
+    A vertex of several neighbours remains if one of them has more than ``wide`` neighbours, so that no long list is
+    searched repeatedly: the work is O(n * wide + entries).  Eliminating a vertex of up to three neighbours adds no more
+    arcs than it removes.
 
     Args:
-        indptr: int32, shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
-        heads: int32, shape (entries,).
-        most: neighbours, at most 3: arcs that become free then suffice for those that are added.
-        wide: neighbours.
+        indptr: int32, shape (n + 1,): the index at which the neighbours of each vertex begin (CSR); they are symmetric.
+        heads: int32, shape (entries,): the neighbours; a vertex may be its own neighbour.
+        most: most neighbours of a vertex that is eliminated; at most 3, so that added arcs reuse the removed entries.
+        wide: most neighbours of its neighbours.
         rounds: the most rounds.
 
     Returns:
-        Four arrays of int32: the vertices in the order of elimination; the vertices that are left, ascending, k of
-        them; and the pattern of these with the arcs added (CSR, without loops): where the neighbours of each begin,
-        shape (k + 1,), and the neighbours, as places among those that are left.
+        Four arrays of int32: the vertices in the order of elimination; the k remaining vertices, ascending; and their
+        neighbours, including added arcs (CSR, without loops): the index at which those of each vertex begin, shape
+        (k + 1,), and the neighbours, as indices of remaining vertices.
     """
     n = len(indptr) - 1
     lists = _linked(indptr, heads)
@@ -215,7 +217,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
             u = near[i]
             since[u] = now + 1
             degree[u] -= 1
-            if found > 1:  # the list of a single neighbour keeps the vertex, and readers skip it
+            if found > 1:  # a single neighbour keeps the eliminated vertex in its list, and readers skip it
                 added, free = _join_neighbours(i, near[:found], lists, gone, free)
                 degree[u] += added
             if degree[u] <= most and not waits[u]:
@@ -236,7 +238,7 @@ def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-
 
 @njit(nogil=True, cache=True)
 def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyped-def]
-    """Merge vertices into parts, children into their parents, where that makes the sum of the costs smaller.
+    """Merge vertices into parts, children into their parents, if that reduces the sum of the costs.
 
     Args:
         parent: shape (n,), the parent of each vertex in the elimination tree.
@@ -244,7 +246,7 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
         width: columns that a product computes at once.
         entry: time to gather an entry of a border for a row, expressed in updates.
         part: time to begin a product, expressed in updates.
-        inside: time of one of the updates that are made once, before any row; expressed in updates of one row.
+        inside: time of an update of the steps before all rows, which are made once; expressed in updates of one row.
 
     Returns:
         For each vertex the last vertex of its part, shape (n,).
@@ -274,17 +276,18 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
-    """Number the vertices so that each part, and each part together with all parts below it, is one span.
+    """Number the vertices so that those of each part, and those of a part and all parts below it, are consecutive.
 
     Args:
         parent: shape (n,), the parent of each vertex in the elimination tree.
         last: shape (n,), the last vertex of each vertex's part, from ``merge``.
-        begin: where the border of each vertex begins, from ``eliminate``.
+        begin: the index at which the border of each vertex begins, from ``eliminate``.
         border: the borders of the vertices, from ``eliminate``.
 
     Returns:
-        The position of each vertex, where the parts begin (parts + 1), the parent of each part (-1 for none), where the
-        borders of the parts begin (parts + 1), and their borders as positions in ascending order.
+        The position of each vertex, shape (n,); the first position of each part, shape (parts + 1,); the parent of each
+        part, -1 for none; the index at which its border begins, shape (parts + 1,); and the borders as positions, each
+        in ascending order.
     """
     n = len(parent)
     size = np.zeros(n, np.int64)
@@ -350,8 +353,8 @@ def join(front, at, lengths):  # type: ignore[no-untyped-def]
 
     Args:
         front: square array of lengths.
-        at: shape (k,), rows and columns of ``front``.
-        lengths: shape (k, k).
+        at: shape (k,): indices of rows and columns of ``front``.
+        lengths: shape (k, k): lengths between these.
     """
     for i in range(len(at)):
         row = front[at[i]]
@@ -363,13 +366,13 @@ def join(front, at, lengths):  # type: ignore[no-untyped-def]
 def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
     """Return the sum of the cubes of the sizes of all biconnected components.
 
-    A biconnected component, here a block, is a maximal set of vertices that stays connected if any one of them is
-    removed; two blocks share at most one vertex.  One depth-first pass finds them (Hopcroft and Tarjan, "Efficient
-    algorithms for graph manipulation", 1973).
+    A biconnected component is a maximal set of vertices that stays connected if any one of them is removed; two
+    components share at most one vertex.  One depth-first search finds them (Hopcroft and Tarjan, "Efficient algorithms
+    for graph manipulation", 1973).
 
     Args:
-        indptr: shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
-        heads: shape (entries,).
+        indptr: shape (n + 1,): the index at which the neighbours of each vertex begin (CSR); they are symmetric.
+        heads: shape (entries,): the neighbours; a vertex may be its own neighbour.
     """
     n = len(indptr) - 1
     number = np.full(n, -1, np.int32)  # in the order of discovery
@@ -401,7 +404,7 @@ def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
                 break
             above = path[deep - 1]
             low[above] = min(low[above], low[u])
-            if low[u] >= number[above]:  # the vertices found from u on reach the rest only through ``above``
+            if low[u] >= number[above]:  # the vertices found from u on reach all others only through ``above``
                 size = 1.0
                 while True:
                     kept, size = kept - 1, size + 1

@@ -1,9 +1,9 @@
 """The kernel of ``engine.graph.potentials``: label correcting with subtree disassembly.
 
-This is Bellman-Ford-Moore with a first-in first-out queue.  When the label of a vertex falls, its whole subtree is
-taken out of the tree of shortest walks (Tarjan 1981; *BFCT* in Cherkassky and Goldberg, "Negative-cycle detection
-algorithms", Mathematical Programming 85, 1999).  It takes O(n m) at worst, and finds a negative cycle as soon as the
-cycle closes.
+This is Bellman-Ford-Moore with a first-in first-out queue.  When the label (the tentative distance) of a vertex falls,
+its whole subtree is removed from the tree of shortest walks (Tarjan 1981; *BFCT* in Cherkassky and Goldberg,
+"Negative-cycle detection algorithms", Mathematical Programming 85, 1999).  This takes O(n m) time at worst, and finds a
+negative cycle as soon as the cycle closes.
 
 The tree is stored as a doubly linked list of its vertices in preorder, with their depths: the subtree of v is v and the
 deeper vertices that follow it without a gap.  The root is an additional vertex, number n.
@@ -21,8 +21,8 @@ def mark_tails(indptr, heads, weights, h, slack, begin):  # type: ignore[no-unty
     """Mark the tails of arcs that can lower a label.
 
     Args:
-        indptr: shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: shape (arcs,).
+        indptr: shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: shape (arcs,): the head of each arc.
         weights: shape (arcs,).
         h: shape (n,), the labels.
         slack: relative amount by which a label must fall; 0 for integers.
@@ -44,8 +44,9 @@ def mark_tails(indptr, heads, weights, h, slack, begin):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True, inline="always")
 def _lowers(tail, w, head, slack):  # type: ignore[no-untyped-def]
-    """Return whether an arc of weight ``w`` lowers its head's label by more than ``slack`` times the absolute values
-    added.
+    """Return whether an arc of weight ``w`` lowers the label of its head by more than the slack.
+
+    The slack is relative to the sum of the absolute values that are added.
     """
     new = tail + w
     return new < head and (slack == 0 or new < head - slack * (abs(head) + abs(w)))
@@ -73,9 +74,7 @@ def _is_negative(weights, arc_into, parent, start, stop, closing, tolerance):  #
 
 @njit(nogil=True, cache=True)
 def _star(n):  # type: ignore[no-untyped-def]
-    """Return the tree in which all vertices are children of the root, as successors and predecessors in preorder, and
-    depths.
-    """
+    """Return the tree in which all vertices are children of the root: next and previous in preorder, and depths."""
     after = np.arange(1, n + 2).astype(np.int32)
     before = np.arange(-1, n).astype(np.int32)
     after[n], before[0] = 0, n
@@ -88,7 +87,7 @@ def _star(n):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _detach(v, u, after, before, depth):  # type: ignore[no-untyped-def]
-    """Take the subtree of ``v`` out of the preorder unless it holds ``u``; return whether it holds ``u``."""
+    """Remove the subtree of ``v`` from the preorder unless it holds ``u``; return whether it holds ``u``."""
     x = after[v]
     while depth[x] > depth[v]:
         if x == u:
@@ -110,13 +109,13 @@ def begin_labels(n, begin):  # type: ignore[no-untyped-def]
     """Return the state in which :func:`correct_labels` begins: the tree, and the queue with the vertices ``begin``.
 
     Args:
-        n: vertices.
-        begin: bool, shape (n,), the vertices to start from.
+        n: number of vertices.
+        begin: bool, shape (n,): the vertices from which to start.
 
     Returns:
-        The tree as five arrays: parents and the arcs from them, shape (n,), and what :func:`_star` returns.  The queue
-        as three: its vertices, shape (n,); whether each vertex is in it, shape (n,); and the place of its first vertex
-        with its length.
+        The tree as five arrays: parents and the arcs from them, shape (n,) each, and the three that :func:`_star`
+        returns.  The queue as three arrays: its vertices, shape (n,); whether each vertex is in it, shape (n,); and the
+        index of its first vertex and its length, shape (2,).
     """
     tree = (np.empty(n, np.int32), np.empty(n, np.int64), *_star(n))
     order = np.empty(n, np.int32)
@@ -129,7 +128,7 @@ def begin_labels(n, begin):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def correct_labels(arcs, h, tree, queue, limits, most):  # type: ignore[no-untyped-def]
-    """Lower the labels until no arc can lower one further, or about ``most`` arcs have been scanned.
+    """Lower the labels until no arc can lower a label, or until about ``most`` arcs have been scanned.
 
     Args:
         arcs: the arcs (CSR): indptr, shape (n + 1,), heads and weights, shape (arcs,) each.
@@ -137,14 +136,14 @@ def correct_labels(arcs, h, tree, queue, limits, most):  # type: ignore[no-untyp
         tree: the tree that :func:`begin_labels` returned, changed in place.
         queue: the queue that :func:`begin_labels` returned, changed in place; it is empty when no arc can lower a
             label.
-        limits: two numbers, 0 for integers.  The relative amount by which a label must fall, so that walks that differ
-            only by rounding do not lower each other for ever; and the fraction of sum |w| by which a cycle must lie
-            below zero: an arc that closes a cycle of greater weight is ignored.
-        most: arcs to scan.
+        limits: two numbers, both 0 for integers.  The first is the relative amount by which a label must fall, so that
+            rounding does not lower labels endlessly.  The second is the fraction of sum |w| by which the weight of a
+            cycle must lie below zero; an arc that closes a cycle of greater weight is ignored.
+        most: number of arcs to scan.
 
     Returns:
-        -1, or the arc that closes a negative cycle; the tree path from the arc's tail back to its head is then the rest
-        of the cycle.
+        -1, or the arc that closes a negative cycle; the tree path from the arc's head to its tail is the remainder of
+        the cycle.
     """
     (indptr, heads, weights), (slack, tolerance) = arcs, limits
     (parent, arc_into, after, before, depth), (order, waiting, ring) = tree, queue

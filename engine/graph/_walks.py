@@ -1,7 +1,7 @@
 """The kernels of ``engine.graph.hubs`` and ``engine.graph.ordering``: walks from a vertex, components, chains.
 
-Labels are lengths of walks: whole numbers, -1 for a vertex that has none yet.  A search ends at the first label above
-its limit, which is at most 2^53, so that no sum overflows int64.
+Here a *label* of a vertex is the length of a walk, a whole number; -1 means that the vertex has no label yet.  A search
+ends at the first label above its limit, which is at most 2^53, so that no sum overflows int64.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ def count_levels(indptr, heads, start):  # type: ignore[no-untyped-def]
     """Count the arcs from a vertex to the vertices farthest from it; the search ends once it has found all vertices.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         start: the vertex.
 
     Returns:
@@ -48,8 +48,8 @@ def grow_tree(indptr, heads, weights, hub, limit, labels):  # type: ignore[no-un
     """Label vertices along a breadth-first tree from ``hub``; the search ends as soon as all vertices are in the tree.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
         hub: the first vertex.
         limit: the largest label.
@@ -80,13 +80,13 @@ def grow_tree(indptr, heads, weights, hub, limit, labels):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def grow_back(indptr, heads, weights, hub, limit, labels, passes):  # type: ignore[no-untyped-def]
-    """Label vertices with lengths of walks to ``hub``, each by the first of its arcs that leads to a labelled vertex.
+    """Label vertices with lengths of walks to ``hub``; each walk takes the first arc that leads to a labelled vertex.
 
     No reversed arcs are needed, and in a dense graph only a few of the arcs are read.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
         hub: the last vertex of the walks.
         limit: the largest label.
@@ -121,8 +121,8 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
     """Find the strongly connected components (Tarjan 1972); an arc never leads to a component of a higher number.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
 
     Returns:
         The component of each vertex, int32, shape (n,); the vertices by ascending component, int32, shape (n,).
@@ -172,11 +172,11 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
-    """Add the reverse of each arc, in O(n + m); if both arcs of a pair exist already, each occurs twice in the result.
+    """Add the reverse of each arc, in O(n + m) time; if both arcs of a pair exist, each is twice in the result.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
 
     Returns:
         ``indptr`` and ``heads`` of the arcs and their reverses.
@@ -202,11 +202,11 @@ def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def walk_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # type: ignore[no-untyped-def]
-    """Label vertices with the length of a walk of fewest arcs from one of the hubs, inside components.
+    """Label vertices with the length of a walk of fewest arcs from one of the hubs, along arcs inside components.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
         component: shape (n,); arcs between different components are ignored.
         hubs: vertices.
@@ -240,11 +240,11 @@ def walk_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # t
 
 @njit(nogil=True, cache=True)
 def search_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # type: ignore[no-untyped-def]
-    """Label vertices with the length of a shortest path from the nearest hub, inside components (Dijkstra 1959).
+    """Label vertices with the distance from the nearest hub, along arcs inside components (Dijkstra 1959).
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
         component: shape (n,); arcs between different components are ignored.
         hubs: vertices.
@@ -310,8 +310,8 @@ def longest_chain(indptr, heads, weights, component, order, through, limit):  # 
     """Return the length of the longest chain of components.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
         component: shape (n,), with ``order`` from :func:`strong_components`.
         order: shape (n,).
@@ -320,8 +320,8 @@ def longest_chain(indptr, heads, weights, component, order, through, limit):  # 
         limit: the largest length.
 
     Returns:
-        The length: the sum of what the components of a chain add and of the longest arc from each component to the
-        next; -1 if it is above the limit.
+        The length: the sum of the lengths that the components of a chain add, and of the longest arc from each
+        component to the next; -1 if it is above the limit.
     """
     after = np.zeros(len(through), np.int64)
     longest = 0

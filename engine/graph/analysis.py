@@ -1,4 +1,4 @@
-"""Computes what planning needs to know about a graph, above all a proven bound on the distances."""
+"""Computes the facts about a graph that planning needs, above all a proven bound on the distances."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
-#: Seconds for each vertex and arc that the three searches for the hops across take (measured: 1e-9 to 2e-8), and the
-#: share of a solve's time that these searches may take if only the description of the graph needs their result.
+#: Seconds that the three searches for the hops across take for each vertex and arc (measured: 1e-9 to 2e-8), and the
+#: share of a solve's time that they may take if only the description of the graph needs their result.
 ACROSS_SECONDS: Final = 2e-8
 ACROSS_SHARE: Final = 0.002
 #: Seconds that these searches may take even if ``ACROSS_SHARE`` of the solve's time is less.
@@ -38,7 +38,7 @@ def describe(
     max_hops: int | None = None,
     cutoff: float | None = None,
 ) -> Problem:
-    """Return the ``Problem`` that a graph poses, in O(m) plus at most four searches for the bound by hubs.
+    """Return the ``Problem`` that a graph poses, in O(m) time plus at most four searches for the bound by hubs.
 
     Args:
         graph: the clean graph, or its profile, which caches what is computed here.
@@ -50,7 +50,7 @@ def describe(
     profile = GraphProfile.of(graph)
     graph, (low, high) = profile.graph, profile.weight_range
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
-    # floats of both signs need potentials, which are lengths of walks of any number of arcs: no limit on hops applies
+    # floats of both signs need potentials, which are lengths of walks of any number of arcs, so ignore a limit on hops
     bound, proof = _bound(profile, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
@@ -72,13 +72,13 @@ def describe(
 
 
 def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.inf) -> Statistics:
-    """Return the shape of a graph in numbers, with the parts from ``problem``, in O(m).
+    """Return statistics of the shape of a graph, with the parts from ``problem``, in O(m) time.
 
     Args:
         profile: the graph.
         problem: its facts.
-        seconds: what the solve takes.  If the arcs across are not known, they are searched only if that takes at most
-            ``ACROSS_SHARE`` of this time.
+        seconds: the seconds of the solve.  If the hops across are not known, they are searched only if that takes at
+            most ``ACROSS_SHARE`` of this time.
     """
     graph = profile.graph
     degrees = np.diff(graph.indptr)
@@ -99,7 +99,7 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
 
 
 def _deviation(numbers: npt.NDArray[np.int64]) -> float:
-    """Return what ``numbers.std()`` returns, to the last bit, in a fifth of its time; 0 for no numbers."""
+    """Return ``numbers.std()``, the same to the last bit, in a fifth of the time; 0 if there are no numbers."""
     if len(numbers) == 0:
         return 0.0
     off = numbers - np.add.reduce(numbers, dtype=np.float64) / len(numbers)
@@ -107,7 +107,7 @@ def _deviation(numbers: npt.NDArray[np.int64]) -> float:
 
 
 def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """Find the arcs across a sparse graph if they may decide whether it is partitioned.
+    """Find the hops across a sparse graph if they may decide whether it is partitioned.
 
     Searches by weights take longer on lattices, and lattices have small separators.  So a lattice is partitioned before
     any trial of searches, because the rows that a trial finds would not be used.
@@ -119,21 +119,21 @@ def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         machine: rates and memory.
 
     Returns:
-        ``problem`` with the arcs across; ``problem`` itself if they were not searched for.
+        ``problem`` with the hops across; ``problem`` itself if they were not searched for.
     """
     if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
         return problem
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
     longest = replace(
         problem, across=math.ceil(LATTICE * problem.n**0.5)
-    )  # the shortest lattice, on which searches take longest
+    )  # on the shortest lattice of this size, on which searches take longest
     if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
         return problem
     return replace(problem, across=profile.hops_across)
 
 
 def _bound(profile: GraphProfile, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:
-    """Return a bound on the distances that the result holds, and its proof.
+    """Return a bound on the distances in the result, and its proof in words.
 
     If no arc is negative, lengths beyond the cutoff need not fit the type, because algorithms may replace them by
     *unreachable* at any time.

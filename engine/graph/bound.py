@@ -19,16 +19,16 @@ _LASTS: Final = (int(WORK_TYPES["uint16"].largest), int(WORK_TYPES["int32"].larg
 def distance_bound(graph: Graph, max_hops: int | None, arcs: Arcs | None = None) -> tuple[float, str]:
     """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
 
-    There are two proofs, and the smaller bound is returned.  *Arcs*: a shortest path leaves each vertex at most once,
-    so take the heaviest arc out of each vertex: the path is at most as long as the sum of the n - 1 (or ``max_hops``)
-    largest of these.  *Hubs*: if no weight is negative, walks through one hub of each strongly connected component give
-    a bound (``engine.graph.hubs``).  The searches from hubs are made only if they may lead to a narrower type, and end
-    as soon as they cannot.
+    There are two proofs, and the smaller bound is returned.  *Arcs*: a shortest path leaves each vertex at most once.
+    So it is no longer than the sum of the heaviest arcs out of each vertex, of which the n - 1 (or ``max_hops``)
+    largest count.  *Hubs*: if no weight is negative, walks through one hub of each strongly connected component give a
+    bound (``engine.graph.hubs``).  The searches from hubs are made only if they may lead to a narrower type, and end as
+    soon as they cannot.
 
     Args:
         graph: the graph.
         max_hops: most arcs of a path; None for no limit.
-        arcs: the arcs of ``graph`` where what was found of them is kept; None where nothing is.
+        arcs: the arcs of ``graph`` as an object that keeps facts found about them; None if there is none.
     """
     if graph.arcs == 0:
         return 0, "there is no arc"

@@ -1,18 +1,18 @@
 """A bound on the distances of a graph from one hub of each strongly connected component (decision 108).
 
-All weights are whole numbers, none negative.  Let h be the hub, any one vertex, of a strongly connected component G,
-and u a vertex that reaches v.
+All weights are whole numbers, none negative.  Let G be a strongly connected component, h its hub (any one of its
+vertices), and u a vertex that reaches v.
 
 - If u reaches h and h reaches v, then d(u, v) <= d(u, h) + d(h, v), which is at most the largest distance to h plus the
   largest from h.
-- Otherwise no path from u to v has a vertex of G, as all vertices of G reach each other.  Once a path has left a
-  component it never returns, so it passes through a chain of components.  In each of them it enters at some x and
-  leaves at some y, and the walk from x to the component's own hub and on to y is no longer than the largest distance to
-  that hub plus the largest distance from it.  So d(u, v) is at most the length of the longest chain without G: the sum
-  of these two distances for each component, plus the longest arc from each component to the next.
+- Otherwise no path from u to v has a vertex of G, because all vertices of G reach each other.  A path that has left a
+  component never returns to it, so the path passes through a chain of components.  It enters each of them at some
+  vertex x and leaves it at some y, and the walk from x over the component's own hub to y is no longer than the largest
+  distance to that hub plus the largest distance from it.  So d(u, v) is at most the length of the longest chain without
+  G: the sum of these two distances for each component, plus the longest arc from each component to the next.
 
-The bound is the larger of the two.  The bound holds for any choice of hubs and of G, and for any walks in place of
-shortest paths; the choice decides only how tight it is.
+The bound is the larger of these two values.  It holds for any choice of hubs and of G, and for any walks in place of
+shortest paths; the choice affects only how tight it is.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Lengths = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
 #: Most passes over the vertices of a directed graph that :func:`_by_few_arcs` makes.  In a dense graph they suffice to
-#: label all vertices; if they do not, :func:`_by_chains` finds the bound.
+#: label all vertices; otherwise :func:`_by_chains` finds the bound.
 PASSES: Final = 3
-#: A bound up to this number leads to the narrowest type, so a tighter bound is of no use.
+#: A bound up to this number leads to the narrowest type, so no tighter bound is needed.
 NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
 
 
@@ -45,8 +45,8 @@ def hub_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
 
     Args:
         graph: the graph; its weights are whole numbers, none negative.
-        limit: the largest bound that is of use, at most 2^53.
-        arcs: the arcs of ``graph`` where what was found of them is kept; None where nothing is.
+        limit: the largest useful bound, at most 2^53.
+        arcs: the arcs of ``graph`` as an object that keeps facts found about them; None if there is none.
 
     Returns:
         The bound; None if it would be above ``limit``.
@@ -97,7 +97,7 @@ def _through_hubs(
     """Return the bound from walks between each vertex and a hub, in both directions; None if it is above ``limit``.
 
     Args:
-        sides: the arcs and, where they do not mirror each other, the reversed arcs.
+        sides: the arcs, and the reversed arcs if the graph is directed.
         component: shape (n,), the strongly connected component of each vertex.
         order: shape (n,), the vertices by ascending component.
         limit: the largest distance.
@@ -116,7 +116,7 @@ def _through_hubs(
         return None
     passing = int(both[0].max() + both[1].max())
     through = np.zeros(len(sizes), np.int64)
-    if len(order) - sizes[largest] > len(sizes) - 1:  # another component, too, has more than one vertex
+    if len(order) - sizes[largest] > len(sizes) - 1:  # some other component also has more than one vertex
         both = _there_and_back(sides, component, np.delete(hubs, largest), limit, search)
         if both is None:
             return None
@@ -131,7 +131,7 @@ def _size(arcs: Arcs) -> int:
 
 
 def _form(arcs: Arcs) -> tuple[npt.NDArray[Any], ...]:
-    """Return the arcs as the kernels take them."""
+    """Return the arcs as the arguments of kernels."""
     return fixed(arcs.indptr), fixed(arcs.heads), fixed(arcs.weights)
 
 
@@ -146,15 +146,17 @@ def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
     """Return the vertex of highest degree of each of ``count`` components."""
     by_degree = np.argsort(np.diff(arcs.indptr), kind="stable")
     hubs = np.empty(count, np.int64)
-    hubs[component[by_degree]] = by_degree  # of all vertices of a component, the last one written remains
+    hubs[component[by_degree]] = by_degree  # the last vertex that is written for a component remains
     return hubs
 
 
 def _there_and_back(
     sides: tuple[Arcs, ...], component: Ints, hubs: npt.NDArray[np.int64], limit: int, search: Callable[..., bool]
 ) -> tuple[Lengths, Lengths] | None:
-    """Return lengths of walks from the hub to each vertex and back, inside its component; None if one is above
-    ``limit``, or if it is known early that the largest of both together are.
+    """Return lengths of walks from the hub of its component to each vertex, and back.
+
+    The result is None if a length is above ``limit``, or, for a single hub, if the sum of the largest lengths of both
+    directions is.
 
     Args:
         sides: as in :func:`_through_hubs`.
@@ -170,8 +172,8 @@ def _there_and_back(
 
     found: list[Lengths] = []
     for side in sides:
-        # the largest distances from a single hub and to it must sum to at most the limit, so the second search gets
-        # what the first leaves; in an undirected graph both are equal, so each gets half
+        # the largest distances from a single hub and to it must sum to at most the limit, so the limit of the second
+        # search is the remainder; in an undirected graph both are equal, so the limit of the only search is half
         least = int(found[0].max()) if found and len(hubs) == 1 else 0
         most = limit // 2 if len(sides) == 1 else limit - least
         labels = np.empty(len(component), np.int64)

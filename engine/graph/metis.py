@@ -1,8 +1,8 @@
-"""Orders of elimination: vertices of few neighbours, then nested dissections by METIS, of large graphs in a process.
+"""Orders of elimination: first vertices of few neighbours, then nested dissection by METIS.
 
-METIS holds the interpreter's lock until it ends, which takes minutes for millions of vertices.  Inside the solving
-process, no signal would be handled during that time, and no other thread would run, such as the one that renews a
-runner's lease.
+METIS orders large graphs in a process of its own, because it holds the interpreter's lock until it ends, which takes
+minutes for millions of vertices.  Inside the solving process, no signal would be handled during that time, and no other
+thread would run, such as the one that renews a runner's lease.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from storage.errors import SolveFailed
 
 Ints = npt.NDArray[np.int32]
 
-#: Vertices and arcs that METIS orders in about a second.  Smaller graphs are ordered in this process, because starting
-#: another one takes a third of a second.
+#: Number of vertices and arcs that METIS orders in about a second.  Smaller graphs are ordered in this process, because
+#: starting another process takes a third of a second.
 SHORT: Final = 2**19
-#: Vertices of up to this many neighbours are eliminated before METIS orders the rest (decision 237).  Three save METIS
-#: more work, two make smaller tables, which matter more for graphs of more than ``SMALL`` vertices.
+#: Vertices of up to this number of neighbours are eliminated before METIS orders the others (decision 237).  With
+#: three, METIS has less work; with two, tables are smaller, which matters more above ``SMALL`` vertices.
 LOW_DEGREE: Final = 3
 LOW_DEGREE_OF_LARGE: Final = 2
 SMALL: Final = 2**15
-#: A vertex of two or three neighbours is left to METIS if one of these has more than ``WIDE`` neighbours itself.  METIS
-#: also orders all vertices that are left after ``ROUNDS`` rounds of elimination.
+#: METIS also orders vertices of two or three neighbours if one of these has more than ``WIDE`` neighbours itself, and
+#: all vertices that remain after ``ROUNDS`` rounds of elimination.
 WIDE: Final = 64
 ROUNDS: Final = 12
 
 
 def elimination_order(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
-    """Order the vertices of a graph: first those of few neighbours, then the rest by nested dissection.
+    """Order the vertices of a graph: first those of few neighbours, then the others by nested dissection.
 
-    METIS takes less time for what is left, which is 4 to 55 % of the vertices of the road networks of decision 237.
+    METIS takes less time for these: in the road networks of decision 237 they are 4 to 55 % of the vertices.
 
     Args:
-        indptr: int32, shape (n + 1,), with ``heads`` the arcs of a symmetric graph without loops (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int32, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc; the arcs are symmetric, without loops.
 
     Returns:
-        The vertices in the order of elimination, and the place of each vertex in it, shape (n,) each.
+        The vertices in the order of elimination, and the place of each vertex in this order, shape (n,) each.
 
     Raises:
         SolveFailed: as :func:`nested_dissection`.
@@ -68,7 +68,10 @@ def nested_dissection(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """Order the vertices of a graph by nested dissection.
 
     Args:
-        indptr, heads: as in :func:`elimination_order`, which also says what is returned.
+        indptr, heads: as in :func:`elimination_order`.
+
+    Returns:
+        As :func:`elimination_order`.
 
     Raises:
         SolveFailed: the process ended without an order, probably because memory ran out.
@@ -76,7 +79,7 @@ def nested_dissection(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
     if len(indptr) + len(heads) < SHORT or not sys.executable:
         return _dissect(indptr, heads)
     sizes = np.array([len(indptr), len(heads)], np.int64)
-    # -P keeps this folder off the module search path, where its modules would hide others of the same name
+    # -P keeps this folder off the module search path, where its modules would hide other modules of the same name
     command = [sys.executable, "-P", __file__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603
         try:
@@ -104,13 +107,13 @@ def _dissect(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
 
 def main() -> None:
     """Order the graph on the standard input; :func:`nested_dissection` starts this in a separate process."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all its processes; only the parent reacts
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all processes; the parent handles them
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":  # METIS does not notice that the parent has ended, so Linux then kills this process
+    if sys.platform == "linux":  # METIS does not notice the end of the parent, so have Linux kill this process then
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     rows, arcs = np.frombuffer(sys.stdin.buffer.read(16), np.int64)
     indptr, heads = (np.frombuffer(sys.stdin.buffer.read(4 * size), np.int32) for size in (rows, arcs))
-    if len(indptr) == rows and len(heads) == arcs:  # otherwise the parent ended while it sent the graph
+    if len(indptr) == rows and len(heads) == arcs:  # else the parent has ended while it was sending the graph
         for array in _dissect(indptr, heads):
             sys.stdout.buffer.write(array.data)
 

@@ -35,8 +35,8 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
     of :func:`near_places`.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
         parts: most parts.
 
     Returns:
@@ -58,8 +58,9 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
 
 
 def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> tuple[int, int]:
-    """Return the most hops from a vertex of highest degree to any vertex, and such a vertex; the diameter in hops lies
-    between that number and twice that in undirected graphs.
+    """Return the most hops from a vertex of highest degree to any vertex, and a vertex at this distance.
+
+    In undirected graphs, the diameter in hops lies between that number and twice that number.
     """
     if len(indptr) <= 2 or len(heads) == 0:
         return 0, 0
@@ -67,15 +68,15 @@ def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> tuple[int, int]:
 
 
 def hops_across(indptr: npt.NDArray[np.int64], heads: Ints, first: tuple[int, int]) -> int:
-    """Return the number of arcs of a certain shortest path (by arcs): at most the diameter in arcs, and seldom much
-    less.
+    """Return a lower bound on the diameter in hops, which is seldom much smaller than the diameter.
 
-    The search is breadth first from a vertex of highest degree, then twice from the farthest vertex found.
+    It is the largest distance found by searches breadth first: from a vertex of highest degree, then twice from the
+    farthest vertex found.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
-        first: what :func:`hop_radius` has found.
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
+        first: the result of :func:`hop_radius`.
     """
     most, start = first
     for _ in range(2 if most else 0):
@@ -93,17 +94,17 @@ def _levels(indptr: npt.NDArray[np.int64], heads: Ints, start: int) -> tuple[int
 
 
 def ascending(numbers: npt.NDArray[Any], below: int) -> npt.NDArray[np.int64]:
-    """Return the stable order of whole numbers, as ``np.argsort`` does, in linear time where they fit 16 bits.
+    """Return the indices that sort whole numbers stably, as ``np.argsort`` does, in linear time if they fit 16 bits.
 
     Args:
-        numbers: shape (n,), from 0 on.
-        below: a number that all of them are below.
+        numbers: shape (n,), none negative.
+        below: a number that is larger than all of them.
     """
     return np.argsort(numbers.astype(np.uint16) if below <= SHORT else numbers, kind="stable")
 
 
 def fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to; kernels are compiled once for it, whether its file is mapped or not."""
+    """Return a read-only view, so that kernels have one compiled form for arrays in memory and for mapped files."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view

@@ -5,8 +5,9 @@ neighbours once all earlier vertices are eliminated.  Parts form a tree: the bor
 it.  A path that leaves the part and everything below it passes through the border, which is all that
 ``engine.algorithms.partitioned`` needs.
 
-The order is nested dissection (George, "Nested dissection of a regular finite element mesh", 1973) by METIS (Karypis
-and Kumar 1998), after vertices of few neighbours; vertices are then merged into parts as long as that lowers the cost.
+The order of elimination begins with vertices of few neighbours; the others follow by nested dissection (George, "Nested
+dissection of a regular finite element mesh", 1973) with METIS (Karypis and Kumar 1998).  Then vertices are merged into
+parts as long as that lowers the cost.
 """
 
 from __future__ import annotations
@@ -35,32 +36,32 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made if it may save at least this many times the seconds that it takes itself.  It may save the
-#: predicted seconds of the solve without parts, less those that a sweep takes at least.
+#: A trial partition is made if it may save at least this number of times the seconds that it takes itself.  It may save
+#: the predicted seconds of the solve without parts, less the least seconds of a sweep.
 WORTHWHILE: Final = 20.0
-#: The same ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so
-#: the separators are likely small.
+#: The same ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the square root of
+#: n, so the separators are probably small.
 LONG_WORTHWHILE: Final = 2.5
 #: The same ratio if a GPU would search a graph of many hops: the separators of such graphs are mostly small, so a sweep
 #: is much faster than the searches.
 DEVICE_WORTHWHILE: Final = 1.0
 #: Seconds that the search for articulation vertices takes for each vertex and arc, and the most time that it may take,
-#: as a share of the rest of the solve.
+#: as a share of the remaining solve.
 LOOK_SECONDS: Final = 4e-9
 LOOK_SHARE: Final = 0.04
-#: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart at single vertices:
-#: they soon find that dense pieces cannot be divided.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
+#: Seconds that METIS and the elimination take for each vertex and arc of a graph that single vertices divide: they soon
+#: find that dense pieces cannot be divided further.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
 BRIDGED_SECONDS: Final = 8e-8
-#: A graph has dense pieces if it has at least this many arcs per vertex.  For an arc of a sparser graph METIS takes ten
-#: times as long, and without success.
+#: A graph has dense pieces if it has at least this number of arcs per vertex.  For an arc of a sparser graph METIS
+#: takes ten times as long, and finds no useful parts.
 DENSE_PIECES: Final = 16
 #: Floyd-Warshall in pieces reaches this share of its rate in a whole graph.
 BRIDGED_RATE: Final = 0.5
-#: Most bytes that finding parts takes for each entry of all vertices' borders, before vertices are merged into parts.
+#: Most bytes that finding parts takes for each entry of the borders of single vertices, before these are merged.
 ENTRY_BYTES: Final = 16
 
-#: Seconds to compile the kernels of a partition, once per machine.  A solve that is predicted to be shorter goes
-#: without parts where these kernels are not compiled yet.
+#: Seconds to compile the kernels of a partition, once per machine.  If these kernels are not compiled yet, a solve that
+#: is predicted to be shorter than this gets no parts.
 COMPILING_SECONDS: Final = 10.0
 
 Array = npt.NDArray[np.generic]
@@ -74,7 +75,7 @@ class Grain:
         width: columns that a product computes at once; narrower products are padded to a multiple of it.
         entry: cost of gathering an entry of a border.
         part: cost of beginning a product.
-        inside: cost of one of the updates that are made once, before any row.
+        inside: cost of an update of the steps before all rows, which are made once.
     """
 
     width: int
@@ -96,9 +97,9 @@ class Parts:
     Attributes:
         position: int64, shape (n,): the position of each vertex.
         starts: int64, shape (parts + 1,): part i holds the positions ``starts[i]:starts[i + 1]``.
-        parents: int32, shape (parts,): the part that holds the first vertex of the border; -1 where there is none.
+        parents: int32, shape (parts,): the part that holds the first vertex of the border; -1 if the border is empty.
         ends: int64, shape (parts + 1,): the border of part i is ``borders[ends[i]:ends[i + 1]]``.
-        borders: int32: positions, ascending in each border.
+        borders: int32: the positions in all borders, ascending in each border.
     """
 
     position: npt.NDArray[np.int64]
@@ -127,7 +128,7 @@ class Parts:
         return self.borders[self.ends[i] : self.ends[i + 1]]
 
     def owner(self) -> npt.NDArray[np.int32]:
-        """Return the part of each position, int32, shape (n,)."""
+        """Return the part that holds each position, int32, shape (n,)."""
         return np.repeat(np.arange(self.count, dtype=np.int32), self.sizes)
 
     def widths(self) -> npt.NDArray[np.int64]:
@@ -139,7 +140,7 @@ class Parts:
         return wide
 
     def lows(self) -> npt.NDArray[np.int64]:
-        """Return the first part of the span that each part and all parts below it make, shape (parts,)."""
+        """Return, for each part, the first of the adjacent parts that it and all parts below it are, shape (parts,)."""
         lows = np.arange(self.count)
         for i, above in enumerate(self.parents.tolist()):
             if above >= 0:
@@ -147,7 +148,7 @@ class Parts:
         return lows
 
     def updates(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return, for each part, the updates to eliminate it, and those to find its lengths to all parts above."""
+        """Return, for each part, the number of updates to eliminate it, and to find its lengths to all parts above."""
         size, depth = self.sizes, self.depths
         return size**3 + 2 * size**2 * depth + size * depth**2, size * depth * (self.widths() - size)
 
@@ -188,7 +189,7 @@ class Lengths:
     flat: Array
 
 
-#: Four arrays: the step at which each vertex is eliminated, where each border begins, the borders, and the parents.
+#: Four arrays: the step at which each vertex is eliminated, the index at which each border begins, borders, parents.
 Dissection = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
@@ -233,18 +234,18 @@ def dissect(graph: Graph, most: int) -> Dissection | None:
 
 
 class _Pattern(NamedTuple):
-    """The neighbours of each vertex, symmetric, in compressed sparse rows."""
+    """The neighbours of each vertex, regardless of the direction of arcs, in compressed sparse rows."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int64]
 
 
 def _pattern(graph: Graph) -> _Pattern:
-    """Return the symmetric pattern of the arcs, regardless of their direction."""
+    """Return the neighbours of each vertex, regardless of the direction of arcs."""
     n = graph.n
     if not graph.directed:
         return _Pattern(graph.indptr, graph.heads.astype(np.int64))
-    if graph.arcs <= FEW_ARCS:  # sorting them takes less time than the import of scipy.sparse
+    if graph.arcs <= FEW_ARCS:  # sorting few arcs takes less time than the import of scipy.sparse
         tails = np.repeat(np.arange(n), np.diff(graph.indptr))
         ends = np.sort(np.concatenate([tails * n + graph.heads, graph.heads * np.int64(n) + tails]))
         rows, heads = np.divmod(ends[np.diff(ends, prepend=-1) > 0], max(1, n))
@@ -259,8 +260,8 @@ def _pattern(graph: Graph) -> _Pattern:
 def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
     """Make a trial partition if it may save more time than it takes.
 
-    The trial may take only a small share of the time of ``plan``, and it is given up once a row computed over the parts
-    would take longer than ``plan`` predicts.
+    The trial may take only a small share of the time of ``plan``.  It is abandoned as soon as the borders are so large
+    that a row computed over the parts would take longer than ``plan`` predicts.
 
     Args:
         profile: the graph.
@@ -287,10 +288,10 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
 
 
 def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """Partition a graph that falls into much smaller pieces at single vertices.
+    """Partition a graph that single vertices divide into much smaller pieces.
 
-    Dense pieces that are joined by bridges, as in barbells and lollipops, are solved piece by piece in a fraction of
-    the time, and one pass over the arcs finds the bridges.  This is done before any rate of the machine is measured,
+    Dense pieces that are joined by bridges, as in barbells and lollipops, are solved one by one in a fraction of the
+    time, and one pass over the arcs finds the bridges.  This is done before any rate of the machine is measured,
     because measuring can take longer than such a solve.
 
     Args:
@@ -321,9 +322,7 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
 
 
 def _patience(work: float) -> AbstractContextManager[None]:
-    """Context manager: raise NotCompiledError instead of compiling kernels if a solve of ``work`` seconds is too
-    short.
-    """
+    """Context manager: if a solve of ``work`` seconds is short, raise NotCompiledError instead of compiling kernels."""
     return nullcontext() if work >= COMPILING_SECONDS else only_ready()
 
 
@@ -345,30 +344,27 @@ def _work(plan: Plan) -> float:
 
 
 def saved_by_parts(problem: Problem, plan: Plan, machine: Machine, passes: float = 1.0) -> float:
-    """Return the most seconds that parts can save: no sweep takes less than what each entry of the matrix takes.
+    """Return the most seconds that parts can save: a sweep takes at least ``ENTRY_SECONDS`` for each entry.
 
     Args:
-        problem: its facts.
+        problem: the problem that the graph poses.
         plan: the plan without a partition.
-        machine: the machine.
-        passes: times as long as predicted that searches may take.
+        machine: rates and memory.
+        passes: the factor by which searches may take longer than predicted.
     """
     least = problem.rows * problem.n * ENTRY_SECONDS / machine.threads if plan.device == "cpu" else 0.0
     return passes * _work(plan) - least
 
 
 def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
-    """Return the number of border entries above which sweeping is slower than ``plan``, or the borders exceed the
-    memory.
-    """
+    """Return the most entries of borders with which sweeping may be faster than ``plan`` and memory suffices."""
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
     most = int(_work(plan) / max(1, problem.rows) * rates[plan.dtype])
     return min(most, machine.memory // ENTRY_BYTES)
 
 
 def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: float) -> float:
-    """Return how many times its own seconds a trial has to save to be worthwhile; ``found`` is how many times it may
-    save."""
+    """Return the least ratio of seconds saved to seconds taken for a trial; ``found`` is the expected ratio."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
     if LONG_WORTHWHILE <= found < WORTHWHILE and cost_dijkstra.is_lattice(replace(problem, across=profile.hops_across)):
@@ -383,7 +379,7 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
         profile: the graph.
         problem: the problem that it poses.
         most: most entries of the borders of all single vertices.
-        device: whether parts that suit a GPU are wanted, too.
+        device: whether parts that suit a GPU are also wanted.
 
     Returns:
         ``problem`` with the sizes of its parts, or with the reason why there are none.
@@ -394,7 +390,7 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
         return replace(
             problem, no_parts=f"the separators are large: the borders of all vertices have more than {most} entries"
         )
-    coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # the dissection is already within ``most``
+    coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # not None, as the same borders fit ``most``
     took = working_time() - began
     coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)
     return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse_facts)

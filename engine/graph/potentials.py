@@ -1,6 +1,6 @@
-"""Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977).
+"""Potentials: numbers of vertices that make the reduced weight of every arc non-negative (Johnson 1977).
 
-``engine.graph.profile`` keeps them for one graph and decides where they are needed.
+``engine.graph.profile`` keeps the potentials of a graph, and decides when they are needed.
 """
 
 from __future__ import annotations
@@ -20,32 +20,34 @@ from storage.graph.graph import Graph
 #: int64 or float64.
 Potentials = npt.NDArray[Any]
 
-#: A cycle of float weights counts as negative when its sum lies below -TOLERANCE times its sum of |w|: 64 units of
-#: rounding, because 0.1 + 0.2 - 0.3, or logarithms whose exact sum is 0, must not be taken for a negative cycle.
+#: A cycle of float weights counts as negative if its sum lies below -TOLERANCE times its sum of |w|.  This is 64 units
+#: of rounding, so that cycles such as 0.1 + 0.2 - 0.3, or logarithms whose exact sum is 0, do not count as negative.
 TOLERANCE: Final = 2.0**-46
-#: The least relative amount by which a float label falls: 4 units of rounding.
+#: The least relative amount by which the label of a vertex (its tentative distance) must fall, for floats: 4 units of
+#: rounding.
 _SLACK: Final = 2.0**-50
-#: After scanning this many arcs, about a second's work, the monitor is asked whether to stop, and signals are handled.
+#: After scanning this number of arcs, which takes about a second, the monitor may stop the run; signals are handled.
 SLICE: Final = 2**23
 
 
 def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
-    """Find potentials h with w + h[u] - h[v] >= 0 for each arc, in O(n m) at worst.
+    """Find potentials h with w + h[u] - h[v] >= 0 for each arc from u to v of weight w, in O(n m) time at worst.
 
-    h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  The
+    h[v] is the length of the shortest walk that ends in v, at most 0; all potentials are 0 if no arc is negative.  The
     inequality is exact for integers.  For floats it holds within rounding (2^-46 of |h| and |w|), and
-    ``reduced_weights`` sets what rounding left below zero to 0.
+    ``reduced_weights`` replaces values that rounding left below zero by 0.
 
     Args:
         graph: the graph.
-        monitor: asked whether to stop; None never to stop.
+        monitor: is asked whether to stop; None never to stop.
 
     Returns:
         h, int64 or float64, shape (n,).
 
     Raises:
-        NegativeCycle: names the vertices of one cycle, by label, and its exact weight.
-        InvalidRequest: integer weights so large that sums could pass 2^62, or floats so large that they could overflow.
+        NegativeCycle: there is a negative cycle; the error names its vertices, by label, and its exact weight.
+        InvalidRequest: integer weights are so large that sums could exceed 2^62, or floats so large that sums could
+            overflow.
         Cancelled: the monitor asked to stop.
     """
     integral = graph.integral
@@ -68,8 +70,8 @@ def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
     begin, monitor = np.zeros(graph.n, np.bool_), monitor or Monitor()
     slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
     arcs = (graph.indptr, graph.heads, graph.weights)
-    # For integers this loop runs once.  A float label that falls by less than the slack is not scanned again, so some
-    # arcs may still lower a label; each further pass tries them with twice the slack, so the loop ends.
+    # for integers this loop runs once; for floats, a vertex whose label falls by less than the slack is not scanned
+    # again, so some arcs may still lower a label: each further iteration has twice the slack, so the loop ends
     while mark_tails(*arcs, h, slack, begin):
         tree, queue = begin_labels(graph.n, begin)
         while queue[2][1] > 0:
@@ -84,9 +86,9 @@ def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
 def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
     """Return the reduced weights w + h[u] - h[v], int64 or float64, shape (arcs,); none is below zero.
 
-    The difference of the two potentials is computed first: it has a small rounding error, and later exactly the same
-    difference is subtracted again (:func:`engine.rows.dense.write_rows`), so that small weights stay exact next to
-    large potentials. Values that rounding left below zero become 0.
+    The difference of the two potentials is computed first.  It has a small rounding error, and exactly the same
+    difference is subtracted again later (:func:`engine.rows.dense.write_rows`); so small weights stay exact even if
+    potentials are large.  Values that rounding left below zero become 0.
     """
     falls = np.repeat(h, np.diff(graph.indptr))
     falls -= h[graph.heads]
@@ -99,7 +101,7 @@ def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
 def _negative_cycle(
     graph: Graph, closing: int, parent: npt.NDArray[np.int32], arc_into: npt.NDArray[np.int64]
 ) -> NegativeCycle:
-    """Return the error that names the cycle that arc ``closing`` closes in the tree."""
+    """Return the error for a negative cycle: arc ``closing`` and the path in the tree between its ends."""
     start = int(graph.heads[closing])
     v = int(np.searchsorted(graph.indptr, closing, side="right")) - 1
     cycle, weights = [v], [graph.weights[closing].item()]

@@ -1,8 +1,8 @@
-"""Caches what the engine computes about one graph; each value is computed when it is first needed.
+"""Caches the facts that the engine computes about one graph; each fact is computed when it is first needed.
 
-A profile is passed from planning to solving, so that both use the same values, and potentials and dissections, which
-take long, are computed only once.  Planning, every executor and checkpoints ask it whether products relax reduced
-weights, because lengths over reduced weights and true lengths must never be mixed.
+A profile is passed from planning to solving, so that both use the same values, and so that potentials and dissections,
+which take long, are computed only once.  It also decides whether products use reduced weights; planning, all executors
+and checkpoints use this decision, because reduced lengths and true lengths must never be mixed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from storage.graph.graph import Graph
 
 
 class GraphProfile:
-    """One graph, and what was computed about it.  Not thread-safe.
+    """One graph, and the facts that were computed about it.  Not thread-safe.
 
     Attributes:
         graph: the graph.
-        reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None where the weights
-            are the graph's own.
+        reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None if they were not
+            reduced.
         known: rows that trials computed during planning; None if there are none.
-        given_parts: the parts of a prepared graph that has these arcs; None where they are to be found.
+        given_parts: the parts of a prepared graph that has these arcs; None if parts must be found.
         found_parts: the parts that were found, by their grain.
     """
 
@@ -48,10 +48,10 @@ class GraphProfile:
 
     @classmethod
     def of(cls, graph: Graph | GraphProfile) -> GraphProfile:
-        """Return the profile of ``graph``: a new one, or ``graph`` itself where it is a profile.
+        """Return the profile of ``graph``: a new one, or ``graph`` itself if it is a profile.
 
         Raises:
-            InvalidRequest: it is neither.
+            InvalidRequest: ``graph`` is neither a graph nor a profile.
         """
         if isinstance(graph, GraphProfile):
             return graph
@@ -77,12 +77,12 @@ class GraphProfile:
 
     @property
     def unit(self) -> bool:
-        """Whether there are arcs and each weighs 1, by the graph's own weights."""
+        """Whether there are arcs and each of them weighs 1 in the graph's own weights."""
         return self.reduced_by is None and self.graph.arcs > 0 and self.weight_range == (1, 1)
 
     @cached_property
     def potentials(self) -> Potentials:
-        """The potentials that make no arc negative, shape (n,).
+        """The potentials by which reduced weights are never negative, shape (n,).
 
         Raises:
             NegativeCycle, InvalidRequest: as :func:`engine.graph.potentials.find_potentials`.
@@ -118,7 +118,7 @@ class GraphProfile:
         return GraphProfile(replace(self.graph, weights=reduced_weights(self.graph, h)), h)
 
     def holds_reduced(self, kind: WorkType, max_hops: int | None = None) -> bool:
-        """Return whether products over the graph relax reduced weights, in O(m).
+        """Return whether products over the graph use reduced weights, in O(m) time.
 
         If so, the tiles of a checkpoint of rounds hold reduced lengths.
 
@@ -133,7 +133,7 @@ class GraphProfile:
         return needs_potentials(kind, negative=True, integral=integral, bound=bound)
 
     def for_products(self, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> GraphProfile:
-        """Return the graph whose weights products relax: reduced by potentials if that is needed, else unchanged.
+        """Return the graph with the weights for products: reduced by potentials if that is needed, else unchanged.
 
         Args:
             kind: the working type.
@@ -148,25 +148,25 @@ class GraphProfile:
 
     @cached_property
     def content(self) -> int:
-        """The checksum of the arcs by which plans know the graph (``engine.planning.binding``)."""
+        """The checksum of the arcs; plans use it to identify the graph (``engine.planning.binding``)."""
         return content_of(self.graph)
 
     # ---- structure --------------------------------------------------------------------------------------------------
 
     @cached_property
     def arcs(self) -> Arcs:
-        """The arcs as searches take them; the object also caches the copies that devices make of them."""
+        """The arcs as an argument of searches; this object also caches the forms into which devices convert them."""
         graph, mirrored = self.graph, self.reduced_by is None and not self.graph.directed
         return Arcs(graph.indptr, graph.heads, graph.weights, self.reduced_by, mirrored=mirrored)
 
     @cached_property
     def hops(self) -> int:
-        """The number of arcs that :func:`engine.graph.ordering.hop_radius` counts."""
+        """The most hops from a vertex of highest degree to any vertex (:func:`engine.graph.ordering.hop_radius`)."""
         return self._radius[0]
 
     @cached_property
     def hops_across(self) -> int:
-        """The number of arcs that :func:`engine.graph.ordering.hops_across` counts."""
+        """The lower bound of :func:`engine.graph.ordering.hops_across` on the diameter in hops."""
         return hops_across(self.graph.indptr, self.graph.heads, self._radius)
 
     @cached_property
@@ -178,14 +178,15 @@ class GraphProfile:
         return GraphProfile(opened(self.graph))
 
     def open(self, asked: Rectangle) -> tuple[GraphProfile, Rectangle]:
-        """Return the graph with its terminals opened (``engine.graph.terminals``) and the rectangle in it; without
-        terminals, return this profile and ``asked``.
+        """Return the opened graph (``engine.graph.terminals``), and the rectangle of its matrix that is ``asked``.
+
+        Without terminals, these are this profile and ``asked`` itself.
         """
         return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
 
     @property
     def dissected(self) -> bool:
-        """Whether a nested dissection was computed already."""
+        """Whether a nested dissection has already been computed."""
         return self._dissected[1] is not None
 
     def dissection(self, most: int) -> Dissection | None:
@@ -197,11 +198,11 @@ class GraphProfile:
         return found
 
     def dissect_as(self, found: Dissection) -> None:
-        """Take a nested dissection that an earlier run has found of the same graph."""
+        """Use a nested dissection of the same graph that an earlier run has found."""
         self._dissected = len(found[2]), found
 
     def parts(self, grain: Grain) -> Parts:
-        """Return the parts of the graph, however large their borders are."""
+        """Return the parts of the graph, without a limit on the size of their borders."""
         parts = find_parts(self, grain, self.graph.n**2)
         assert parts is not None  # the limit is the largest possible number of entries
         return parts

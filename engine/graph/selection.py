@@ -1,7 +1,7 @@
 """The selected part of the matrix: rows are sources, columns are targets, and the cutoff limits the entries.
 
-The cutoff is rounded to the type of the distances, and an entry is kept if its stored, rounded distance is not
-greater.  So every algorithm keeps the same entries, except where the rounding of sums differs.
+The cutoff is rounded to the type of the distances, and an entry is kept if its distance, rounded to the same type, is
+not greater.  So every algorithm keeps the same entries, except where the rounding of sums differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rectangle:
     """Rows and columns of a result.
 
     Attributes:
-        n: vertices of the graph.
+        n: number of vertices of the graph.
         sources: vertex indices of the rows; None for all vertices, in order.
         targets: vertex indices of the columns; None for all vertices, in order.
         cutoff: the largest distance wanted; None for no limit.
@@ -41,7 +41,7 @@ class Rectangle:
 
     @classmethod
     def of(cls, options: Options, n: int) -> Rectangle:
-        """Return the rectangle that ``options`` select of a graph of ``n`` vertices."""
+        """Return the rectangle that ``options`` select in the matrix of a graph of ``n`` vertices."""
         sources, targets = (
             None if side is None else np.array(side, np.int64) for side in (options.sources, options.targets)
         )
@@ -70,12 +70,13 @@ class Rectangle:
 
     @property
     def narrow(self) -> bool:
-        """Whether complete rows have to be reduced: to the target columns, or to entries within the cutoff."""
+        """Whether complete rows must be reduced: to the target columns, or to entries within the cutoff."""
         return self.targets is not None or self.cutoff is not None
 
 
 class Narrow:
-    """A sink that takes rows of all ``n`` distances and passes on the columns of the targets, cut off at the cutoff.
+    """A sink that takes rows of all ``n`` distances and passes on only the targets' columns and distances within the
+    cutoff.
 
     It is thread-safe if the inner sink is.
     """
@@ -89,7 +90,7 @@ class Narrow:
 
         Args:
             row: matrix row of the block's first entry.
-            column: 0.
+            column: always 0.
             block: shape (rows, n).
 
         Raises:
@@ -103,7 +104,7 @@ class Narrow:
 
     @property
     def reduction(self) -> RowReduction | None:
-        """What a device computes of whole rows, if the inner sink needs no rows."""
+        """What a device must compute from whole rows; None if the inner sink needs the rows themselves."""
         inner, wanted = self._sink, self._wanted
         asked = inner.reduction if isinstance(inner, ReducingSink) else None
         if asked is None:
@@ -113,12 +114,12 @@ class Narrow:
         return replace(asked, columns=columns, cutoff=cutoff, levels=False)
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
-        """Pass on the results of rows ``first``, ..."""
+        """Pass on the results of consecutive rows, of which ``first`` is the first."""
         assert isinstance(self._sink, ReducingSink)
         self._sink.take_reduced(first, reduced)
 
     def take_levels(self, first: int, levels: Indices) -> None:
-        """Refuse levels, which know neither targets nor a cutoff."""
+        """Raise NotImplementedError: levels cannot be limited to targets or to a cutoff."""
         raise NotImplementedError
 
 
@@ -129,8 +130,9 @@ def end_at(block: Array, cutoff: float) -> Array:
 
 
 def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
-    """Return the smallest value of a working type that is greater than the rounded ``cutoff``; at most
-    *unreachable*.  A cutoff may be any number, infinities as well.
+    """Return the smallest value of a working type that is greater than the rounded ``cutoff``; at most *unreachable*.
+
+    The cutoff may be any number, also an infinity.
     """
     kind = work_type(dtype)
     if kind.integer:
@@ -141,7 +143,7 @@ def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
 
 
 def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
-    """Return the smallest float64 that, rounded to a working type, is beyond ``cutoff``."""
+    """Return the smallest float64 that is beyond ``cutoff`` after rounding to a working type."""
     beyond = first_beyond(cutoff, dtype)
     if beyond.dtype != np.float32:
         return float(beyond)
@@ -151,11 +153,12 @@ def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
 
 
 def check_lengths(graph: Graph) -> None:
-    """Refuse a graph that was read for widest paths: where distances are asked for, an arc of it may be too long, and a
-    loop below 0, a negative cycle, may have been dropped.
+    """Raise an error if distances are requested of a graph that was read for widest paths.
+
+    Such a graph may lack the shortest of parallel arcs, and a negative loop, which is a negative cycle.
 
     Raises:
-        InvalidRequest: it was read with the greatest of parallel arcs, and has weights.
+        InvalidRequest: the graph has weights, and was not read with the least of parallel arcs.
     """
     if graph.weighted and graph.parallel != "least":
         raise InvalidRequest(
@@ -175,7 +178,7 @@ def check_vertices(name: str, vertices: Sequence[int] | None, labels: Array) -> 
         labels: shape (n,), the labels of all vertices, for messages.
 
     Raises:
-        InvalidRequest: there is no vertex, one is out of range, or one occurs twice.
+        InvalidRequest: ``vertices`` is empty, an index is out of range, or an index occurs twice.
     """
     if vertices is None:
         return

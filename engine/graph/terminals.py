@@ -22,10 +22,10 @@ Array = npt.NDArray[np.generic]
 
 
 def opened(graph: Graph) -> Graph:
-    """Return the graph in which no path passes through a terminal; a graph without terminals is returned unchanged.
+    """Return the opened graph, in which no path passes through a terminal; without terminals, return ``graph`` itself.
 
     Vertices n, n + 1, ... of the result are the arrivals; they have the labels of their terminals.  This takes
-    O(n + arcs).
+    O(n + arcs) time.
     """
     n, count = graph.n, graph.terminals
     if not count:
@@ -35,7 +35,7 @@ def opened(graph: Graph) -> Graph:
     ends = np.arange(count)
     tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), ends])
     heads = np.concatenate([arrivals(graph.heads.astype(np.int64), n, count), n + ends])
-    # SciPy sorts positions, not weights, because it would change the type of some weights
+    # let SciPy sort indices of arcs, not weights, because it would change the type of some weights
     size = n + count
     rows = coo_array((np.arange(len(tails)), (tails, heads)), shape=(size, size)).tocsr()
     rows.sort_indices()
@@ -51,11 +51,11 @@ def opened(graph: Graph) -> Graph:
 
 
 def arrivals(targets: Indices, n: int, count: int) -> Indices:
-    """Return the vertices of the opened graph where paths to ``targets`` end.
+    """Return the vertices of the opened graph at which paths to ``targets`` end.
 
     Args:
         targets: vertex indices.
-        n: vertices of the graph before it was opened.
+        n: number of vertices of the graph before it was opened.
         count: number of terminals.
     """
     return np.where(targets < count, targets + n, targets)
@@ -71,10 +71,10 @@ def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
 
 
 class OpenedMatrix:
-    """A matrix that was solved with terminals, seen as the matrix of the opened graph.
+    """A matrix that was solved with terminals, in the form of the matrix of the opened graph.
 
-    All other attributes are those of ``storage.matrix.sealed.SealedResult``.  Entries into a terminal itself are
-    unreachable, except from the terminal itself: no other path ends there.
+    All other attributes are those of ``storage.matrix.sealed.SealedResult``.  In the opened graph a terminal itself is
+    reachable only from itself, because all other paths end at its arrival.
     """
 
     def __init__(self, matrix: SealedResult) -> None:
@@ -93,7 +93,7 @@ class OpenedMatrix:
         return index - self._n if index >= self._n else index
 
     def arrival(self, target: int) -> int:
-        """Return the index where paths to ``target`` end."""
+        """Return the index in the opened graph at which paths to ``target`` end."""
         return target + self._n if target < self._count else target
 
     def entries(self, sources: list[int], targets: list[int]) -> Array:

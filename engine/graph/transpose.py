@@ -1,7 +1,7 @@
 """Reverses arcs, for searches from the targets if these are fewer than the sources, and for walks against the arcs.
 
-d(u, v) along the arcs is d(v, u) along the reversed arcs, so one search per target finds the rectangle transposed.
-Sums of floats then begin at the target: their last bits may differ from those of searches from the source.
+d(u, v) along the arcs is d(v, u) along the reversed arcs, so one search per target finds the transposed rectangle.
+Sums of floats then begin at the target, so their last bits may differ from those of searches from the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.model.backend import Arcs
 
 Indices = npt.NDArray[np.int64]
 
-#: Up to this many arcs, the arcs into each vertex are kept for later callers: 12 bytes each.
+#: If a graph has at most this number of arcs, its reversed arcs are kept for later callers; they take 12 bytes each.
 KEPT: Final = 2**20
 
 
@@ -32,7 +32,7 @@ def reverse(arcs: Arcs) -> Arcs:
 
 
 def incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
-    """Return :func:`transposed` of these arcs; a planned graph that is small keeps it for the search that follows."""
+    """Return :func:`transposed` of these arcs; for a small graph, ``arcs`` keeps the result for later callers."""
     return arcs.form(_incoming) if len(arcs.heads) <= KEPT else _incoming(arcs)
 
 
@@ -41,7 +41,7 @@ def _incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
 
 
 def components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the strongly connected components (``engine.graph._walks.strong_components``), which are found once."""
+    """Return the strongly connected components (``engine.graph._walks.strong_components``); ``arcs`` keeps them."""
     return arcs.form(_components)
 
 
@@ -56,15 +56,15 @@ def _components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32
 
 
 def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
-    """Return the arcs into each vertex, in O(n + arcs).
+    """Return the arcs into each vertex, in O(n + arcs) time.
 
     Args:
-        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,): the head of each arc.
 
     Returns:
-        Where the arcs into each vertex begin, int64, shape (n + 1,); their tails, int32, ascending for each vertex; and
-        the place of each of these arcs in ``heads``, int64.
+        The index at which the arcs into each vertex begin, int64, shape (n + 1,); their tails, int32, ascending for
+        each vertex; and the index of each of these arcs in ``heads``, int64.
     """
     found: tuple[Indices, npt.NDArray[np.int32], Indices] = call(
         transpose_arcs, fixed(indptr), fixed(heads), work=len(indptr) + len(heads)
@@ -74,7 +74,7 @@ def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, 
 
 @njit(nogil=True, cache=True)
 def transpose_arcs(indptr, heads):  # type: ignore[no-untyped-def]
-    """Return what :func:`transposed` returns; numba's compiled form takes read-only arrays."""
+    """Compute the result of :func:`transposed`, in a kernel whose compiled form takes read-only arrays."""
     n = len(indptr) - 1
     into = np.zeros(n + 1, np.int64)
     for v in heads:

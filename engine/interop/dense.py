@@ -1,4 +1,4 @@
-"""Makes a graph from a dense matrix of arcs, in two compiled passes that all threads share."""
+"""Makes a graph from a dense matrix of arcs, in two compiled passes whose rows are divided among all threads."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Below this number of entries NumPy is faster than waking threads and loading kernels.
+#: Below this number of entries NumPy is used, because starting threads and loading kernels takes longer.
 FEW: Final = 2**18
-#: About how many entries the rows have that a thread takes at a time.
+#: Approximate number of entries in the rows that a thread takes at a time.
 PIECE: Final = 2**17
-#: Up to this number, whole numbers are exact in float64.
+#: The largest number up to which whole numbers are exact in float64.
 EXACT: Final = 2.0**53
 
 
 def graph_of_dense(dense: Floats) -> Graph | None:
-    """Return the directed graph whose arcs are the finite entries that are not zero, loops left out.
+    """Return the directed graph whose arcs are the finite entries that are not zero, without loops.
 
     Args:
         dense: shape (n, n).
 
     Returns:
-        What ``storage.graph.ordered.build_from_rows`` returns for these entries; None if the matrix is small, has no
-        arc, or has a negative loop; the caller then uses that function, which also words the error.
+        The graph that ``storage.graph.ordered.build_from_rows`` returns for these entries.  None if the matrix is
+        small, has no arc, or has a negative loop; the caller then uses that function, which raises the right error.
     """
     if dense.size < FEW:
         return None
@@ -51,7 +51,7 @@ def _compressed(dense: Floats, team: Team) -> Graph | None:
     indptr, facts = np.zeros(n + 1, np.int64), np.zeros((n, 4))
 
     def share(kernel: object, *arrays: object) -> None:
-        firsts = iter(range(0, n, rows))  # threads share it: the interpreter advances an iterator in one step
+        firsts = iter(range(0, n, rows))  # threads may share this iterator, because each advance of it is atomic
 
         def work(worker: int) -> None:  # noqa: ARG001
             for first in firsts:

@@ -14,8 +14,8 @@ def count_arcs(dense, first, last, counts, facts):  # type: ignore[no-untyped-de
     Args:
         dense: float64, shape (n, n).
         first: the first row.
-        last: one past the last row.
-        counts: int64, shape (n,), receives the arcs of each row.
+        last: the row after the last one.
+        counts: int64, shape (n,), receives the number of arcs of each row.
         facts: float64, shape (n, 4), receives for each row the least and the largest weight (0 without arcs), whether
             some weight is not a whole number, and whether the loop is negative.
     """
@@ -39,8 +39,8 @@ def fill_arcs(dense, first, last, indptr, heads, weights):  # type: ignore[no-un
     Args:
         dense: float64, shape (n, n).
         first: the first row.
-        last: one past the last row.
-        indptr: int64, shape (n + 1,): where the arcs of each row begin.
+        last: the row after the last one.
+        indptr: int64, shape (n + 1,): the index at which the arcs of each row begin.
         heads: int32, shape (arcs,), receives the heads.
         weights: shape (arcs,), receives the weights.
     """

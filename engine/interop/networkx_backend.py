@@ -25,14 +25,14 @@ from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
 
 Node = Hashable
-#: Of each function, how many calls this process answered here and did not leave to NetworkX.
+#: For each function, the number of calls that this backend answered in this process.
 CALLS: Final[Counter[str]] = Counter()
-#: Most matrix entries that are held at once while rows are converted to dictionaries.
+#: Most matrix entries that are in memory at the same time while rows are converted to dictionaries.
 _ENTRIES: Final = 1 << 24
 
 
 class BackendGraph:
-    """A NetworkX graph together with its arcs in CSR form, which is made when it is first needed."""
+    """A NetworkX graph, and its arcs in CSR form, which are read when they are first needed."""
 
     __networkx_backend__ = "apsp"
 
@@ -45,16 +45,16 @@ class BackendGraph:
         return bool(self.original.is_directed())
 
     def is_multigraph(self) -> bool:
-        """Return whether parallel edges are allowed; of several between two vertices the shortest counts."""
+        """Return whether parallel edges are allowed; only the shortest edge between two vertices counts."""
         return bool(self.original.is_multigraph())
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """The vertices in NetworkX's order; their positions are the engine's vertex indices."""
+        """The vertices in NetworkX's order; their places in this list are the engine's vertex indices."""
         return list(self.original)
 
     def under(self, weight: Any) -> Weighted:
-        """Return the graph with its weights under the key ``weight`` (None: every edge counts 1)."""
+        """Return the graph with the weights that edges have under the key ``weight``; with None every edge counts 1."""
         if callable(weight):
             raise NotImplementedError("functions of edges are not asked here")
         if weight not in self._graphs:
@@ -63,7 +63,7 @@ class BackendGraph:
 
 
 class Weighted:
-    """The engine's graph under one weight, with the conversion of its lengths to NetworkX's numbers."""
+    """The engine's graph for one key of weights, with the conversion of its lengths to NetworkX's numbers."""
 
     def __init__(self, backend_graph: BackendGraph, weight: Any) -> None:
         original, self.nodes = backend_graph.original, backend_graph.nodes
@@ -74,7 +74,7 @@ class Weighted:
         tails, heads, values = _columns(original, self.nodes, weight)
         weights = None if values is None else _numbers(values)
         self.whole = weights is None or weights.dtype.kind == "i"
-        # the adjacency holds an undirected edge at both of its ends
+        # NetworkX's adjacency lists an undirected edge at both of its ends
         directed, n = self.directed, len(self.nodes)
         with exceptions():
             self.graph: Graph = build_graph(tails, heads, weights, n=n, directed=directed, mirrored=not directed)[0]
@@ -85,7 +85,7 @@ class Weighted:
         return self.graph.arcs > 0 and bool(self.graph.weights.min() < 0)
 
     def nonnegative(self) -> Weighted:
-        """Return this object, for functions that do not expect negative arcs; NetworkX then handles such graphs.
+        """Return this object, for functions that leave graphs with negative arcs to NetworkX.
 
         Raises:
             NotImplementedError: some arc is negative.
@@ -110,11 +110,11 @@ class Weighted:
         return replace(self.graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights)  # type: ignore[arg-type]
 
     def statistics(self, *, inward: bool = False, inverse: bool = False) -> RowStatistics:
-        """Return statistics of each row (reached vertices, sums, largest distances), without holding the matrix.
+        """Return statistics of each row (reached vertices, sums, largest distances), without making the matrix.
 
         Args:
-            inward: whether to return those of each column instead.
-            inverse: whether to add the sums of 1 / distance.
+            inward: whether to return the statistics of each column instead.
+            inverse: whether to return the sums of 1 / distance, too.
         """
         with exceptions():
             return gather(self.reversed() if inward else self.graph, inverse=inverse)
@@ -130,8 +130,8 @@ class Weighted:
             The indices of these vertices, and a dictionary from their names to their lengths.
 
         Raises:
-            NotImplementedError: the cutoff is negative or NaN, or a fraction of arcs, at which NetworkX's functions end
-                in different ways.
+            NotImplementedError: the cutoff is negative or NaN; or edges are counted and it is not a whole number, for
+                which NetworkX's functions differ.
         """
         whole = self.graph.weighted or cutoff is None or np.isinf(cutoff) or cutoff == np.floor(cutoff)
         if not whole or (cutoff is not None and not cutoff >= 0):
@@ -142,8 +142,8 @@ class Weighted:
         return order, dict(zip(self.names[near].tolist(), self.numbers(row[near]), strict=True))
 
     def rows(self, *, trees: bool = False) -> Iterator[tuple[range, Floats, npt.NDArray[np.int32] | None]]:
-        """Yield rows of distances, with predecessors if ``trees``, some rows at a time."""
-        n, profile = self.graph.n, GraphProfile(self.graph)  # so that planning analyses the graph only once
+        """Yield rows of distances, some at a time: their numbers, the distances and, if ``trees``, predecessors."""
+        n, profile = self.graph.n, GraphProfile(self.graph)  # one profile, so that planning analyses the graph once
         height = max(1, _ENTRIES // n)
         for first in range(0, n, height):
             some = range(first, min(n, first + height))
@@ -160,10 +160,10 @@ def _columns(
     Args:
         original: the NetworkX graph.
         nodes: its vertices, in the order of the adjacency.
-        weight: key of the weights; None for none.
+        weight: key of the weights; None for no weights.
 
     Returns:
-        Tails and heads, as positions in ``nodes``, and the weights.
+        Tails and heads, as indices into ``nodes``, and the weights; None for no weights.
     """
     near = [around for _, around in original.adjacency()]
     degrees = np.fromiter(map(len, near), np.int64, len(near))
@@ -180,7 +180,7 @@ def _columns(
 
 
 def _values(edges: list[dict[Any, Any]], weight: Any) -> list[Any]:
-    """Return the value of each edge, 1 for an edge without one; fast if all edges have values."""
+    """Return the weight of each edge, 1 for an edge without a weight; this is fast if all edges have weights."""
     try:
         return list(map(itemgetter(weight), edges))
     except KeyError:
@@ -188,7 +188,7 @@ def _values(edges: list[dict[Any, Any]], weight: Any) -> list[Any]:
 
 
 def _numbers(values: list[Any]) -> npt.NDArray[Any]:
-    """Return weights as int64 or float64; graphs with other weights are left to NetworkX."""
+    """Return weights as int64 or float64; leave graphs with other weights to NetworkX."""
     try:
         array = np.array(values) if values else np.zeros(0, np.int64)
     except ValueError as error:
@@ -200,7 +200,7 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any]:
 
 @contextmanager
 def exceptions() -> Iterator[None]:
-    """Translate the engine's errors into NetworkX's exceptions."""
+    """Context manager: translate the engine's errors into NetworkX's exceptions."""
     try:
         yield
     except NegativeCycle as error:
@@ -248,8 +248,8 @@ def answers(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: make ``function`` part of the backend, under its own name, and count its calls.
 
     Name, parameters and defaults of ``function`` are NetworkX's, with NetworkX's meanings: ``weight`` (or ``distance``)
-    is the key of the weights, and None counts every edge as 1; lengths beyond ``cutoff`` are left out.  Values that
-    ``engine.interop.networkx_info`` lists are never passed, because NetworkX answers such calls itself.
+    is the key of the weights, and None counts every edge as 1; lengths beyond ``cutoff`` are not returned.  Calls with
+    the arguments in ``engine.interop.networkx_info`` never reach the function, because NetworkX answers them itself.
     """
 
     @wraps(function)
@@ -267,12 +267,12 @@ def walk(nodes: list[Node], sources: list[int], wanted: list[int], tree: list[in
 
     Args:
         nodes: names of the vertices.
-        sources: vertex indices where paths begin.
-        wanted: vertex indices where paths end.
+        sources: indices of the vertices at which paths begin.
+        wanted: indices of the vertices at which paths end.
         tree: for each vertex, the previous vertex on its path.
 
     Returns:
-        For each of ``wanted`` the path from the nearest source, as names.
+        For each of ``wanted``, by name, the path from the nearest source, as names.
     """
     paths = {source: [nodes[source]] for source in sources}
     for v in wanted:

@@ -1,10 +1,11 @@
-"""NetworkX's betweenness, of vertices and edges, between all vertices, from a sample, and between two sets.
+"""NetworkX's betweenness of vertices and edges: between all vertices, from a sample of sources, and between two sets.
 
-Weights of zero and below are left to NetworkX, which counts paths over them in an order of its own.  Floats are added
-as NetworkX adds them, so paths are equally long here where they are there.
+Graphs with weights of zero or below are left to NetworkX, because its counts of paths over such edges depend on its own
+order of vertices.  Floats are added in the same order as in NetworkX, so the same paths count as equally long.
 
-``edge_betweenness_centrality_subset`` is left to NetworkX: it splits what passes on through a vertex that is no target
-evenly between the edges into it, and its tests ask for that, although its definition counts paths, as the engine does.
+``edge_betweenness_centrality_subset`` is left to NetworkX, too.  NetworkX divides the flow that passes through a vertex
+that is not a target equally among the edges into it, and its tests require that; but its definition counts paths, as
+the engine does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def _positive(G: BackendGraph, weight: Any) -> Weighted:
-    """Return the graph under a weight, or leave it to NetworkX if a weight is not above zero."""
+    """Return the graph with the weights of a key; leave it to NetworkX if a weight is not above zero."""
     weighted = G.under(weight)
     if weight is not None:
         loops = (data.get(weight, 1) for _, _, data in nx.selfloop_edges(G.original, data=True))
@@ -36,7 +37,7 @@ def _positive(G: BackendGraph, weight: Any) -> Weighted:
 
 
 def _places(weighted: Weighted, vertices: Any) -> tuple[int, ...]:
-    """Return the indices of vertices; what NetworkX may count twice, or refuse, is left to it."""
+    """Return the indices of vertices; leave to NetworkX lists with unknown or repeated vertices, or none."""
     if isinstance(vertices, str) or not isinstance(vertices, Iterable):
         raise NotImplementedError("no collection of vertices")
     place = {node: i for i, node in enumerate(weighted.nodes)}
@@ -47,7 +48,7 @@ def _places(weighted: Weighted, vertices: Any) -> tuple[int, ...]:
 
 
 def _sampled(G: BackendGraph, k: int | None, seed: Any) -> list[Node] | None:
-    """Return the vertices that NetworkX would draw; None for all."""
+    """Return the sample of ``k`` vertices that NetworkX would draw; None for all vertices."""
     if k is None:
         return None
     found: list[Node] = nx.utils.create_py_random_state(seed).sample(list(G.original.nodes()), k)
@@ -59,13 +60,13 @@ def _sampled(G: BackendGraph, k: int | None, seed: Any) -> list[Node] | None:
 def _counted(
     weighted: Weighted, sources: Any = None, targets: Any = None, *, edges: bool = False, endpoints: bool = False
 ) -> tuple[Centrality, Any]:
-    """Return what was asked, and the table of sums over ordered pairs.
+    """Return the request for betweenness without normalization, and its result.
 
     Args:
         weighted: the graph.
         sources, targets: NetworkX's vertices; None for all.
-        edges: whether to count for edges, not for vertices.
-        endpoints: whether paths pass through their ends.
+        edges: whether to count for edges instead of vertices.
+        endpoints: whether a path also counts at its two ends.
     """
     sides = (None if side is None else _places(weighted, side) for side in (sources, targets))
     options = Options(sources=next(sides), targets=next(sides))
@@ -75,20 +76,20 @@ def _counted(
 
 
 def _raw(asked: Centrality, table: Any) -> Floats:
-    """Return the sums over ordered pairs, before any factor."""
+    """Return the sums over ordered pairs, without the factor of the request."""
     found: Floats = table.values / asked.scale
     return found
 
 
 def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: int | None) -> tuple[float, float]:
-    """Return NetworkX's factors for vertices that were drawn and for all others.
+    """Return NetworkX's factors for vertices of the sample and for all other vertices.
 
     Args:
-        n: vertices of the graph.
+        n: number of vertices of the graph.
         normalized: whether to divide by the number of pairs that may count.
         directed: whether pairs have a direction.
-        ends: whether a vertex is among its own pairs, as for edges and with endpoints.
-        sampled: how many vertices were drawn; None for all.
+        ends: whether pairs that contain a vertex count for this vertex, as for edges and with endpoints.
+        sampled: number of vertices of the sample; None for all.
     """
     size = n if ends else n - 1
     if size < 2:
@@ -103,7 +104,7 @@ def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: in
 
 
 def _by_edge(G: BackendGraph, weighted: Weighted, table: Any, values: Floats, weight: Any) -> dict[Any, float]:
-    """Return values by NetworkX's edges; the shortest of parallel edges share a value equally, the others get 0."""
+    """Return values by NetworkX's edges; the shortest of parallel edges get equal shares of a value, longer ones 0."""
     nodes, original = weighted.nodes, G.original
     found = {}
     for u, v, value in zip(table.tails.tolist(), table.heads.tolist(), values.tolist(), strict=True):
@@ -111,7 +112,7 @@ def _by_edge(G: BackendGraph, weighted: Weighted, table: Any, values: Floats, we
         if not weighted.directed:
             found[nodes[v], nodes[u]] = value
     if not original.is_multigraph():
-        # self loops, absent from ``found``, lie on no shortest path
+        # self loops are not in ``found``, because they lie on no shortest path
         return {edge: found.get(edge, 0.0) for edge in original.edges()}
     listed = original.edges(keys=True, data=True)
     lengths = {(u, v, key): 1 if weight is None else data.get(weight, 1) for u, v, key, data in listed}

@@ -1,4 +1,4 @@
-"""NetworkX's measures over all pairs, computed from statistics of rows; no matrix is held."""
+"""NetworkX's measures over all pairs, computed from statistics of rows, without making the matrix."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def global_efficiency(G: BackendGraph) -> float:
     return math.fsum(facts.inverse) / (n * (n - 1)) if n > 1 else 0
 
 
-#: Several neighbourhoods are searched together as one graph, in which all pairs are searched, so it has at most this
-#: number of vertices; a single larger neighbourhood is searched alone.
+#: Several neighbourhoods are searched together as one graph.  All its pairs are searched, so it has at most this number
+#: of vertices; a larger neighbourhood is searched alone.
 _UNION: Final = 2048
 
 
@@ -170,7 +170,7 @@ def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) ->
     inverse = G.under(weight).nonnegative().statistics(inverse=True).inverse
     try:
         total = math.fsum(inverse)
-    # the inverses of lengths near 1e-308 add up to more than float64 holds
+    # the sum of inverses of lengths near 1e-308 exceeds float64
     except OverflowError:
         total = math.inf
     if total:

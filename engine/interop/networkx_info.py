@@ -1,10 +1,10 @@
-"""The description of the backend, which NetworkX reads when it is imported; it imports nothing, to stay fast."""
+"""The description of the backend; it imports no other module, because every import of NetworkX reads it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: NetworkX's functions that run here, each with the arguments (or the case) for which a call is left to NetworkX.
+#: NetworkX's functions that the backend answers, each with the arguments or cases that are left to NetworkX.
 FUNCTIONS: Final[dict[str, str]] = {
     "all_pairs_dijkstra": "",
     "all_pairs_dijkstra_path": "",

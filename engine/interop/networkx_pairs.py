@@ -30,7 +30,7 @@ def _paths(weighted: Weighted, cutoff: float | None = None) -> Iterator[tuple[No
 
 
 def _started(iterator: Iterator[Any]) -> Iterator[Any]:
-    """Return the iterator with its first item computed, so that errors are raised at the call."""
+    """Compute the first item and return an iterator of all items, so that errors are raised at the call."""
     first = next(iterator)
 
     def everything() -> Iterator[Any]:

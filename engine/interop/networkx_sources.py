@@ -1,4 +1,4 @@
-"""NetworkX's lengths and paths from one vertex or from the nearest of several, and its functions without a source."""
+"""NetworkX's lengths and paths from one vertex or from the nearest of several, and its functions that select these."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Paths = dict[Node, list[Node]]
 
 
 def _indices(G: BackendGraph, sources: Iterable[Node], message: str) -> list[int]:
-    """Return the indices of ``sources``; for the first unknown one raise NodeNotFound with ``message``, whose {} it
-    fills.
+    """Return the indices of ``sources``; raise NodeNotFound for the first unknown vertex, whose name replaces {} in
+    ``message``.
     """
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         raise NotImplementedError("sources that are no collection of vertices")
@@ -39,8 +39,9 @@ def _indices(G: BackendGraph, sources: Iterable[Node], message: str) -> list[int
 def _search(
     weighted: Weighted, sources: list[int], *, paths: bool, cutoff: float | None = None, inward: bool = False
 ) -> tuple[Lengths, Paths]:
-    """Return lengths from the nearest of ``sources`` to each vertex (with ``inward``, from each vertex to it), and
-    paths if wanted.
+    """Return lengths from the nearest of ``sources`` to each vertex, and paths if wanted.
+
+    With ``inward``, the lengths and paths are from each vertex to the nearest of ``sources``.
     """
     graph = weighted.reversed() if inward else weighted.graph
     with exceptions():
@@ -51,7 +52,7 @@ def _search(
 
 
 def _nearest(graph: Graph, sources: npt.NDArray[np.int64], *, paths: bool) -> Any:
-    """Return ``nearest_row``, ignoring negative cycles that no source reaches, as NetworkX does."""
+    """Return the result of ``nearest_row``; as in NetworkX, negative cycles that no source reaches are ignored."""
     try:
         return nearest_row(graph, sources, trees=paths)
     except NegativeCycle:
@@ -134,7 +135,7 @@ def multi_source_dijkstra(
 
 
 def _to_target(lengths: Lengths, paths: Paths, target: Any, message: str) -> tuple[Any, Any]:
-    """Return all lengths and paths, or those of ``target``; NetworkXNoPath with ``message`` if it is not reached."""
+    """Return all lengths and paths, or those of ``target``; raise NetworkXNoPath if ``target`` is not reached."""
     if target is None:
         return lengths, paths
     if target not in lengths:
@@ -202,7 +203,7 @@ def single_source_bellman_ford_path_length(G: BackendGraph, source: Node, weight
     return _search(G.under(weight), _indices(G, [source], "Source {} not in G"), paths=False)[0]
 
 
-# ---- the functions that choose among the others ----------------------------------------------------------------------
+# ---- functions that select one of the others by their arguments ------------------------------------------------------
 
 
 def _method(weight: Any, method: str) -> str:
@@ -229,7 +230,7 @@ def _one_end(
 def shortest_path(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """Return paths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself."""
+    """Return paths between all pairs, from ``source`` or to ``target``; single pairs are left to NetworkX."""
     kind = _method(weight, method)
     if source is not None or target is not None:
         return _one_end(G, source, target, weight, method, paths=True)[1]
@@ -244,7 +245,7 @@ def shortest_path(
 def shortest_path_length(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """Return lengths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself."""
+    """Return lengths between all pairs, from ``source`` or to ``target``; single pairs are left to NetworkX."""
     kind = _method(weight, method)
     if source is not None or target is not None:
         return _one_end(G, source, target, weight, method, paths=False)[0]

@@ -1,5 +1,5 @@
-"""Computes rows of distances in memory for the interfaces of other libraries: as float64 with +inf, with trees, or only
-statistics.
+"""Computes rows of distances for the interfaces of other libraries: in memory as float64, with predecessors, or only
+their statistics.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ def distance_rows(
 ) -> tuple[Floats, Indices | None]:
     """Find rows of distances, and predecessors if wanted.
 
-    Predecessors are found over tight arcs, on which distance plus weight is exactly the next distance.  Sums of whole
-    numbers are exact in every algorithm.  Sums of fractions agree exactly only if they are added in order along a path,
-    so predecessors of fractions need searches, over reduced weights if arcs are negative.
+    Predecessors are found over tight arcs: the distance of the tail plus the weight is exactly the distance of the
+    head.  Sums of whole numbers are exact in every algorithm.  Sums of fractions agree exactly only if they are added
+    in order along a path.  So predecessors for fractions need searches, over reduced weights if arcs are negative.
 
     Args:
-        graph: the graph, or its profile, which caches what further calls can use.
-        rows: sources, vertex indices, ascending.
-        trees: also return predecessors.
-        algorithm: name, or ``auto``.
+        graph: the graph, or its profile, which caches facts for further calls.
+        rows: vertex indices of the sources, ascending.
+        trees: whether to return predecessors, too.
+        algorithm: the name of an algorithm, or ``auto``.
 
     Returns:
-        Distances, shape (rows, n), and predecessors of the same shape, None without ``trees``.
+        Distances, shape (rows, n), +inf where there is no path; and predecessors of the same shape, None without
+        ``trees``.
 
     Raises:
-        NegativeCycle: the graph has one.
+        NegativeCycle: the graph has a negative cycle.
     """
     profile, potentials = GraphProfile.of(graph), None
     if trees and not profile.graph.integral:
         algorithm = "dijkstra"
         if not profile.nonnegative:
             potentials = profile.potentials
-            # all lengths found from here on are reduced by the potentials
+            # all lengths that are found below are reduced by the potentials
             profile = GraphProfile(profile.reduced(potentials).graph)
     distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
@@ -73,21 +74,21 @@ def nearest_row(
 ) -> tuple[Floats, Indices | None, Indices | None]:
     """Find the distances from the nearest of several sources.
 
-    If no arc is negative, SciPy searches, because planning would take longer than a single search. Otherwise the
-    distances are one row of the graph with an additional vertex, from which arcs of length zero lead to all sources.
+    If no arc is negative, SciPy searches, because planning would take longer than a single search.  Otherwise the
+    distances are one row of a graph with an additional vertex, from which arcs of length zero lead to all sources.
 
     Args:
         graph: the graph.
         sources: vertex indices.
-        trees: also return predecessors and origins.
+        trees: whether to return predecessors and origins, too.
 
     Returns:
-        Distances, shape (n,).  With ``trees`` also the previous vertex on the path to each vertex, and the source where
-        that path begins; both int32, shape (n,), with ``NONE`` where there is no path (and as the predecessor of a
-        source).
+        Distances, shape (n,).  With ``trees`` also the predecessor of each vertex on its path, and its origin, the
+        source at which this path begins: both int32, shape (n,), ``NONE`` where there is no path.  The predecessor of a
+        source is also ``NONE``.
 
     Raises:
-        NegativeCycle: the graph has one.
+        NegativeCycle: the graph has a negative cycle.
     """
     n = root = graph.n
     if len(sources) and (graph.arcs == 0 or (graph.weights.min() >= 0 and _sums_fit(graph))):
@@ -108,13 +109,13 @@ def nearest_row(
 
 
 def _sums_fit(graph: Graph) -> bool:
-    """Return whether float64 holds the length of every path, exactly for whole weights."""
+    """Return whether float64 can hold the length of every path; for whole weights, exactly."""
     most = float(graph.weights.max()) * graph.n
     return most <= 2.0**53 if graph.integral else most < np.inf
 
 
 def _origins(before: Indices, root: int) -> Indices:
-    """Return the source where each vertex's path begins, ``NONE`` without a path, by pointer doubling."""
+    """Find, by pointer doubling, the source at which the path to each vertex begins; ``NONE`` if there is no path."""
     vertex = np.arange(len(before), dtype=np.int32)
     at = np.where((before == root) | (before == NONE), vertex, before)
     while True:
@@ -127,13 +128,13 @@ def _origins(before: Indices, root: int) -> Indices:
 
 @dataclass(frozen=True)
 class RowStatistics:
-    """Facts of each row without the source itself.
+    """Facts of each row, in which the source itself does not count.
 
     Attributes:
-        reached: vertices with a finite distance, shape (n,).
-        sums: sums of finite distances, shape (n,).
-        largest: largest finite distances, shape (n,); 0 where no vertex is reached.
-        inverse: sums of 1 / distance over distances that are not zero, shape (n,); empty where they are not asked for.
+        reached: number of vertices with a finite distance, shape (n,).
+        sums: sum of the finite distances, shape (n,).
+        largest: largest finite distance, shape (n,); 0 if no vertex is reached.
+        inverse: sum of 1 / distance over distances that are not zero, shape (n,); empty if it was not requested.
     """
 
     reached: npt.NDArray[np.int64]
@@ -143,7 +144,7 @@ class RowStatistics:
 
 
 def gather(graph: Graph, *, inverse: bool = False) -> RowStatistics:
-    """Return the facts of every row of the matrix, with the inverse sums if asked, without holding the matrix."""
+    """Return the facts of every row of the matrix, without making the matrix; ``inverse`` adds sums of 1 / distance."""
     n, names = graph.n, ("reached", "sum", "eccentricity", *(("harmonic",) if inverse else ()))
     if n == 0:
         return RowStatistics(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3)))
@@ -174,7 +175,7 @@ def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indi
 def _solve(
     profile: GraphProfile, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[WorkType], Sink]
 ) -> None:
-    """Plan and run; ``sink`` makes the sink from the working type."""
+    """Plan and solve the rows; ``sink`` returns the sink for a working type."""
     graph = profile.graph
     options = Options(
         dtype="auto" if graph.integral else "float64",

@@ -1,12 +1,12 @@
-"""The shortest-path functions of ``scipy.sparse.csgraph``, running on this engine.
+"""The shortest-path functions of ``scipy.sparse.csgraph``, computed by this engine.
 
-Signatures, semantics and results are SciPy's: float64 distances, +inf where there is no path, int32 predecessors with
--9999 for none, explicit zeros of a sparse matrix as arcs of length zero, zeros, NaN and inf of a dense one as no arc.
-Whole weights are summed exactly, whatever their size up to 2^53; other weights in float64.
+Signatures, semantics and results are SciPy's.  Distances are float64, +inf where there is no path; predecessors are
+int32, -9999 for none.  Explicit zeros of a sparse matrix are arcs of length zero; zeros, NaN and inf of a dense matrix
+mean that there is no arc.  Sums of whole weights are exact up to 2^53; other weights are added in float64.
 
 ``method`` (and the name of a function) says which algorithm is preferred; distances do not depend on it.  If
 predecessors are wanted and weights are fractional, searches are used, because only their sums agree exactly arc by arc.
-``overwrite`` is accepted and never used: the input is left alone.
+``overwrite`` is accepted, but the input is never changed.
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ def shortest_path(
     """Return lengths of shortest paths, as ``scipy.sparse.csgraph.shortest_path`` does.
 
     Args:
-        csgraph: n x n, dense, masked or sparse.
+        csgraph: matrix of arcs, shape (n, n): dense, masked or sparse.
         method: ``auto``, ``FW``, ``D``, ``BF`` or ``J``.
-        directed: False lets every arc be walked both ways; of two arcs between a pair the shorter counts.
-        return_predecessors: return (distances, predecessors).
-        unweighted: count arcs instead of adding weights.
+        directed: if False, paths may use every arc in both directions; of two arcs between a pair the shorter counts.
+        return_predecessors: whether to return (distances, predecessors).
+        unweighted: whether to count arcs instead of adding weights.
         overwrite: without effect.
         indices: sources, an integer array of any shape, or None for all; not together with ``FW``.
 
     Returns:
-        float64, shape ``indices.shape + (n,)`` or (n, n); with predecessors, int32 of the same shape.
+        Distances, float64, shape ``indices.shape + (n,)``, or (n, n) without ``indices``; predecessors, int32, have the
+        same shape.
 
     Raises:
-        ValueError: an unknown method, sources out of range, a graph that is not square.
-        NegativeCycleError: SciPy's, naming a cycle.
+        ValueError: the method is unknown, a source is out of range, or the matrix is not square.
+        NegativeCycleError: SciPy's exception; its message names a cycle.
     """
     if method not in _METHODS:
         raise ValueError(f"unrecognized method {method!r}; use {', '.join(_METHODS)}")
@@ -111,15 +112,16 @@ def dijkstra(
     limit: float = np.inf,
     min_only: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.dijkstra``; if arcs are negative, warn like SciPy, but return right distances.
+    """Answer as ``scipy.sparse.csgraph.dijkstra``; if arcs are negative, warn as SciPy, but return correct distances.
 
     Args:
         csgraph, directed, indices, return_predecessors, unweighted: as in :func:`shortest_path`.
-        limit: distances beyond it count as no path.
-        min_only: return only the distance of each vertex from its nearest source, shape (n,).
+        limit: distances beyond this limit count as no path.
+        min_only: whether to return only the distance of each vertex from its nearest source, shape (n,).
 
     Returns:
-        As :func:`shortest_path`; with ``min_only`` and predecessors (distances, predecessors, sources), each (n,).
+        As :func:`shortest_path`; with ``min_only`` and predecessors (distances, predecessors, sources), of shape (n,)
+        each.
     """
     if not limit >= 0:
         raise ValueError(f"limit must be at least 0, found {limit}")
@@ -132,7 +134,7 @@ def dijkstra(
 
 
 def _is_full(csgraph: Any) -> bool:
-    """Return whether SciPy would choose Floyd-Warshall for a matrix: at least a quarter of the entries are arcs."""
+    """Return whether SciPy would select Floyd-Warshall: at least a quarter of a sparse or masked matrix are arcs."""
     count = csgraph.nnz if issparse(csgraph) else np.ma.count(csgraph) if np.ma.isMaskedArray(csgraph) else 0
     return bool(4 * count >= math.prod(csgraph.shape)) if count else False
 
@@ -142,20 +144,20 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool, *, full: bool = False
 
     Args:
         csgraph, directed, unweighted: as in :func:`shortest_path`.
-        full: whether SciPy makes a dense matrix of it first, in which inf means no arc even where arcs are counted, and
-            an entry of a masked matrix that is zero none, either.
+        full: whether SciPy first makes a dense matrix of the input.  Then inf means no arc even if arcs are counted,
+            and a zero in a masked matrix means no arc.
     """
     directed = _said(directed)
     if not issparse(csgraph) and hasattr(
         csgraph, "to_scipy_sparse"
-    ):  # an array of pydata/sparse, whose fill value means no arc
+    ):  # this is an array of pydata/sparse, whose fill value means no arc
         csgraph = csgraph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
     if issparse(csgraph):
         arcs = csr_array(csgraph)
     elif np.ma.isMaskedArray(csgraph):
         given = np.ma.asarray(csgraph, np.float64)
         hidden = np.ma.getmaskarray(given) | (np.equal(given.data, 0) if full else False)
-        # ``csgraph_from_masked`` takes no mask that is a single False, so ``hidden`` is a whole array
+        # ``csgraph_from_masked`` does not accept a mask that is a single False, so ``hidden`` is a whole array
         arcs = csgraph_from_masked(np.ma.array(given.data, mask=hidden))
     else:
         dense = _square(_numbers(csgraph))
@@ -182,7 +184,7 @@ def _without_infinite(arcs: Any) -> Any:
 
 
 def _said(directed: Any) -> bool:
-    """Return a flag; as in SciPy 0 and 1 are flags, too, and a text is none."""
+    """Return a flag as bool; as in SciPy, whole numbers are accepted, but text is refused (ValueError)."""
     try:
         return bool(index(directed))
     except TypeError:
@@ -192,7 +194,7 @@ def _said(directed: Any) -> bool:
 
 
 def _numbers(csgraph: Any) -> Floats:
-    """Return a dense graph as floats; text is refused, also text that holds numbers."""
+    """Return a dense matrix as float64; raise ValueError for text, even if it contains numbers."""
     given = np.asarray(csgraph)
     if given.dtype.kind in "SUTmM" or (
         given.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in given.flat)
@@ -219,7 +221,7 @@ def _arcs_of_dense(dense: Floats) -> Any:
 
 
 def _answered(call: Callable[[], T]) -> T:
-    """Return the result of ``call``; a negative cycle becomes SciPy's error, other refusals a ValueError."""
+    """Return the result of ``call``; raise SciPy's error for a negative cycle, ValueError for other refusals."""
     try:
         return call()
     except NegativeCycle as error:
@@ -229,9 +231,7 @@ def _answered(call: Callable[[], T]) -> T:
 
 
 def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Return the vertex indices, flattened, and their original shape; negative indices count from the end, as in
-    SciPy.
-    """
+    """Return the vertex indices, flattened, and their original shape; as in SciPy, negative ones count from the end."""
     if indices is None:
         return np.arange(n), (n,)
     asked = np.asarray(indices)
@@ -257,7 +257,7 @@ def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limi
 
 
 def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> Any:
-    """Return distances from the nearest source, with predecessors and that source if wanted, each of shape (n,)."""
+    """Return distances from the nearest source; if wanted also predecessors and these sources; shape (n,) each."""
     sources, _ = _sources(indices, graph.n)
     distances, tree, origin = _answered(lambda: nearest_row(graph, sources, trees=predecessors))
     beyond = distances > limit

@@ -1,1 +1,1 @@
-"""Preparing a graph by many workers: spans of the tree of parts are eliminated, and get their tables, side by side."""
+"""Preparing a graph with many workers: they eliminate spans of the tree of parts, and compute tables, in parallel."""

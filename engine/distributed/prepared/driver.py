@@ -1,8 +1,8 @@
-"""The driver of a graph that is prepared by workers: which span is eliminated, or gets its tables, where and when.
+"""The driver of a graph that is prepared by workers: it decides which worker computes which span, and when.
 
-A span is eliminated as soon as those below it are, and its tables are computed as soon as those above it are there.
-Files of finished tasks are moved to the journal of the run at once, and listed in its record from time to time; what is
-listed is not done again by a run that resumes.
+A span is eliminated as soon as all spans below it are eliminated; its tables are computed as soon as all tables above
+it are.  Files of finished tasks are moved to the folder of the run's journal at once, and listed in its record from
+time to time.  A run that resumes does not repeat the tasks whose files are listed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger("apsp.engine")
 
 #: Most tasks that a worker has at a time, running or queued.
 AHEAD: Final = 2
-#: Small spans are put together into tasks of at most this many updates.
+#: Small spans are combined into tasks of at most this number of updates.
 TASK_UPDATES: Final = 2**28
 #: The arrays in the file of an eliminated span, after the numbers of its parts.
 ARRAYS: Final = ("tables/closed", "elimination/upward", "elimination/across", "elimination/rests")
@@ -50,17 +50,17 @@ class _Member:
 
 
 class SpanRecord:
-    """What is done of all spans, and the files of it; restored from a journal, and noted there.
+    """Which spans are done, and the files of their results; restored from a journal, and recorded there.
 
     Args:
         kept: the journal.
         spans: the spans.
         of: fingerprint of the parts and of the type.
-        new: entries that the next commit adds, too.
+        new: entries that the next commit adds to the record.
 
     Attributes:
-        eliminated: file of each span that is eliminated.
-        extended: what was found for each span that has its tables.
+        eliminated: the file of each span that is eliminated.
+        extended: the results for each span whose tables are computed.
         resumed: for each step, the number of parts that an earlier run had done.
     """
 
@@ -88,19 +88,19 @@ class SpanRecord:
 
     @property
     def folder(self) -> Path:
-        """The folder of the files."""
+        """The folder that holds the files."""
         return self._kept.folder
 
     def add(self, exchange: Path, action: str, found: SpanResult) -> None:
-        """Take over the files of a span.
+        """Move the files of a span to the folder of the journal, and note that the span is done.
 
         Args:
-            exchange: the folder that they are in.
+            exchange: the folder in which a worker has written the files.
             action: ``eliminate`` or ``extend``.
-            found: what a worker has found.
+            found: the results of the worker.
 
         Raises:
-            StorageFailed: the file system refused.
+            StorageFailed: the file system refused to move a file.
         """
         self._kept.adopt(exchange, [found.file.name, *(chunk.name for chunk in found.chunks)])
         about = {**self._about, "span": found.span}
@@ -109,7 +109,7 @@ class SpanRecord:
             self._new.append({"step": "eliminate", **found.file.entry(), **about})
             return
         self.extended[found.span] = found
-        for chunk in found.chunks:  # noted before the span, so that a record with the span also has its chunks
+        for chunk in found.chunks:  # add chunks before their span, so that a record with the span also has its chunks
             file = ArraysFile(chunk.name, ((chunk.dtype, chunk.entries), ("int32", 1)), (), chunk.mark.checksum)
             self._new.append({"step": "chunk", **file.entry(), **self._about, "chunk": vars(chunk)})
         names = [chunk.name for chunk in found.chunks]
@@ -120,14 +120,14 @@ class SpanRecord:
         return bool(self._new) and time.monotonic() - self._last >= part_journal.EVERY
 
     def commit(self) -> None:
-        """List what is done.  Raises StorageFailed."""
+        """Add the spans that are done to the record.  Raises StorageFailed."""
         self._last = time.monotonic()
         if self._new:
             self._kept.note(self._new)
             self._new = []
 
     def pieces(self, name: str) -> Iterator[Array]:
-        """Yield what the files of all spans have of an array of the result, in order, except whole chunks."""
+        """Yield the pieces of an array of the result from the files of all spans, in order, without whole chunks."""
         for s in range(self._spans.count):
             if name in ARRAYS:
                 yield read_arrays(self.folder, self.eliminated[s], [1 + ARRAYS.index(name)])[0]
@@ -138,7 +138,7 @@ class SpanRecord:
                         yield read_arrays(self.folder, found.file, [number])[0]
 
     def chunks(self, name: str) -> dict[int, tuple[Path, WrittenChunk]]:
-        """Return the whole chunks of an array of the result, and their paths."""
+        """Return the whole chunks of an array of the result, with their paths, by number."""
         every = (chunk for found in self.extended.values() for chunk in found.chunks)
         return {chunk.number: (self.folder / chunk.name, _written(chunk)) for chunk in every if chunk.array == name}
 
@@ -152,11 +152,11 @@ class PreparedDriver(Driver):
     """One graph that is prepared by workers, which may join and leave.
 
     Args:
-        cluster: the connection to the workers, or this process in their place.
-        workers: the workers that are there.
-        job: what is prepared.
-        spans: its spans.
-        record: what is done, by an earlier run or by this one.
+        cluster: the connection to the workers, or an object that runs their tasks in this process.
+        workers: the workers that are present.
+        job: the description of the run for the workers.
+        spans: the spans of the graph.
+        record: the spans that are done, by an earlier run or by this one.
         monitor: receives progress, and is asked whether to stop.
     """
 
@@ -178,12 +178,12 @@ class PreparedDriver(Driver):
             self._admit(name, info)
 
     def run(self) -> None:
-        """Work until every span has what is asked for.
+        """Submit tasks until every span is eliminated and, unless the form is compact, has its tables.
 
         Raises:
             Cancelled: the monitor asked to stop.
-            SolveFailed: the scheduler or all workers are lost, or no worker sees the folder.
-            StorageFailed: a worker or this process could not read or write.
+            SolveFailed: the scheduler or all workers are lost.
+            StorageFailed: a worker or this process could not read or write, or no worker can use the folder.
         """
         self._monitor.begin("prepare", sum(int(updates.sum()) for updates in self._updates.values()), "updates")
         done = (("eliminate", self._record.eliminated), ("extend", self._record.extended))
@@ -215,7 +215,7 @@ class PreparedDriver(Driver):
                 self._take_back(ticket)
 
     def _take_back(self, ticket: Ticket) -> None:
-        """Let the spans of a task be given to another worker."""
+        """Make the spans of a task available to other workers."""
         action, request = ticket.purpose.action, ticket.purpose.request
         self._given[action] -= {each.span for each in request.spans}
 
@@ -236,7 +236,10 @@ class PreparedDriver(Driver):
                     member.tickets.append(self._submit(name, action, request, device="cpu", urgent=urgent))
 
     def _next(self, member: _Member) -> tuple[str, list[int]] | None:
-        """Return what a worker is to do next: spans of the top first, then its own and large ones; None for nothing."""
+        """Return the next action and spans for a worker; None if there are none.
+
+        Spans of the top come first, then spans that the worker itself has eliminated, then large ones.
+        """
         for action in ("eliminate",) if self._job.compact else ("eliminate", "extend"):
             ready = self._ready(action)
             if ready:
@@ -277,7 +280,7 @@ class PreparedDriver(Driver):
             return
         member = self._members.get(name)
         if member is None or done.ticket not in member.tickets:
-            return  # the task was given up: its spans are with other workers, and nobody reads its files
+            return  # the task was taken back: its spans are available to other workers, and its files are not used
         member.tickets.remove(done.ticket)
         action, result = done.ticket.purpose.action, result_of(done)
         if result is None:
@@ -291,7 +294,7 @@ class PreparedDriver(Driver):
             self._monitor.step(int(self._updates[action][found.span]))
 
     def _seen(self, name: str, done: TaskEnded) -> None:
-        """Let a worker take part if it has shown that it reads and writes the exchange folder."""
+        """Add a worker if the result of its task ``look`` shows that it can read and write the exchange folder."""
         try:
             result = result_of(done)
             if result is None:

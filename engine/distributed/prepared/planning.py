@@ -1,6 +1,4 @@
-"""How a graph is cut into spans, for some workers or for this process alone, and what that takes: memory, disk, bytes
-passed on.
-"""
+"""Cuts a graph into spans, for some workers or for this process alone, and predicts memory, disk and transfers."""
 
 from __future__ import annotations
 
@@ -19,17 +17,18 @@ from engine.planning.cost import Setting
 from engine.planning.refusal import gib
 from storage.errors import DoesNotFit
 
-#: Spans of several parts for each worker: more cost messages and a larger top, fewer leave workers idle at the end.
+#: Number of spans of several parts for each worker.  More spans need more messages and make the top larger; fewer spans
+#: leave workers idle at the end.
 SPANS: Final = 8
-#: The limit on the updates of a span of several parts is at least this number: 15 to 90 ms of one thread, by type, at
-#: the rates that planning assumes.
+#: A span of several parts may always have this number of updates: one thread takes 15 to 90 ms for them at the rates
+#: that planning assumes, depending on the type.
 LEAST_UPDATES: Final = 2**29
-#: Shares of a worker's memory that the tables of a span of several parts may take; the first share with which all fits
-#: is used.  With a share of 0 every part is a span alone, so what that takes does not depend on the memory.
+#: Shares of a worker's memory that the tables of a span of several parts may take; they are tried in this order until
+#: all spans fit.  With a share of 0 every part is a span alone, so these spans do not depend on the memory.
 SHARES: Final = (0.25, 0.03, 0.0)
-#: Bytes of a worker before it has read anything of the graph: program, kernels, buffers.
+#: Bytes that a worker takes before it reads any part of the graph: program, kernels, buffers.
 PROGRAM: Final = 256 << 20
-#: Most bytes of what was read or found that a worker keeps for later tasks, if it has that much memory left.
+#: Most bytes of arrays that a worker keeps for later tasks, if it has this memory left.
 KEPT: Final = 256 << 20
 #: Seconds that a task takes in addition to its updates: messages, files and their durability.
 TASK_SECONDS: Final = 0.02
@@ -37,12 +36,12 @@ TASK_SECONDS: Final = 0.02
 
 @dataclass(frozen=True)
 class SpansForm:
-    """What is computed of each part.
+    """Which arrays are computed for each part.
 
     Attributes:
         size: bytes of an entry.
         ways: 2 if there are tables in both directions, else 1.
-        compact: whether there are no tables.
+        compact: whether no tables are computed, but only closed parts and their borders.
     """
 
     size: int
@@ -52,15 +51,15 @@ class SpansForm:
 
 @dataclass(frozen=True)
 class SpansFacts:
-    """What preparing a graph by spans takes.
+    """The memory, the disk and the transfers that preparing a graph by spans takes.
 
     Attributes:
         count: the number of spans.
-        top: the number of those that others need, each a part of the top of the tree.
-        top_share: their share of all updates.
-        memory: most bytes of a worker.
-        passed: bytes that are written for other tasks, in addition to the result, and read by them.
-        disk: bytes of files that are there at the same time in addition to the result.
+        top: the number of spans in the top of the tree, which other spans need.
+        top_share: the share of these spans in all updates.
+        memory: most bytes of memory that a worker takes.
+        passed: bytes, in addition to the result, that tasks write for other tasks, plus the bytes that these read.
+        disk: most bytes of files that exist at the same time in addition to the result.
     """
 
     count: int
@@ -78,10 +77,10 @@ def spans_for(parts: Parts, workers: Workers, arcs: int, form: SpansForm) -> tup
         parts: the parts.
         workers: the workers.
         arcs: the number of arcs of the graph.
-        form: what is computed of each part.
+        form: which arrays are computed for each part.
 
     Returns:
-        The spans, and what they take, which is too much if no spans fit the workers.
+        The spans, and the facts about them; their memory is more than workers have if no spans fit.
     """
     updates, entries = updates_of(parts, form), _entries(parts, form)
     most = max(LEAST_UPDATES, int(updates.sum()) // (SPANS * workers.count))
@@ -104,7 +103,7 @@ def on_this_machine(setting: Setting, *, planned: bool = False) -> Workers:
 
     Args:
         setting: the problem, the machine and the type.
-        planned: whether planning has already made some of what the driver holds, which must not count twice.
+        planned: whether planning has already made the parts in memory, so that they must not count twice.
     """
     machine = setting.machine
     if planned:
@@ -121,7 +120,7 @@ def on_this_machine(setting: Setting, *, planned: bool = False) -> Workers:
 
 
 def _driver_bytes(setting: Setting) -> int:
-    """Return the bytes of the process that drives workers, the graph and its parts included."""
+    """Return the bytes of memory of the driver, including the graph and its parts."""
     return setting.machine.resident + PROCESS_BYTES + _held_bytes(setting)
 
 
@@ -131,30 +130,30 @@ def _held_bytes(setting: Setting) -> int:
 
 
 def updates_of(parts: Parts, form: SpansForm) -> Indices:
-    """Return the updates to compute each part, shape (parts,)."""
+    """Return the number of updates to compute each part, shape (parts,)."""
     inside, above = parts.updates()
     return inside if form.compact else np.asarray(inside + form.ways * above)
 
 
 def _entries(parts: Parts, form: SpansForm) -> Indices:
-    """Return the entries that each part takes in the memory of a worker, shape (parts,)."""
+    """Return the number of entries that a worker holds for each part, shape (parts,)."""
     sizes, depths = parts.sizes, parts.depths
     found = sizes * sizes + 2 * sizes * depths + depths * depths
     return np.asarray(found if form.compact else found + form.ways * sizes * parts.widths())
 
 
 def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
-    """Return what some spans take.
+    """Return the memory, the disk and the transfers that some spans take.
 
     Args:
         spans: the spans.
         arcs: the number of arcs of the graph.
-        form: what is computed of each part.
+        form: which arrays are computed for each part.
     """
     parts, top, ways = spans.parts, spans.in_top, 0 if form.compact else form.ways
     updates, tables = updates_of(parts, form), parts.sizes * parts.widths()
     chains = np.array([sum(int(tables[part]) for part in spans.above(s)) for s in range(spans.count)], np.int64)
-    side = (parts.sizes + parts.depths) ** 2  # entries of each part's front; a task holds up to three times as many
+    side = (parts.sizes + parts.depths) ** 2  # entries of each part's front; a task holds up to three times this number
     graph = 16 * arcs + 8 * (len(parts.borders) + 4 * parts.count)
     own = spans.sums(_entries(parts, form)) + 2 * ways * chains
     largest = int((own + 3 * np.maximum.reduceat(side, spans.cuts[:-1])).max()) if spans.count else 0
@@ -172,12 +171,12 @@ def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
 
 
 def workers_refusal(facts: SpansFacts, workers: Workers, *, alone: bool = False) -> DoesNotFit | None:
-    """Return why spans do not fit the memory of the workers, with the numbers; None where they do.
+    """Return the error, with numbers, for spans that do not fit the memory of the workers; None if they fit.
 
     Args:
-        facts: what the spans take.
+        facts: the facts about the spans.
         workers: the workers.
-        alone: whether this process is the only one.
+        alone: whether this process is the only worker.
     """
     if facts.memory <= workers.memory:
         return None
@@ -198,22 +197,22 @@ def workers_refusal(facts: SpansFacts, workers: Workers, *, alone: bool = False)
 
 
 def planned_spans(parts: Parts, setting: Setting, form: SpansForm) -> SpansFacts:
-    """Return what the spans take that the workers of a plan would get, or this process without workers.
+    """Return the facts about the spans for the workers of a plan; without workers, for this process.
 
     Args:
         parts: the parts of the graph.
         setting: the problem, the machine, and the type.
-        form: what is computed of each part.
+        form: which arrays are computed for each part.
     """
     workers = setting.machine.workers or on_this_machine(setting)
     return spans_for(parts, workers, setting.problem.arcs, form)[1]
 
 
 def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate | DoesNotFit:
-    """Return the estimate of one process changed to that of all workers; or why they cannot do it, as an error.
+    """Return the estimate for all workers; or, if the spans do not fit them, the error that says why.
 
     Args:
-        estimate: of one process.
+        estimate: the estimate for one process.
         parts, setting, form: as in :func:`planned_spans`.
     """
     workers, facts = setting.machine.workers, planned_spans(parts, setting, form)
@@ -238,10 +237,10 @@ def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansF
 
 
 def in_files(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate:
-    """Return the estimate of one process changed to that of one whose tables pass through files, span by span.
+    """Return the estimate for one process that computes span by span, and keeps tables in files.
 
     Args:
-        estimate: of one process that holds all tables.
+        estimate: the estimate for one process that holds all tables in memory.
         parts, setting, form: as in :func:`planned_spans`.
     """
     workers = on_this_machine(setting)
@@ -262,10 +261,10 @@ def in_files(estimate: Candidate, parts: Parts, setting: Setting, form: SpansFor
 
 
 def files_reason(facts: SpansFacts) -> str:
-    """Return why tables pass through files, and what that takes, in a sentence.
+    """Return a sentence that says why tables pass through files, and how many bytes.
 
     Args:
-        facts: what the spans take.
+        facts: the facts about the spans.
     """
     return (
         f"a graph is prepared by processors; all tables at once exceed the memory, so they pass through files in "
@@ -274,10 +273,10 @@ def files_reason(facts: SpansFacts) -> str:
 
 
 def workers_reason(facts: SpansFacts, workers: Workers) -> str:
-    """Return which workers prepare a graph, and what they need, in a sentence.
+    """Return a sentence that says which workers prepare a graph, and the memory and transfers that they need.
 
     Args:
-        facts: what the spans take.
+        facts: the facts about the spans.
         workers: the workers.
     """
     many, threads = "s" if workers.count > 1 else "", "s" if workers.threads > 1 else ""

@@ -1,7 +1,7 @@
-"""Prepares a graph in spans of parts, and writes what was found for them as one result.
+"""Prepares a graph in spans of parts, and writes their tables as one result.
 
-The workers of a Dask scheduler compute the spans side by side; or this process does, one after the other, where all
-tables at once exceed its memory.
+The workers of a Dask scheduler compute the spans in parallel.  Without workers, this process computes them one after
+the other, if all tables together exceed its memory.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _CUTS: Final = "cuts"
 
 @dataclass(frozen=True)
 class SpansRun:
-    """What is prepared in spans.
+    """A graph that is prepared in spans, and how.
 
     Attributes:
-        inner: the graph, opened.
+        inner: the opened graph.
         parts: its parts.
-        plan: says the type, the threads, and whether workers compute.
-        options: name the scheduler, and limit the memory.
+        plan: determines the type, the threads, and whether workers compute.
+        options: the options, with the scheduler and the limit of memory.
         kept: the journal.
         compact: whether only closed parts are wanted, and no tables.
     """
@@ -74,11 +74,11 @@ class SpansRun:
 
     @property
     def form(self) -> SpansForm:
-        """What is computed of each part."""
+        """Which arrays are computed for each part."""
         return SpansForm(WORK_TYPES[self.plan.dtype].itemsize, 1 + self.inner.graph.directed, self.compact)
 
     def entries(self) -> dict[str, int]:
-        """Return the entries of each array of the result."""
+        """Return the number of entries of each array of the result, by name."""
         sizes, depths = self.parts.sizes, self.parts.depths
         border = int(sizes @ depths)
         arrays = dict(zip(ARRAYS, (int(sizes @ sizes), border, border, int(depths @ depths)), strict=True))
@@ -92,23 +92,23 @@ class SpansRun:
 def prepare_in_spans(
     asked: SpansRun, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None] = lambda: None
 ) -> dict[str, object]:
-    """Let workers, or this process alone, compute all tables; then write and seal.
+    """Compute all tables with workers, or with this process alone; then write and seal the result.
 
     Args:
-        asked: what is prepared.
-        writer: of the prepared graph.
+        asked: the graph, and how it is prepared.
+        writer: the writer of the prepared graph.
         clock: receives the progress.
-        check: called before the seal; may raise.
+        check: called before the seal is written; it may raise an error.
 
     Returns:
-        Facts: parts, entries and bytes of the tables, ``resumed``, and the number of spans and of workers.
+        Facts: the numbers of parts, of entries and bytes of the tables, of spans and of workers; and ``resumed``.
 
     Raises:
         Cancelled: the monitor asked to stop.
         InvalidRequest: there is no scheduler, or no suitable worker.
-        DoesNotFit: a span does not fit the memory of the workers that are there now.
+        DoesNotFit: a span does not fit the memory of the present workers.
         SolveFailed: the scheduler or all workers are lost.
-        StorageFailed: a worker or this process could not read or write, or no worker sees the folder.
+        StorageFailed: a worker or this process could not read or write, or no worker can use the folder.
     """
     exchange = asked.kept.make_exchange(secrets.token_hex(6))
     try:
@@ -131,7 +131,7 @@ def prepare_in_spans(
 
 @contextmanager
 def _workers(asked: SpansRun) -> Iterator[tuple[Cluster | ThisProcess, dict[str, WorkerInfo]]]:
-    """Context manager: a cluster and its workers, or this process in their place."""
+    """Context manager: provide a cluster and its workers; without workers, this process as the only one."""
     if asked.plan.workers:
         with Cluster(address_of(asked.options)) as cluster:
             yield cluster, gather(cluster, "cpu", asked.plan.workers)
@@ -147,7 +147,7 @@ def _workers(asked: SpansRun) -> Iterator[tuple[Cluster | ThisProcess, dict[str,
 def _written(
     asked: SpansRun, record: SpanRecord, writer: PreparedWriter, clock: PhaseClock, check: Callable[[], None]
 ) -> dict[str, object]:
-    """Write all arrays of the result and seal it; return facts."""
+    """Write all arrays of the result, seal it, and return facts about it."""
     size, arrays = asked.form.size, asked.entries()
     clock.begin("write", size * sum(arrays.values()), "bytes")
     for name, entries in arrays.items():
@@ -163,8 +163,10 @@ def _written(
 
 
 def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[dict[str, Any]]]:
-    """Return the spans that an earlier run has begun with if they fit, else new ones with their entry for the record;
-    and what they take.
+    """Return the spans of an earlier run if they fit the workers, else new ones.
+
+    Returns:
+        The spans; the facts about them; and, for new spans, their entry for the record.
 
     Raises:
         DoesNotFit: a part does not fit the memory of a worker.
@@ -186,8 +188,8 @@ def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[d
 
 
 def _job(asked: SpansRun, spans: Spans, exchange: Path, writer: PreparedWriter, bounds: tuple[int, int]) -> PreparedJob:
-    """Write what all workers read into the exchange folder, and return the job, with the bounds of a worker: the bytes
-    that it keeps, and its threads.  Raises StorageFailed."""
+    """Write the files that all workers read into the exchange folder, and return the job; ``bounds`` are the bytes that
+    a worker keeps and its threads.  Raises StorageFailed."""
     parts, (kept, threads) = asked.parts, bounds
     tree: list[Array] = [parts.starts, parts.parents, parts.ends, parts.borders, spans.cuts]
     columns = [column for each in arcs_by_span(asked.inner.graph, spans) for column in each]

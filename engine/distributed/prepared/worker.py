@@ -1,7 +1,7 @@
 """A worker's side of preparing a graph: it eliminates spans of parts, or computes their tables, and writes files.
 
-A task depends on files alone, and what it writes has names that nothing else has.  So a task that runs twice, on one
-worker or on two, does no harm, and a lost worker costs the tasks that it had not finished.
+A task depends only on files, and the files that it writes have unique names.  So a task may run twice, on one worker or
+on two; and if a worker is lost, only its unfinished tasks must be repeated.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from storage.prepared.writer import write_chunk
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
-#: The file by which a worker is asked whether it sees the exchange folder.
+#: The name of a file in the exchange folder that each worker reads first, to show that it can use the folder.
 LOOKED_AT: Final = "look.bin"
 
 
 class PreparedWorker:
-    """One worker's part in preparing a graph.
+    """The tasks of one worker in preparing a graph.
 
     Args:
-        job: what is prepared.
-        threads: processors to use.
+        job: the description of the run.
+        threads: number of processors to use.
     """
 
     def __init__(self, job: PreparedJob, threads: int) -> None:
@@ -86,10 +86,10 @@ class PreparedWorker:
                 self._backend = None
 
     def _look(self) -> TaskResult:
-        """Show the driver that this worker uses the exchange folder: return in a file what the driver has written.
+        """Show the driver that this worker can use the exchange folder: copy what the driver has written to a new file.
 
         Raises:
-            StorageFailed: it does not.
+            StorageFailed: this worker cannot read or write there.
         """
         try:
             there = np.fromfile(self._exchange_dir / LOOKED_AT, np.int64)
@@ -98,7 +98,7 @@ class PreparedWorker:
         return TaskResult(spans=(SpanResult(-1, write_arrays(self._exchange_dir, new_name("seen"), [there])),))
 
     def _eliminate(self, request: SpanRequest) -> SpanResult:
-        """Eliminate a span, and write what it found, for all of its parts."""
+        """Eliminate a span, and write the results for all of its parts to a file."""
         spans, s = self._spans(), request.span
         own = spans.for_eliminating(s)
         parts = closed_parts(own.parts)
@@ -118,7 +118,7 @@ class PreparedWorker:
         return SpanResult(s, file)
 
     def _rest(self, other: int, part: int, file: ArraysFile) -> Array:
-        """Return the lengths between the vertices of the border of a part of another span."""
+        """Read the lengths between the vertices of the border of a part of another span."""
         parts, first = self._spans().parts, int(self._spans().cuts[other])
         squares = parts.depths[first : part + 1] ** 2
         last, (values,) = int(squares.sum()), self._arrays(file, (4,))
@@ -126,7 +126,7 @@ class PreparedWorker:
         return np.asarray(values[last - side * side : last].reshape(side, side))
 
     def _extend(self, request: SpanRequest) -> SpanResult:
-        """Compute the tables of a span, and write them: whole chunks of the result, and pieces of others."""
+        """Compute the tables of a span, and write them: whole chunks of the result, and pieces of other chunks."""
         spans, s = self._spans(), request.span
         own, chain = spans.for_extending(s), spans.above(s)
         eliminated = self._arrays(request.eliminated[s], (1, 2, 3))
@@ -152,7 +152,7 @@ class PreparedWorker:
         return SpanResult(s, file, tuple(chunks), tuple(pieces))
 
     def _chunked(self, name: str, first: int, table: Array, chunks: list[ChunkFile]) -> Iterator[tuple[int, Array]]:
-        """Write the chunks that lie in the tables of a span, and yield the pieces of other chunks with their places."""
+        """Write the chunks that lie wholly in ``table``; yield the other pieces, each with its first entry's index."""
         entries, chunk = self.job.chunks[name]
         last = first + len(table)
         low = -(-first // chunk) * chunk
@@ -174,7 +174,7 @@ class PreparedWorker:
         yield high, table[high - first :]
 
     def _spans(self) -> Spans:
-        """Return the spans, read when they are first needed; the parts have no positions."""
+        """Return the spans, which are read when they are first needed; their parts have no positions."""
         if self._known is None:
             starts, parents, ends, borders, cuts = read_arrays(self._exchange_dir, self.job.parts)
             nobody = np.empty(0, np.int64)
@@ -183,13 +183,13 @@ class PreparedWorker:
 
     @cached_property
     def _begins(self) -> Array:
-        """Where the table of each part begins in the result, shape (parts,)."""
+        """The index at which the table of each part begins in the result, shape (parts,)."""
         parts = self._spans().parts
         sizes = parts.sizes * parts.widths()
         return np.asarray(np.cumsum(sizes) - sizes)
 
     def _work(self, parts: Parts, s: int, arcs: Sequence[Array]) -> PartWork:
-        """Return what computes the lengths of a span with these arcs."""
+        """Return the object that computes the lengths of a span with these arcs."""
         if self._backend is None:
             from engine.devices.cpu.backend import CpuBackend
 
@@ -199,12 +199,12 @@ class PreparedWorker:
         return PartWork(self._backend, graph, parts, self._kind, self.job.nonnegative, monitor)
 
     def _arrays(self, file: ArraysFile, numbers: Sequence[int]) -> list[Array]:
-        """Return arrays of a file, which this worker may have written just now."""
+        """Return arrays of a file: from memory if this worker has written the file recently, else from the disk."""
         known = self._kept.get(file.name)
         return read_arrays(self.job.results, file, numbers) if known is None else [known[k] for k in numbers]
 
     def _top_tables(self, file: ArraysFile) -> list[Array]:
-        """Return the tables, both ways, of a part in the top of the tree."""
+        """Return the tables of a part in the top of the tree: of the graph and, if directed, of the reversed graph."""
         known = self._kept.get(file.name)
         if known is not None:
             self._kept.move_to_end(file.name)
@@ -223,11 +223,11 @@ class PreparedWorker:
 
 
 class _GivenParts(PartRecorder):
-    """Fills in what is known of a span before its tables are computed: its elimination, and the tables above it.
+    """Restores what is known before the tables of a span are computed: its elimination, and the tables above it.
 
     Args:
-        own: the span.
-        eliminated: flat arrays of the lengths inside its parts, to their borders and back.
+        own: the span and the parts above it.
+        eliminated: flat arrays of the lengths inside its parts, to their borders, and from their borders.
         above: the tables of each part above, nearest first, for the graph and, if it is directed, for the reversed one.
     """
 
@@ -235,18 +235,18 @@ class _GivenParts(PartRecorder):
         self._own, self._given, self._above = own, eliminated, above
 
     def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
-        """Fill the arrays with what is known; Args: those of the base class."""
+        """Fill the arrays with the known results; the arguments are those of the base class."""
         self._parts, tables = parts, tables_of(parts, flat)
         blocks = [eliminated_blocks(tables, eliminated, i)[:3] for i in range(self._own.count)]
         scatter(self._given, blocks)
         self._fill(tables, 0)
 
     def begin_backward(self, flat: Array) -> None:
-        """Fill in the tables of the parts above."""
+        """Fill the tables of the parts above for the reversed graph."""
         self._fill(tables_of(self._parts, flat), 1)
 
     def todo(self, step: str, parts: Parts) -> Mask:
-        """Return the parts of the span, which are eliminated already."""
+        """Return a mask of the parts of the span; for step ``eliminate`` none, because all are eliminated already."""
         return np.zeros(parts.count, np.bool_) if step == "eliminate" else self._own.mask
 
     def _fill(self, tables: list[Array], way: int) -> None:
@@ -255,5 +255,5 @@ class _GivenParts(PartRecorder):
 
 
 def _none(dtype: np.dtype[np.generic]) -> list[Array]:
-    """Return the columns of no arcs."""
+    """Return tails, heads and weights of no arcs."""
     return [np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, dtype)]

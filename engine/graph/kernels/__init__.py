@@ -1,20 +1,21 @@
 """The decorator of all kernels for processors: compiled by numba once per machine, then loaded in milliseconds.
 
-numba's own cache first loads everything that compiling could need, SciPy included, which takes a hundred times as long
-as loading a kernel.  This module first looks for a compiled kernel, and prepares the compiler only if there is none
-(decision 107).  Each compiled form has its own file, whose name is a hash of everything that the form depends on. So
-processes may compile at the same time, and after an edit of a kernel no outdated form of its callers is loaded
-(decision 115). Kernels compiled into the program's own folder, as by the build of an image, are also found by users who
-cannot write there.  If no folder can be written, kernels are compiled in each process.
+numba's own cache first loads all modules that compiling could need, including SciPy, which takes a hundred times as
+long as loading a kernel.  This module first looks for a compiled kernel, and prepares the compiler only if there is
+none (decision 107).  Each compiled *form* of a kernel, for one signature, has its own file, whose name is a hash of
+everything on which the form depends.  So processes may compile at the same time, and after an edit of a kernel no
+outdated form of its callers is loaded (decision 115).  Kernels that were compiled into the program's own folder, as by
+the build of an image, are also found by users who cannot write there.  If no folder can be written, kernels are
+compiled in each process.
 
 This replaces undocumented parts of numba.  With an untested or changed version of numba, ``numba.njit(cache=True)`` is
-used: kernels then load more slowly.
+used instead; kernels then load more slowly.
 
 Kernels are compiled for exactly this processor, or for the level that ``APSP_CPU_LEVEL`` names: ``x86-64-v3``,
 ``x86-64-v4``, or ``auto`` for the highest of this processor.  An image has kernels for both (decision 116).
 
-A caller can be told about a compilation that it waits for, or can refuse to wait (``engine.model.progress``).  Work
-that plain Python does in less time than compiling takes is called through :func:`call`, which compiles nothing.
+A caller can receive the progress of compiling, or can refuse to wait for it (``engine.model.progress``).  If plain
+Python takes less time for some work than compiling would, :func:`call` runs the kernel without compiling it.
 """
 
 # numba's own classes have no types
@@ -49,10 +50,10 @@ BESIDE: Final = "__pycache__"
 #: Up to this number of vertices and arcs, plain Python walks over a graph in less time than compiling a kernel takes
 #: (decision 120).
 PLAIN: Final = 50_000
-#: The version of the format of kernel files, a part of their hashed names: programs of another version never read or
-#: replace these files.
+#: The version of the format of kernel files.  It is a part of their hashed names, so programs with another version
+#: never read or replace these files.
 FORM: Final = 2
-#: When this module was imported, before any module that defines kernels: seconds since 1970.
+#: The time when this module was imported, before any module that defines kernels, in seconds since 1970.
 _BEGUN: Final = time.time()
 #: The kernels that have been defined, by module and name.
 KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
@@ -61,16 +62,16 @@ KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
 def _own_cache() -> bool:
     try:
         return is_known() and not numba.config.DISABLE_JIT
-    except Exception:  # looking at a changed library may raise anything
+    except Exception:  # inspecting a changed library may raise any exception
         return False
 
 
-#: Whether kernels are kept and loaded by this module; otherwise by numba.
+#: Whether this module saves and loads kernels; if not, numba does.
 OWN_CACHE: Final = _own_cache()
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
-    """Return the decorator of a kernel.
+    """Return a decorator that makes a function a kernel.
 
     Args:
         options: the options of ``numba.njit``; ``cache`` is always on.
@@ -95,10 +96,10 @@ def call(kernel: Any, *inputs: Any, work: int) -> Any:
     Args:
         kernel: made by :func:`njit`; it must be deterministic, and kernels that it calls must call no further kernels.
         inputs: its arguments.
-        work: vertices and arcs that it visits.
+        work: the number of vertices and arcs that it visits.
 
     Returns:
-        What the kernel returns, the same either way.
+        The result of the kernel, which is the same in both cases.
     """
     if work <= PLAIN:
         try:
@@ -121,7 +122,9 @@ def as_written(kernel: Any) -> Any:
 
 
 class CompiledKernel:
-    """A kernel: a function, numba's dispatcher for it, and the files of its compiled forms; the dispatcher's cache.
+    """A kernel: a function, numba's dispatcher for it, and the files of its compiled forms.
+
+    It also serves as the cache of the dispatcher.
 
     Args:
         function: the kernel's Python function.
@@ -139,18 +142,18 @@ class CompiledKernel:
         self._writes = False
         self.dispatcher._cache = self
         self.dispatcher.compile = self.compile
-        # skip numba's hook that imports extensions of other packages: no kernel takes types that they define
+        # skip numba's hook that imports extensions of other packages, because no kernel takes types that they define
         self.dispatcher._compilation_chain_init_hook = lambda: None
         KERNELS[self.name] = self
 
     def compile(self, signature: Any) -> Any:
-        """Load or compile the form for a signature; whether to wait for the compiler, ``engine.model.progress`` says.
+        """Load or compile the form for a signature; ``engine.model.progress`` says whether to wait for the compiler.
 
         Args:
             signature: numba's types of the arguments.
 
         Raises:
-            NotCompiledError: the form would have to be compiled, and the caller does not want to wait.
+            NotCompiledError: the form would have to be compiled, and the caller refuses to wait.
         """
         if not WAITING.compiling and WAITING.asked is not None:
             WAITING.asked(self.name, signature)
@@ -177,7 +180,7 @@ class CompiledKernel:
         return any((folder / name).exists() for folder in self._places())
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Load a compiled form; None if it was never compiled, or its file is damaged.
+        """Load and return a compiled form; None if it was never compiled, or its file is damaged.
 
         Args:
             signature: numba's types of the arguments.
@@ -186,7 +189,7 @@ class CompiledKernel:
         know_runtime()
         name, key = self._file(signature, target)
         for folder in self._places():
-            with contextlib.suppress(Exception):  # a damaged file may raise anything: the kernel is then compiled again
+            with contextlib.suppress(Exception):  # damaged files raise any exception; the kernel is then compiled again
                 checked = (folder / name).read_bytes()
                 if hashlib.sha256(checked[32:]).digest() != checked[:32]:
                     continue
@@ -196,7 +199,7 @@ class CompiledKernel:
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Save a form that was compiled; if no folder can be written, the solve goes on without saving it.
+        """Save a compiled form; if no folder can be written, it is not saved, and no error is raised.
 
         Args:
             signature: numba's types of the arguments.
@@ -217,7 +220,7 @@ class CompiledKernel:
             _replace(places[0] / name, hashlib.sha256(form).digest() + form)
 
     def _places(self) -> tuple[Path, ...]:
-        """Return the folders to look for files in; if any of them can be written, the first one can."""
+        """Return the folders in which to look for files; if any of them can be written, the first one can."""
         if self._folders is None:
             from numba.core import caching
 
@@ -230,7 +233,7 @@ class CompiledKernel:
         return self._folders
 
     def _file(self, signature: Any, target: Any) -> tuple[str, tuple[Any, ...]]:
-        """Return the file name of a form, and the key that this name is a hash of."""
+        """Return the file name of a form, and the key whose hash is in this name."""
         python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
         stamp = (FORM, numba.__version__, python, self._options, _stamp(self.function))
         key = (*self.name, signature, target.codegen().magic_tuple(), stamp)
@@ -240,12 +243,12 @@ class CompiledKernel:
 
     @property
     def cache_path(self) -> str | None:
-        """The folder that new forms are written to; None where none can be written."""
+        """The folder to which new forms are written; None if no folder can be written."""
         places = self._places()
         return str(places[0]) if self._writes else None
 
     def enable(self) -> None:
-        """Do nothing: the files are always used."""
+        """Do nothing, because the files are always used."""
 
     disable = flush = enable
 
@@ -256,7 +259,7 @@ def is_loaded(package: str) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file atomically: other processes see all of it or nothing."""
+    """Write a file atomically: other processes see either the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.part")
     try:
@@ -278,7 +281,7 @@ def _stamp(function: Any) -> str:
         digest.update(_hashed(inspect.getfile(one)))
         for name, value in _read(one):
             called = getattr(value, "py_func", None) or getattr(value, "_defn", value)
-            if inspect.isclass(called) and _is_own(called):  # its methods are in the same file
+            if inspect.isclass(called) and _is_own(called):  # the methods of a class are in its file
                 digest.update(_hashed(inspect.getfile(called)))
             elif inspect.isfunction(called) and _is_own(called):
                 waiting.append(called)
@@ -306,8 +309,8 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _constant(value: Any) -> str:
-    """Return the text of a constant, and type and name of other objects: their text may have a path."""
-    if isinstance(value, np.ndarray):  # NumPy shortens the text of a long array
+    """Return the text of a constant; for other objects type and name, because their text may contain a path."""
+    if isinstance(value, np.ndarray):  # hash the entries, because NumPy shortens the text of a long array
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, (int, float, str, bytes, tuple, frozenset, np.generic)):
         return repr(value)
@@ -317,8 +320,8 @@ def _constant(value: Any) -> str:
 @cache
 def _hashed(path: str) -> bytes:
     content = Path(path).read_bytes()
-    # a file that changed after this program began may differ from what was imported, so it gets a random hash, and no
-    # later process loads what is saved under that hash
+    # a file that changed after this program began may differ from the imported module, so it gets a random hash; no
+    # later process loads a form that is saved with that hash
     return uuid.uuid4().bytes if Path(path).stat().st_ctime > _BEGUN else hashlib.sha256(content).digest()
 
 
@@ -326,7 +329,7 @@ class _Unpickler(pickle.Unpickler):
     """Loads pickled kernels without importing the numba modules whose functions the kernels call."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the object that a name in the pickle refers to.
+        """Return the object to which a name in the pickle refers.
 
         Args:
             module: the module of the object.
@@ -338,11 +341,13 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _environment(module: str, constants: Any, name: str) -> Any:
-    """Return numba's environment of a function: its constants, and no globals but the name, as kernels never read them.
+    """Return numba's environment of a function: its constants, and no globals except the name of its module.
+
+    Compiled kernels never read other globals.
 
     Args:
-        module: where the function was defined.
-        constants: the constants that the compiled form refers to.
+        module: the module in which the function was defined.
+        constants: the constants to which the compiled form refers.
         name: name of the environment.
     """
     from numba.core import environment

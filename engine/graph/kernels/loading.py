@@ -1,7 +1,7 @@
-"""The undocumented parts of numba that keep and load compiled kernels, and what is done otherwise than numba does it.
+"""Loads compiled kernels by undocumented parts of numba, some of which this module replaces by faster ones.
 
-numba reads all LLVM code of a kernel that it loads, though only the compiler of another kernel that calls it needs more
-than the machine code.  Here that code is read when it is needed (decision 241).
+numba reads all LLVM code of a kernel that it loads.  This code is needed only if another kernel that calls this one is
+compiled; otherwise machine code suffices.  So this module reads it only when it is needed (decision 241).
 """
 
 # numba's own classes have no types
@@ -18,7 +18,7 @@ import numba
 
 #: The last version of numba whose undocumented parts were compared with this module.
 TESTED: Final = (0, 68)
-#: The undocumented parts of numba that are used, with the parameters of those that are functions, and names of fields.
+#: The undocumented parts of numba that are used: for functions their parameters, for other parts the names of fields.
 PARTS: Final = {
     "core.caching.CompileResultCacheImpl": ("py_func",),
     "core.caching._CacheLocator.get_cache_path": ("self",),
@@ -79,10 +79,10 @@ def is_known(version: str = numba.__version__) -> bool:
 
 @cache
 def know_runtime() -> None:
-    """Tell LLVM where the functions of numba's runtime are.
+    """Register the addresses of the functions of numba's runtime with LLVM.
 
-    ``rtsys.initialize`` also compiles what calls them, which the machine code of a kernel has itself; numba calls it
-    before it compiles a kernel.
+    numba does this with ``rtsys.initialize`` before it compiles a kernel.  That function also compiles helpers that
+    call the runtime; the machine code of a compiled kernel already contains them.
     """
     from llvmlite import binding
     from numba.core.runtime import _nrt_python
@@ -92,18 +92,19 @@ def know_runtime() -> None:
 
 
 def defined(module: Any) -> list[str]:
-    """Return the names of the functions and variables that a module of LLVM defines."""
+    """Return the names of the functions and variables that an LLVM module defines."""
     return [one.name for some in (module.functions, module.global_variables) for one in some if not one.is_declaration]
 
 
 def rebuilt(target: Any, form: tuple[Any, ...], names: list[str]) -> Any:
-    """Return the result of numba's compiler from its saved form, as ``CompileResult._rebuild``, which also reads all
-    of its LLVM code.
+    """Return the result of numba's compiler from its saved form, without reading its LLVM code.
+
+    ``CompileResult._rebuild`` does the same, but reads all of this code.
 
     Args:
         target: numba's description of the machine.
-        form: what ``CompileResult._reduce`` returned.
-        names: what its LLVM code defines; numba looks for no other names in the object code.
+        form: the value that ``CompileResult._reduce`` returned.
+        names: the names that its LLVM code defines; numba looks for no other names in the object code.
     """
     from numba.core import compiler
 
@@ -125,11 +126,11 @@ def rebuilt(target: Any, form: tuple[Any, ...], names: list[str]) -> Any:
 
 
 def _library(codegen: Any, saved: tuple[Any, ...]) -> Any:
-    """Return numba's library of a kernel; its LLVM code is read once another kernel that calls it is compiled.
+    """Return numba's library of a kernel; its LLVM code is read only when another kernel that calls it is compiled.
 
     Args:
-        codegen: numba's generator of code.
-        saved: what ``serialize_using_object_code`` returned.
+        codegen: numba's code generator.
+        saved: the value that ``serialize_using_object_code`` returned.
     """
     from llvmlite import binding
 

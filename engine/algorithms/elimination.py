@@ -198,8 +198,9 @@ def _eliminate_part(i, tree, arcs, results, spaces, form, buffers):  # type: ign
 
 @njit(nogil=True, cache=True)
 def _eliminate_items(worker, counter, items, walk, spaces, form, packs):  # type: ignore[no-untyped-def]
-    """Eliminate parts until ``counter``, which all threads share, reaches the end of ``items``; ``walk`` holds the
-    parts, the arcs and the results.
+    """Eliminate the parts ``items``; ``walk`` holds the tree of parts, the arcs and the results.
+
+    All threads share ``counter``, the number of the next item; the call returns when no item is left.
     """
     buffers = (packs[0][worker], packs[1][worker], packs[2][worker], packs[3][worker])
     while True:
@@ -212,8 +213,9 @@ def _eliminate_items(worker, counter, items, walk, spaces, form, packs):  # type
 
 @njit(nogil=True, cache=True)
 def _extend_items(worker, counter, items, walk, spaces, form, packs):  # type: ignore[no-untyped-def]
-    """Find the lengths from parts to columns until ``counter``, which all threads share, reaches the end of ``items``;
-    an item is a part, a first column, and the column after the last one.
+    """Find the lengths of ``items``, each from a part to some columns: (part, first column, column after the last).
+
+    All threads share ``counter``, the number of the next item; the call returns when no item is left.
     """
     starts, ends, borders, owner = walk[0]
     flat, upward, lengths_at, table, wide = walk[1]

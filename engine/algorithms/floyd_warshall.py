@@ -170,13 +170,13 @@ class _Solve:
         self._multiply(self._block(before, after), tall[slice(*before)], wide[:, slice(*after)])
 
     def row_panel(self, pivot: Span, columns: Span) -> None:
-        """Relax the rows of the closed block ``pivot`` in the columns ``columns``."""
+        """Relax the row panel of the closed block ``pivot``, in the columns ``columns``."""
         for stripe in cut(columns, STRIPE):
             panel = self._block(pivot, stripe)
             self._multiply(panel, self._block(pivot, pivot), self._copy(panel))
 
     def column_panel(self, rows: Span, pivot: Span) -> None:
-        """Relax the columns of the closed block ``pivot`` in the rows ``rows``."""
+        """Relax the column panel of the closed block ``pivot``, in the rows ``rows``."""
         for stripe in cut(rows, STRIPE):
             panel = self._block(stripe, pivot)
             self._multiply(panel, self._copy(panel), self._block(pivot, pivot))

@@ -26,9 +26,10 @@ class Touched:
     """The parts whose tables have changed.
 
     Attributes:
-        eliminated: the parts that were eliminated again, shape (parts,).
-        forward: the parts whose tables have changed, shape (parts,).
-        backward: the parts whose tables of the reversed graph have changed; all False for an undirected graph.
+        eliminated: mask of the parts that were eliminated again, shape (parts,).
+        forward: mask of the parts whose tables have changed, shape (parts,).
+        backward: mask of the parts whose tables of the reversed graph have changed, shape (parts,); all False for an
+            undirected graph.
     """
 
     eliminated: Mask

@@ -298,10 +298,10 @@ def folder_of(out: Path | None) -> Path | None:
 def searched_sample(
     profile: GraphProfile, options: Options, nearest: int | None, spill: Path | None = None
 ) -> NearSample:
-    """Search from some sources, and predict size and time for all of them; the caller sets ``fixed``.
+    """Search from some sources, and predict size and time for all of them; the caller sets ``fixed`` of the result.
 
     Args:
-        profile: the graph, which must be searchable.
+        profile: the graph, whose near pairs searches can find (:func:`not_searchable`).
         options, nearest, spill: as for :func:`near_pairs`.
     """
     rows = _row_count(options, profile.graph)

@@ -195,13 +195,13 @@ class Cluster:
     # ---- reports from Dask -------------------------------------------------------------------------------------------
 
     def _on_scheduler_event(self, event: Any) -> None:
-        """Note that workers have joined or left; called by the client's own thread."""
+        """Note that workers have joined or left; a thread of Dask's client calls this."""
         message = event[1]
         if isinstance(message, dict) and message.get("action") in ("add-worker", "remove-worker"):
             self._membership_changed.set()
 
     def _on_future_done(self, ticket: Ticket, future: Any) -> None:
-        """Queue the event of a task's end; called by a thread of the client."""
+        """Queue the event of a task's end; a thread of Dask's client calls this."""
         if ticket.dropped:
             return
         result = error = None

@@ -71,7 +71,7 @@ class ThisProcess:
         return ticket
 
     def events(self, wait: float) -> Iterator[Event]:
-        """Yield the ends of tasks; wait at most ``wait`` seconds for the first one."""
+        """Yield an event for each task that has ended; wait at most ``wait`` seconds for the first one."""
         with suppress(queue.Empty):
             event = self._events.get(timeout=wait)
             while True:

@@ -17,8 +17,8 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
     """Find the border of each vertex for elimination in ``order``; stop if the borders exceed ``most`` entries.
 
     Args:
-        indptr: shape (n + 1,): the index at which the neighbours of each vertex begin (CSR); they are symmetric.
-        heads: shape (entries,): the neighbours; a vertex may be its own neighbour.
+        indptr: shape (n + 1,): the index at which the neighbours of each vertex begin (CSR).
+        heads: shape (entries,): the neighbours, symmetric; a vertex may be its own neighbour.
         order: shape (n,), the vertex eliminated at each step.
         rank: shape (n,), the step of each vertex.
         most: the most entries of all borders together.
@@ -158,8 +158,8 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
     arcs than it removes.
 
     Args:
-        indptr: int32, shape (n + 1,): the index at which the neighbours of each vertex begin (CSR); they are symmetric.
-        heads: int32, shape (entries,): the neighbours; a vertex may be its own neighbour.
+        indptr: int32, shape (n + 1,): the index at which the neighbours of each vertex begin (CSR).
+        heads: int32, shape (entries,): the neighbours, symmetric; a vertex may be its own neighbour.
         most: most neighbours of a vertex that is eliminated; at most 3, so that added arcs reuse the removed entries.
         wide: most neighbours of its neighbours.
         rounds: the most rounds.
@@ -371,8 +371,8 @@ def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
     for graph manipulation", 1973).
 
     Args:
-        indptr: shape (n + 1,): the index at which the neighbours of each vertex begin (CSR); they are symmetric.
-        heads: shape (entries,): the neighbours; a vertex may be its own neighbour.
+        indptr: shape (n + 1,): the index at which the neighbours of each vertex begin (CSR).
+        heads: shape (entries,): the neighbours, symmetric; a vertex may be its own neighbour.
     """
     n = len(indptr) - 1
     number = np.full(n, -1, np.int32)  # in the order of discovery

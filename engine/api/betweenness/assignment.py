@@ -261,7 +261,7 @@ def _checked(demands: Demands, n: int) -> Demands:
 
 
 def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
-    """Return an array of numbers unchanged; raise InvalidRequest if it has another kind of entries, as floats for
+    """Return an array of numbers unchanged; raise InvalidRequest for another kind of entries, such as fractional
     indices.
     """
     array = unmasked(name, values)

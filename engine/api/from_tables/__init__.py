@@ -1,1 +1,1 @@
-"""Answers from the tables of a prepared graph: distances, near pairs, measures, summaries; and its new weights."""
+"""Answers from the tables of a prepared graph (distances, near pairs, measures, summaries), and changes its weights."""

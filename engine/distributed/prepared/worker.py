@@ -118,7 +118,7 @@ class PreparedWorker:
         return SpanResult(s, file)
 
     def _rest(self, other: int, part: int, file: ArraysFile) -> Array:
-        """Read the lengths between the vertices of the border of a part of another span."""
+        """Read the lengths between the vertices of a part's border; the part belongs to another span."""
         parts, first = self._spans().parts, int(self._spans().cuts[other])
         squares = parts.depths[first : part + 1] ** 2
         last, (values,) = int(squares.sum()), self._arrays(file, (4,))

@@ -108,7 +108,7 @@ def extend_backward(
         tables: the tables of all parts for the reversed graph; those of the parts above are already filled.
         others: the tables of all parts for the graph.
         found: the results of elimination.
-        at: the number of the part, and the number of the part at each position.
+        at: two values: the number of the part to fill; and, for each position, the number of its part.
 
     Raises:
         Cancelled: the monitor asked to stop.

@@ -84,7 +84,7 @@ def tables_of(parts: Parts, flat: Array) -> list[Array]:
 
 
 def eliminated_blocks(tables: Sequence[Array], found: Eliminated, i: int) -> list[Array]:
-    """Return what elimination fills for a part: the first columns of its table, ``up``, ``down`` and ``rest``.
+    """Return the blocks that elimination fills for a part: the first columns of its table, ``up``, ``down``, ``rest``.
 
     Args:
         tables: the tables of all parts.

@@ -193,7 +193,7 @@ class _Solve:
         return copy
 
     def product(self, block: Span, through: Span) -> None:
-        """Relax the diagonal block of ``block`` by the paths through another span."""
+        """Relax the diagonal block of the span ``block`` by the paths through another span."""
         left, right = self._block(block, through), self._block(through, block)
         inside = self._block(block, block)
         self._multiply(inside, left, right, upper=self._symmetric)

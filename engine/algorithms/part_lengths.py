@@ -54,7 +54,7 @@ def find_lengths(
 
 @dataclass(frozen=True)
 class PartWork:
-    """Computes the lengths of parts: these are the arguments of all steps.
+    """Computes the lengths of parts; the attributes are the arguments of all steps.
 
     Attributes:
         backend: relaxes and closes blocks.

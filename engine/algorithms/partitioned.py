@@ -78,7 +78,7 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
 
 
 def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
-    """Run steps 1 and 2 on the processors, and return what sweeps any rows there.
+    """Run steps 1 and 2 on the processors, and return the object that sweeps rows there.
 
     Args:
         backend: relaxes and closes blocks.

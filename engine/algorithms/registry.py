@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
-    """Return the weight matrix and the graph with these weights; they are reduced if products need that (decision 006).
+    """Return the weight matrix and the graph; weights are reduced in both if products need that (decision 006).
 
     If the sink is an array of the same type for all distances, the matrix is that array.
     """

@@ -121,7 +121,7 @@ class _CpuProducts:
         return all(np.array_equal(one[i:j], other[i:j]) for i, j in cut((0, len(one)), GRAIN))
 
     def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:
-        """Set ``product`` to A (x) B, both powers of the same matrix; with ``whole`` both are square."""
+        """Set ``product`` to A (x) B; A and B are powers of the same matrix, and square if ``whole``."""
         product[:] = a
         upper = whole and self._symmetric
         multiply(self._backend, product, a, b, nonnegative=self._nonnegative, upper=upper, monitor=self._monitor)

@@ -244,7 +244,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
-    """Call ``function``, and return an error as a failure, because exceptions with own constructors are not pickled."""
+    """Call ``function``, and return an error as a failure: exceptions with own constructors cannot be pickled."""
     try:
         return function(*arguments)
     except Exception as error:

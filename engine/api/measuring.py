@@ -204,8 +204,8 @@ def measure(
 def bounds_on_paper(asked: AskedMeasures, graph: Graph, dtype: str) -> list[float]:
     """Return, for each limit, the bound with which computed distances are compared.
 
-    A computed distance is within the bound exactly if the sum of the decimal weights, without rounding, is within the
-    limit.
+    A computed distance is within the bound if and only if the sum of the decimal weights, without rounding, is within
+    the limit.
 
     Args:
         asked: the measures.

@@ -328,7 +328,7 @@ def planned(
     Args:
         graph: the graph.
         options: as for :func:`near_pairs`.
-        sample: what trial searches from some sources have found.
+        sample: the prediction from some sources.
         machine: memory, disk and threads.
         each: bytes of memory for each pair.
         spills: whether pairs that do not fit in memory are first written to the disk.
@@ -344,7 +344,7 @@ def planned(
     if least > budget and not spills:
         raise too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
     size, labels = 4 + sample.dtype.itemsize, 16 * (graph.n + rows)
-    # pairs that are first written to the disk take the same space again in the result; ``PairSpill`` checks for as much
+    # pairs that are first written to the disk take the same space again in the result; ``PairSpill`` requires it, too
     waits = entries > budget
     needed = least * max(size, 2 * SPILLED_BYTES if waits else 0)
     if machine.disk is not None and needed > machine.disk:
@@ -386,7 +386,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
         options: the options of the refused solve.
 
     Returns:
-        ``refusal`` itself if near pairs take too much, too, or suit other options only.
+        ``refusal`` itself if near pairs need too much space, too, or if the options do not suit them.
     """
     profile = GraphProfile.of(graph)
     graph, bounded = profile.graph, options.cutoff is not None and options.max_hops is None

@@ -143,8 +143,8 @@ def _plan(
 ) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    If sums along paths are wanted, solved rows are longer than rows of the store; ``asked`` are the options for the
-    latter.  No store is written if rows are ``dropped``.
+    ``asked`` are the options for the rows of the store; solved rows are longer than these if sums along paths are
+    wanted.  No store is written if rows are ``dropped``.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
@@ -228,8 +228,7 @@ class _Draft:
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
         """Find parts before searches are tried, if that may save time; return problem and plan.
 
-        This is so for a lattice, and for a graph of many hops if the plan is to search on a GPU, where a trial takes
-        seconds.
+        It may for a lattice, and for a graph of many hops if ``plan`` searches on a GPU, where a trial takes seconds.
         """
         if plan.device == "cuda" and plan.algorithm in SEARCHES and problem.hops > SHALLOW:
             cut = with_trial(self.profile, problem, plan, machine)

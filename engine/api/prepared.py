@@ -98,7 +98,7 @@ def prepared_at(
         overwrite: whether to replace a store that is in this place.
         monitor: receives progress.
         compact: whether the form is the compact one.
-        make: computes, writes and seals the form if this process computes it in memory; else spans are computed.
+        make: computes, writes and seals the form in memory; it is not called if spans are computed one by one.
 
     Returns:
         The plan, the seconds of each phase, and facts about what is stored.
@@ -155,7 +155,7 @@ def spec_of(graph: Graph, plan: Plan) -> MatrixSpec:
 
 @contextmanager
 def working(inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock) -> Iterator[PartWork]:
-    """Context manager: provide what computes the lengths of parts; its threads end with the context.
+    """Context manager: provide the object that computes the lengths of parts; its threads end with the context.
 
     Args:
         inner: the opened graph.

@@ -168,7 +168,7 @@ class Cluster:
                 ticket.future.cancel(force=True)
 
     def events(self, wait: float) -> Iterator[Event]:
-        """Yield what has happened; wait at most ``wait`` seconds for the first event.
+        """Yield the events that have occurred; wait at most ``wait`` seconds for the first one.
 
         Raises:
             SolveFailed: the connection to the scheduler is lost.

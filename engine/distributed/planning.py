@@ -97,7 +97,7 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerIn
 
 
 def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
-    """Return the facts about all workers that the planner needs: sums and minima of theirs."""
+    """Return the facts that the planner needs: sums and minima over all workers."""
     all_ = list(workers.values())
     kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(

@@ -313,8 +313,8 @@ def longest_chain(indptr, heads, weights, component, order, through, limit):  # 
         indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
         heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
-        component: shape (n,), with ``order`` from :func:`strong_components`.
-        order: shape (n,).
+        component: shape (n,), from :func:`strong_components`.
+        order: shape (n,), from :func:`strong_components`.
         through: int64, shape (components,): the length that each component adds; negative for a component that no chain
             may pass through.
         limit: the largest length.

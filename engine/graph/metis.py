@@ -38,7 +38,7 @@ ROUNDS: Final = 12
 def elimination_order(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """Order the vertices of a graph: first those of few neighbours, then the others by nested dissection.
 
-    METIS takes less time for these: in the road networks of decision 237 they are 4 to 55 % of the vertices.
+    So METIS takes less time, because it orders fewer vertices: 4 to 55 % of those of the road networks of decision 237.
 
     Args:
         indptr: int32, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).

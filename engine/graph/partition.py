@@ -140,7 +140,7 @@ class Parts:
         return wide
 
     def lows(self) -> npt.NDArray[np.int64]:
-        """Return, for each part, the first of the adjacent parts that it and all parts below it are, shape (parts,)."""
+        """Return, for each part, the first part below it (itself if there is none), shape (parts,)."""
         lows = np.arange(self.count)
         for i, above in enumerate(self.parents.tolist()):
             if above >= 0:

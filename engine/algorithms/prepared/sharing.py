@@ -16,7 +16,10 @@ class ThreadLimit(threading.local):
 
     @contextmanager
     def using(self, threads: int | None) -> Iterator[None]:
-        """Context manager: set the number of threads for questions that this thread asks in its body; None keeps it."""
+        """Context manager: set the number of threads for questions that this thread asks in its body.
+
+        None keeps the present number.
+        """
         before = self.wanted
         self.wanted = before if threads is None else threads
         try:

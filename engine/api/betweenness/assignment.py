@@ -68,7 +68,7 @@ class Assignment:
 
     @property
     def unreachable(self) -> Indices:
-        """The indices in ``demands`` of those for which there is no path."""
+        """The indices of the demands for which there is no path."""
         return np.flatnonzero(np.isinf(self.lengths))
 
     @property

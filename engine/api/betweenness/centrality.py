@@ -97,7 +97,7 @@ class Centrality:
         asked = Rectangle.of(options, graph.n)
         kept = np.zeros(passage.size)
         kept[passage.arrivals(asked.columns)] = 1.0
-        rows = np.sort(passage.starts(asked.rows))  # vertices with adjacent numbers are close, so caches serve both
+        rows = np.sort(passage.starts(asked.rows))  # searches from adjacent numbers visit much the same vertices
         vertices = np.empty(passage.size, np.int64)
         vertices[passage.arcs.rank] = np.arange(passage.size)
         task = PassingTask(

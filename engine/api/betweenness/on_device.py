@@ -140,7 +140,7 @@ class DevicePassing:
         return Passed(vertices, begins, ends, over, np.zeros(0))
 
     def _with_rows(self, passed: Passed, rows: Indices, monitor: Monitor) -> Passed:
-        """Count the paths of the rows that the device could not count on the processors, and return all sums."""
+        """Count, on the processors, the paths of the rows that the device could not count; return all sums."""
         team = Team(max(1, min(self._solved.threads if self._solved else 1, len(rows))))
         try:
             more = PassingSearches(self._arcs, self._task).run(team, monitor, rows)

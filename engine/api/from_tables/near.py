@@ -3,8 +3,7 @@
 The time of searches depends on the vertices that they reach; that of rows does not depend on how many pairs are near.
 Both times are predicted from a few sources, and the faster way is taken.  Both ways find the same pairs and numbers, so
 the choice affects only the time: rows are used only where all sums are exact (``PreparedMatrix.exact``).  Where sums of
-fractions are not exact, rows of the tables would be rounded in another way, so the graph is searched, as that of a file
-is.
+fractions are not exact, rows of the tables would be rounded in another way, so the graph is searched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers questions to a prepared graph on a GPU: the tables are in device memory until the graph is closed.
 
 Every answer is the number that the processors find, bit for bit: pairs and blocks are the same sums, and whole rows are
-swept only if sums are exact.  The processors answer small questions, because they are faster than a GPU there.
+swept only if sums are exact.  The processors answer small questions, for which they are faster than a GPU.
 """
 
 from __future__ import annotations

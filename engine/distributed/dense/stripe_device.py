@@ -41,7 +41,7 @@ class WorkerDevice(Protocol):
         Args:
             stripe: the number of the stripe.
             first: the first row to copy, counted within the stripe.
-            out: array of shape (rows, n) that gets the rows.
+            out: receives the rows, shape (rows, n).
         """
         ...
 
@@ -71,7 +71,7 @@ class WorkerDevice(Protocol):
         ...
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Return a function that waits, in any thread, for earlier calls: the urgent ones, or those that are not.
+        """Return a function that waits, in any thread, for all earlier calls that are urgent, or that are not.
 
         The function raises BelowZero or SolveFailed if one of these calls failed.
         """

@@ -115,7 +115,7 @@ class DenseWorker:
                     self._forget(k)
                 return TaskResult()  # an earlier session of this worker closed a needed panel, but did not write it
             updates = self._catch_up([k], replace(request, level=k - 1), urgent=True)
-            if k not in self._panels:  # another task may close the panel at the same time, with the same result
+            if k not in self._panels:  # a panel that is closed already need not be closed again
                 self._close(k)
                 updates += self._updates(k, k)
             level, seconds = self._levels[k], self._locks.own_seconds(began)

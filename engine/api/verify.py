@@ -84,7 +84,7 @@ def verify_store(
 def check_graph(matrix: SealedResult) -> None:
     """Compare the stored graph with the digest, in the seal, of the graph that was solved.
 
-    This is needed for stores of earlier versions, whose seals do not detect files of another store's arcs and labels.
+    This is needed for stores of earlier versions: their seals do not detect arcs or labels copied from another store.
 
     Raises:
         StorageFailed: the graphs differ.

@@ -127,8 +127,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     component, found = strong_components(fixed(ends), fixed(heads[free]))
     if int(component.max(initial=-1)) + 1 < graph.n:
         _refuse_cycle(graph, component, tails, free)
-    # arcs of weight zero never lead to a component found later, so they lead forward in the reverse of ``found``; only
-    # their ends move to that order, behind all other vertices
+    # arcs of weight zero never lead to a component found later, so in the reverse of ``found`` they lead forward; only
+    # vertices at such arcs get this order, and they come behind all other vertices
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]

@@ -221,7 +221,7 @@ class PassingSearches:
         return search
 
     def _by_rows(self, count: int) -> RowPasses | None:
-        """Return the object that counts paths in rows of distances; None if that is not faster or would not be exact."""
+        """Return the object that counts paths in rows of distances; None if it is not faster or would not be exact."""
         arcs, task = self._arcs, self._task
         if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
             return None

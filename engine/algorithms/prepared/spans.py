@@ -210,7 +210,7 @@ def arcs_by_span(graph: Graph, spans: Spans) -> list[tuple[npt.NDArray[np.generi
 
     Args:
         graph: the graph.
-        spans: its spans, whose parts have the positions of its vertices.
+        spans: its spans; the ``position`` of their parts must be that of the graph's vertices.
     """
     position = spans.parts.position
     tails, heads = np.repeat(position, np.diff(graph.indptr)), position[graph.heads]

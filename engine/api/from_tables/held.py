@@ -48,7 +48,7 @@ class HeldTables(PreparedStore):
 
     @property
     def loaded(self) -> bool:
-        """Whether all tables from which rows come are in memory."""
+        """Whether the whole table of the forward direction, from which rows are made, is in memory."""
         return "_described" in self.__dict__ and self._described.ahead.complete
 
     @property

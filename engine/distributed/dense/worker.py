@@ -209,8 +209,9 @@ class DenseWorker:
             return self._device
 
     def _bring(self, request: TaskRequest) -> list[int]:
-        """Load the stripes that are not held; return those that cannot be loaded, as the request lacks their state in
-        the store.
+        """Load the stripes that are not held; return those that cannot be loaded.
+
+        A stripe cannot be loaded if the request does not say its state in the store.
         """
         self.check()
         missing = []
@@ -270,7 +271,7 @@ class DenseWorker:
         np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
     def _catch_up(self, stripes: Sequence[int], request: TaskRequest, *, urgent: bool = False) -> int:
-        """Relax stripes by all panels after their rounds up to ``request.level``; return the number of updates."""
+        """Relax each stripe by the panels that it lacks up to round ``request.level``; return the number of updates."""
         behind = [s for s in stripes if self._levels[s] < request.level]
         if not behind:
             return 0

@@ -202,7 +202,7 @@ def _sorted_graph(arcs: PathArcs, directed: bool) -> tuple[Graph, Indices]:
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     order = np.lexsort((arcs.heads, tails))
     weighted = len(arcs.weights) > 0
-    # an arc whose weight is reduced to this one is still longer than every distance, and so on no shortest path
+    # an arc whose weight is limited to this value is still longer than every distance, and so on no shortest path
     longest = int(WORK_TYPES["int32"].unreachable)
     weights = np.minimum(arcs.weights[order], longest) if weighted else np.ones(len(order))
     graph = Graph(

@@ -1,4 +1,4 @@
-"""All-pairs shortest paths of graphs larger than memory: what people need of it from Python.
+"""All-pairs shortest paths of graphs larger than memory: the interface for Python programs.
 
 >>> import apsp
 >>> graph, receipt = apsp.read_graph("examples/helsinki_drive.csv")
@@ -8,14 +8,20 @@
 ...     print(matrix.entries([u], [v]))
 [113.722]
 
-Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
-gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``reweight`` gives these new weights, ``near_pairs`` the distances up to a
-cutoff, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to closeness, eccentricity, sums of
-opportunities and others, without the matrix.  ``betweenness`` counts the shortest paths through vertices and arcs,
-``assign`` puts demands on shortest paths.  ``warm`` compiles ahead what the first solve on a machine would wait
-for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
-``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
+Graphs come from files (``read_graph``) or arrays (``build_graph``).
+
+- ``plan`` says what a solve would take; ``warm`` compiles what the first solve on a machine would otherwise wait for.
+- ``solve`` returns the matrix as an array.  ``solve_to_store`` writes a store, which ``open`` reads and ``verify``
+  checks.  ``solve_many`` solves many graphs in one call.
+- ``prepare`` makes a prepared graph: tables of about the size of the graph, which answer the same questions as a store.
+  ``reweight`` gives a prepared graph new weights.
+- ``near_pairs`` finds the distances up to a cutoff.  ``measure`` reduces every row to closeness, eccentricity, sums of
+  opportunities and other measures, without the matrix.
+- ``betweenness`` counts the shortest paths through vertices and arcs; ``assign`` puts demands on shortest paths.
+- ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` send requests to a service,
+  and ``errors`` has the exceptions.
+
+Everything is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -105,7 +111,7 @@ __all__ = [
     "warm",
 ]
 
-#: Module that defines each name; after a colon, the name that it has there, if that differs.
+#: Module that defines each name; a name after a colon is what the module itself calls it, if that differs.
 _HOMES = {
     "Assignment": "engine.api.betweenness.assignment",
     "AsyncClient": "service.client",
@@ -144,7 +150,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for; from then on it is an attribute like any other."""
+    """Import the attribute ``name`` on its first use; from then on it is an ordinary attribute."""
     found: object
     if name in _HOMES:
         module, _, called = _HOMES[name].partition(":")
@@ -170,16 +176,16 @@ def plan(graph: Graph, options: Options | None = None, *, out: str | PathLike[st
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``.
-        options: what is asked; None for all distances, with all that this machine has.
-        out: the folder that the store would be, whose disk is looked at; None for a matrix that stays in memory.
+        options: the options of the solve; None for all distances, with all that this machine has.
+        out: the folder of the store, whose disk must have enough free space; None for a matrix that stays in memory.
 
     Returns:
         The plan: algorithm, type, bytes of memory and disk, seconds, the reason, and what was rejected and why.
 
     Raises:
-        DoesNotFit: memory or disk is too small; the error names what the least hungry way needs.
+        DoesNotFit: memory or disk is too small; the error names what the algorithm with the smallest need takes.
         InvalidRequest: the options contradict each other or the graph.
-        NegativeCycle: the graph has one; it is named.
+        NegativeCycle: the graph has a cycle of negative length, which the error names.
     """
     from pathlib import Path
 
@@ -206,26 +212,26 @@ def solve_to_store(
     monitor: Monitor | None = None,
     work: str | PathLike[str] | None = None,
 ) -> Outcome:
-    """Plan, solve into a new store and seal it; what a long solve has done is kept where it fails or is stopped.
+    """Plan, solve into a new store and seal it; a long solve that fails or is stopped leaves a checkpoint.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``.
-        out: the folder that the store will be, or an address in an object store (``s3://BUCKET/PREFIX``).
-        options: what is asked; None for all distances, with all that this machine has.
-        overwrite: replace a store at ``out`` once the new one is done, and a checkpoint that may not be resumed.
+        out: the folder of the new store, or an address in an object store (``s3://BUCKET/PREFIX``).
+        options: the options of the solve; None for all distances, with all that this machine has.
+        overwrite: replace a store at ``out`` once the new one is done, and a checkpoint that cannot be resumed.
         resume: go on from the checkpoint of the same matrix, if there is one.
         compression: of the tiles, ``none`` or ``zstd``.
-        monitor: is told of progress, and asked whether to stop.
-        work: with an address, the folder to work in; None for one in the user's cache.
+        monitor: receives the progress, and can stop the solve.
+        work: the working folder if ``out`` is an address; None for a folder in the user's cache.
 
     Returns:
         The plan that was followed, the seconds of each phase, and a summary of the distances.
 
     Raises:
-        Conflict: there is a store or a checkpoint at ``out``, and neither ``overwrite`` nor ``resume`` was asked for;
-            or the checkpoint is of something else.
-        Cancelled: the monitor asked to stop; what was done is kept if it was much.
-        StorageFailed: the disk or the object store refused.
+        Conflict: there is a store or a checkpoint at ``out``, and neither ``overwrite`` nor ``resume`` is set; or the
+            checkpoint is of another solve.
+        Cancelled: the monitor has stopped the solve; a checkpoint is kept if much was done.
+        StorageFailed: the disk or the object store has failed.
         DoesNotFit, InvalidRequest, NegativeCycle: as in ``plan``.
     """
     from pathlib import Path

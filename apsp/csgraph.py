@@ -1,4 +1,4 @@
-"""The shortest-path functions of ``scipy.sparse.csgraph`` on this engine: their signatures, and their results.
+"""The shortest-path functions of ``scipy.sparse.csgraph`` on this engine, with the same signatures and results.
 
 >>> import apsp
 >>> apsp.csgraph.shortest_path([[0, 3, 0], [0, 0, 4], [1, 0, 0]])

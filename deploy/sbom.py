@@ -1,4 +1,4 @@
-"""A bill of materials (CycloneDX 1.6, JSON) of the environment that runs this: its packages and those of the system.
+"""Prints a bill of materials (CycloneDX 1.6, JSON) of the environment that runs it: its packages and the system's.
 
 Standard library only: it runs while the image is built, in the environment that it describes.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def python_package(found: Distribution) -> dict[str, Any]:
-    """A distribution as a component: name, version, license as its metadata say it."""
+    """Return a distribution as a component, with the name, version and license that its metadata state."""
     name = re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower()
     purl = f"pkg:pypi/{name}@{found.version}"
     component: dict[str, Any] = {"type": "library", "name": name, "version": found.version, "purl": purl}
@@ -27,7 +27,7 @@ def python_package(found: Distribution) -> dict[str, Any]:
 
 
 def system_packages() -> list[dict[str, Any]]:
-    """The packages of a Debian base; none where there is no dpkg."""
+    """Return the packages of a Debian base; an empty list if there is no dpkg."""
     program = shutil.which("dpkg-query")
     if program is None:
         return []
@@ -42,7 +42,7 @@ def system_packages() -> list[dict[str, Any]]:
 
 
 def bill() -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     ours = {component["purl"]: component for component in map(python_package, distributions(path=[_site()]))}
     python = {"type": "platform", "name": "python", "version": sys.version.split()[0], "bom-ref": "python"}
     main = next(component for component in ours.values() if component["name"] == "apsp")

@@ -1,12 +1,12 @@
-// Requests that are tried on /docs: sent with the session of the page, shown as they were sent and answered.
+// Sends the requests that people try on /docs, with the session of the page, and shows each one and its answer.
 
 import { say } from "./apsp.js";
 
-const SHOWN = 100_000;   // characters of an answer
-const STREAMED = 5_000;  // milliseconds for which a stream of events is heard
+const SHOWN = 100_000;   // characters of an answer that are shown
+const STREAMED = 5_000;  // milliseconds for which a stream of events is read
 const quote = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
-/** The address, headers and body that a form asks for. */
+/** Return the address, headers and body of the request that a form describes. */
 async function filled(form) {
   let path = form.dataset.path;
   const query = new URLSearchParams();
@@ -25,7 +25,7 @@ async function filled(form) {
   return { url: asked, headers, body: from ? file ?? from.value : undefined, file: file?.name };
 }
 
-/** The request as a line for a terminal; the key is not in it. */
+/** Return the request as a line for a terminal, without the key. */
 function curl(method, { url, headers, body, file }) {
   const parts = ["curl", ...(method === "GET" ? [] : ["-X", method])];
   for (const [name, value] of Object.entries(headers)) parts.push("-H", quote(`${name}: ${value}`));
@@ -34,7 +34,7 @@ function curl(method, { url, headers, body, file }) {
   return [...parts, quote(location.origin + url)].join(" ");
 }
 
-/** The text of an answer as far as it is shown. */
+/** Read an answer, and return the text that is shown of it. */
 async function read(response, stop) {
   const type = response.headers.get("Content-Type") ?? "";
   const text = /json|text|csv|event-stream/.test(type);

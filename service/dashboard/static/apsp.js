@@ -1,17 +1,17 @@
-// What all pages share.  Pages are rendered by the service; scripts fetch them again and exchange parts, so there is
-// one place that knows how anything looks.  Text from files only ever passes through the service's own escaping.
+// Code of all pages.  The service renders the pages; scripts fetch them again and exchange parts, so only templates of
+// the service define how anything looks, and only the service escapes text from files.
 
 import { follow } from "./watch.js";
 import { heat } from "./heat.js";
 import { choose, receive } from "./upload.js";
 import { table } from "./table.js";
 
-/** Tell those who listen rather than look. */
+/** Announce words to people who use a screen reader. */
 export function say(words) {
   document.getElementById("said").textContent = words;
 }
 
-/** The page at an address, parsed; null if it cannot be had now.  A session that is over leads to the login. */
+/** Fetch and parse the page at an address; null if that fails.  If the session is over, the login page is opened. */
 export async function fetchPage(url, signal) {
   const response = await fetch(url, { headers: { Accept: "text/html" }, signal, credentials: "same-origin" });
   if (response.redirected && new URL(response.url).pathname === "/login") {
@@ -22,16 +22,16 @@ export async function fetchPage(url, signal) {
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
-/** The newest page of each part that waits until nobody presses on it, by the id of the part. */
+/** By id of a part that is being pressed: the newest page, from which the part is exchanged after the release. */
 const waiting = new Map();
-const LET_GO = 50;  // milliseconds after which the click that follows has happened
+const LET_GO = 50;  // milliseconds from a release until the click that follows it has been handled
 
 for (const end of ["pointerup", "pointercancel", "dragend", "keyup"]) {
   addEventListener(end, () => setTimeout(() => [...waiting].forEach(([id, page]) => exchange(page, [id])), LET_GO));
 }
 
-/** Put the parts of these ids in the place of the present ones; what has the focus keeps it.  A part that somebody
-    presses on is exchanged when they let go: a button that is replaced in between would not be clicked. */
+/** Replace the parts with these ids by those of ``page``; the element with the focus keeps it.  A part that is being
+    pressed is replaced after the release, because a button that is replaced in between would not be clicked. */
 export function exchange(page, ids) {
   for (const id of ids) {
     const now = document.getElementById(id);
@@ -64,7 +64,7 @@ function tellAge(item) {
   item.textContent = unit ? words.format(-Math.max(0, Math.round(seconds / size)), unit) : moment.toLocaleDateString();
 }
 
-/** Parts with data-poll are fetched again every so many milliseconds, while somebody can see them. */
+/** Fetch a part again every data-poll milliseconds, while the page is visible. */
 function poll(part) {
   const wait = Number(part.dataset.poll);
   const id = part.id;
@@ -79,7 +79,7 @@ function poll(part) {
   setTimeout(again, wait);
 }
 
-/** A form that asks for a plan: at once, and whenever an option has changed.  Fields of other results are away. */
+/** Make a form ask for a plan when an option changes, at once if one is wanted, and hide fields of other results. */
 function plan(form) {
   let running = null;
   let due = 0;
@@ -119,12 +119,12 @@ function plan(form) {
   if (document.getElementById("estimate").hasAttribute("data-wanted")) ask();
 }
 
-/** A form whose answer is a part of the page it leads to; with data-first it is sent once by itself. */
+/** Make a form exchange a part of this page by its answer; with data-first it is also sent once without a click. */
 function ask(form) {
   if (form.hasAttribute("data-first")) {
     const url = `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`;
     fetchPage(url).then((page) => {
-      // not if somebody has asked meanwhile
+      // not if the form was sent meanwhile
       if (page && form.hasAttribute("data-first")) exchange(page, [form.dataset.into]);
     }).catch(() => null);
   }
@@ -135,11 +135,11 @@ function ask(form) {
     const page = await fetchPage(url).catch(() => null);
     if (!page) return say("The service does not answer.");
     exchange(page, [form.dataset.into]);
-    return history.replaceState(null, "", url + location.hash);  // behind the # stands the view of the map
+    return history.replaceState(null, "", url + location.hash);  // the part after the # is the view of the map
   });
 }
 
-/** A part that takes a while: its page is asked for once this one is there. */
+/** Load a part that takes long, from a page of its own. */
 async function load(part) {
   const page = await fetchPage(part.dataset.load).catch(() => null);
   if (page) exchange(page, [part.id]);
@@ -160,7 +160,7 @@ function copy(button) {
   });
 }
 
-/** A path as rows of a table: vertex, weight of the arc to it, distance so far. */
+/** Make a button copy a path as rows of a table: vertex, weight of the arc to it, distance so far. */
 function copyPath(button) {
   const words = button.textContent;
   button.addEventListener("click", async () => {
@@ -184,7 +184,7 @@ function copyPath(button) {
   });
 }
 
-/** Names are offered while they are typed. */
+/** Suggest names of vertices while a name is typed. */
 function offer(field) {
   let due = 0;
   let asking = null;
@@ -205,7 +205,7 @@ function offer(field) {
 
 const polled = new Set();
 
-/** Give life to a part of a page that has just come. */
+/** Start the scripts of a part that is new on the page. */
 export function enhance(part) {
   const all = (selector) => [...(part.matches?.(selector) ? [part] : []), ...part.querySelectorAll(selector)];
   all("time[data-ago]").forEach(tellAge);
@@ -218,7 +218,7 @@ export function enhance(part) {
   all("[data-names]").forEach(offer);
   all("[data-table]").forEach(table);
   const maps = all("[data-map]").map((item) => import("./map.js").then(({ map }) => map(item)));
-  // of a prepared graph these compute hundreds of rows, and the map needs one
+  // these wait for the maps: for a prepared graph they compute hundreds of rows, a map only one
   Promise.allSettled(maps).then(() => {
     all("[data-load]").forEach(load);
     all("[data-heat]").forEach(heat);
@@ -229,7 +229,7 @@ export function enhance(part) {
   all("[data-poll]").filter((item) => !polled.has(item.id)).forEach((item) => { polled.add(item.id); poll(item); });
 }
 
-/** A printed link carries its ticket behind the #, which no server and no log ever sees; it is used up here. */
+/** Log in with the ticket of a printed link: it is after the #, which browsers do not send, so no log contains it. */
 function useTicket() {
   const ticket = location.hash.slice(1);
   const form = document.querySelector("[data-login] form");
@@ -242,7 +242,7 @@ function useTicket() {
   form.submit();
 }
 
-/** A shared view of a map stands behind the #, too: after the login it is taken along. */
+/** Keep the shared view of a map, which is also after the #, across the login. */
 function keepView() {
   const next = document.querySelector("[data-login] [name=next]");
   if (next?.value && /^#(map|classes)=/.test(location.hash)) next.value += location.hash;
@@ -251,7 +251,7 @@ function keepView() {
 enhance(document);
 useTicket();
 keepView();
-// the link may be opened in a tab that shows the login already: then only the part behind the # changes
+// if the link is opened in a tab that already shows the login, only the part after the # changes
 addEventListener("hashchange", useTicket);
 follow();
 setInterval(() => document.querySelectorAll("time[data-ago]").forEach(tellAge), 20000);

@@ -1,7 +1,7 @@
-// Draws a network on a canvas.  Edges are sorted by their colour once for each row of distances; a view then costs one
-// stroke for each colour.
+// Draws a network on a canvas.  Edges are sorted by their colour once for each row of distances; drawing a view then
+// takes one stroke for each colour.
 
-// matplotlib's magma, as `apsp plot --map` takes it; what is near differs most from the paper
+// matplotlib's magma, as in `apsp plot --map`; near distances contrast most with the paper
 const MAGMA = [[0, 0, 4], [11, 9, 36], [32, 17, 75], [59, 15, 112], [87, 21, 126], [114, 31, 129], [140, 41, 129], [168, 50, 125], [196, 60, 117], [222, 73, 104], [241, 96, 93], [250, 127, 94], [254, 159, 109], [254, 191, 132], [253, 222, 160], [252, 253, 191]];
 const PARTS = { light: [0.08, 0.84], dark: [0.98, 0.37] };
 const SHADES = 48;
@@ -10,13 +10,13 @@ const about = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const font = (size) => `600 ${size}px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
 
-/** The largest of 1, 2 and 5 times a power of ten that is not above a positive number. */
+/** Return the largest of 1, 2 and 5 times a power of ten that is not above a positive number. */
 export function roundBelow(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [5, 2, 1].find((step) => step * power <= value * (1 + 1e-12)) * power;
 }
 
-/** The colours of a page: paper, ink, lines, route, and shades from near to far. */
+/** Return the colours of a page: paper, ink, lines, route, and shades from near to far. */
 export function scheme(element) {
   const style = getComputedStyle(element);
   const named = (name) => style.getPropertyValue(name).trim();
@@ -30,7 +30,7 @@ export function scheme(element) {
   return { paper: named("--paper"), ink: named("--ink"), dim: named("--dim"), line: named("--street"), route: named("--accent"), shade };
 }
 
-/** What distances look like: continuous shades, or one for each class and none beyond the last. */
+/** The colours of distances: continuous shades, or one for each class and none beyond the last. */
 export class Colours {
   constructor(row, classes) {
     let [least, most] = [0, 0];
@@ -42,7 +42,7 @@ export class Colours {
     this.count = classes.length || SHADES;
   }
 
-  /** The number of a shade, 0 the nearest; -1 for no path, or beyond the last class. */
+  /** Return the number of the shade of a distance, 0 for the nearest; -1 for no path, or beyond the last class. */
   of(distance) {
     if (Number.isNaN(distance)) return -1;
     if (this.classes.length) return this.classes.findIndex((bound) => distance <= bound);
@@ -51,7 +51,7 @@ export class Colours {
 
   shade(number, colours) { return number < 0 ? colours.line : colours.shade(this.count > 1 ? number / (this.count - 1) : 0); }
 
-  /** Edges in the order in which they are drawn, far ones first, and where each shade begins. */
+  /** Sort edges into the order in which they are drawn, far ones first; keep where each shade begins. */
   sort(edges) {
     const shades = new Int16Array(edges.length / 2);
     const starts = new Int32Array(this.count + 2);
@@ -68,7 +68,7 @@ export class Colours {
   }
 }
 
-/** Draw all edges of a network that a view shows; ``view`` is the middle in the plane, and pixels for one of its units. */
+/** Draw all edges that a view shows; ``view`` has the middle in the plane, and the pixels of a unit of the plane. */
 export function drawEdges(context, network, view, colours, look) {
   const { width, height } = context.canvas;
   const { edges } = network;
@@ -156,7 +156,7 @@ export class Overlay {
     context.fillText(text, left + 6 * ratio, top + high / 2 + ratio / 2);
   }
 
-  /** The vertex that is meant, with a line from the place that was taken to it. */
+  /** Mark the vertex under the cursor, with a line from the place of the cursor, which was taken to it. */
   cursor(vertex, place) {
     const { context, look, view: { ratio } } = this;
     const [x, y] = this.spot(vertex);
@@ -174,7 +174,7 @@ export class Overlay {
     }
   }
 
-  /** A bar of a round number of metres or kilometres. */
+  /** Draw a bar of a round number of metres or kilometres. */
   scale() {
     const { context, look, view: { ratio, scale } } = this;
     const { width, height } = context.canvas;

@@ -1,10 +1,10 @@
-// The matrix as a picture that can be zoomed: from afar a sample that the service takes, from near whole tiles.  What is
-// shown is always entries of the matrix, never means of them; the line below the picture says which.
+// The matrix as a picture that can be zoomed: a wide view shows a sample that the service takes, a close view whole tiles.
+// It shows entries of the matrix, never means of entries; the line below the picture says which.
 
 import { Tiles, readable } from "./tiles.js";
 
-const NEAR = 24 << 20;  // bytes of tiles that are fetched for one view
-const IDLE = 180;       // milliseconds without a move before more is asked for
+const NEAR = 24 << 20;  // bytes of tiles that are fetched for one view, at most
+const IDLE = 180;       // milliseconds without a move before more entries are fetched
 // the colours of service/views/colours.py: the same on a plot
 const STOPS = [[255, 247, 214], [176, 220, 186], [79, 176, 162], [32, 122, 140], [35, 74, 112], [38, 28, 66]];
 
@@ -17,7 +17,7 @@ const RAMP = Array.from({ length: 256 }, (_, k) => {
 });
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-const NONE = 0;         // transparent: the hatching under the picture shows, which no distance looks like
+const NONE = 0;         // transparent: the hatching under the picture is seen, which differs from the colour of every distance
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 });
 const about = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const whole = new Intl.NumberFormat("en");
@@ -28,7 +28,7 @@ async function ask(job, query, signal) {
   return response.json();
 }
 
-/** For each position of a range, which of the sorted samples stands for it. */
+/** The entries that the service sampled from a rectangle; says which sampled row or column stands for a position. */
 class Sampled {
   constructor(answer, row, rows, column, columns) {
     Object.assign(this, { answer, row, rows, column, columns });
@@ -64,7 +64,7 @@ class Heat {
     this.none = Number(manifest.unreachable ?? Infinity);
     this.tiles = readable(manifest) ? new Tiles(this.job, manifest) : null;
     this.far = new Sampled(await ask(this.job, { size: 384 }), 0, this.rows, 0, this.columns);
-    this.part.classList.add("known");  // before, nothing may look like "no path"
+    this.part.classList.add("known");  // only now may the hatching be seen, which means "no path"
     const known = this.far.answer.distances.flat().filter((d) => d !== null);
     this.least = known.reduce((a, b) => Math.min(a, b), 0);
     // a sample may have missed the farthest pair, which the service knows
@@ -85,7 +85,7 @@ class Heat {
     context.putImageData(image, 0, 0);
   }
 
-  /** The whole matrix, or the same view in another size. */
+  /** Fit the whole matrix, or with ``keep`` the same view, into the present size of the canvas. */
   fit(keep = false) {
     const box = this.canvas.getBoundingClientRect();
     const scale = Math.min(2, devicePixelRatio || 1);
@@ -97,7 +97,7 @@ class Heat {
     this.changed();
   }
 
-  /** Zoom by a factor about a point, given as shares of the canvas; the matrix is never left. */
+  /** Zoom by a factor about a point, given as shares of the canvas; the view stays inside the matrix. */
   zoom(factor, x = 0.5, y = 0.5) {
     const { view } = this;
     const rows = clamp(view.rows / factor, Math.min(this.rows, 4), this.rows);
@@ -117,14 +117,14 @@ class Heat {
     this.due = setTimeout(() => this.look(), IDLE);
   }
 
-  /** What the view covers, in whole rows and columns. */
+  /** Return what the view covers, in whole rows and columns. */
   covered() {
     const { row, column, rows, columns } = this.view;
     const [i, j] = [Math.floor(row), Math.floor(column)];
     return { i, j, rows: Math.min(this.rows, Math.ceil(row + rows)) - i, columns: Math.min(this.columns, Math.ceil(column + columns)) - j };
   }
 
-  /** Get what this view lacks: its tiles if they are few, else a sample of it. */
+  /** Fetch the entries that this view lacks: its tiles if they are few, else a sample of it. */
   async look() {
     this.asking?.abort();
     const signal = (this.asking = new AbortController()).signal;
@@ -138,7 +138,7 @@ class Heat {
         }
         if (wanted.length * bytes <= NEAR && wanted.length <= this.tiles.most) {
           for (const [a, b] of wanted) await this.tiles.get(a, b, signal);
-          this.spread();  // once all have come: half a view from tiles and half from a sample shows a seam
+          this.spread();  // after all have arrived: a view half of tiles and half of a sample would show a seam
           this.tell(rows, columns, "every entry, from whole tiles");
           return;
         }
@@ -188,7 +188,7 @@ class Heat {
     this.part.querySelector("[data-colours]").textContent = !parts ? "" : `of ${about.format(this.least)} to ${about.format(this.most)} in the whole matrix`;
   }
 
-  /** The entry at a position as far as it is at hand: undefined if it is not, null for no path. */
+  /** Return the entry at a position: undefined if it is not loaded, null for no path. */
   value(i, j) {
     if (this.tiles) {
       const { height, width } = this.tiles;
@@ -213,7 +213,7 @@ class Heat {
     const pixels = new Uint32Array(image.data.buffer);
     const columns = Int32Array.from({ length: width }, (_, x) => Math.min(this.columns - 1, Math.floor(view.column + ((x + 0.5) * view.columns) / width)));
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const empty = dark ? 0xff2c302f : 0xffecf1f4;  // not known yet
+    const empty = dark ? 0xff2c302f : 0xffecf1f4;  // an entry that is not loaded yet
     const [least, most] = this.shown;
     const scale = 255 / (most - least || 1);
     let before = -1;
@@ -261,7 +261,7 @@ class Heat {
     this.goTo(Math.min(this.rows - 1, Math.floor(view.row + y * view.rows)), Math.min(this.columns - 1, Math.floor(view.column + x * view.columns)));
   }
 
-  /** Say what is at a position: the number at once if it is at hand, the names when they have come. */
+  /** Describe the entry at a position: its number at once if it is loaded, the names when they arrive. */
   goTo(i, j) {
     if (this.cursor && this.cursor.i === i && this.cursor.j === j) return;
     this.cursor = { i, j };
@@ -356,7 +356,7 @@ class Heat {
   }
 }
 
-/** Give life to a heat map. */
+/** Start a heat map. */
 export function heat(part) {
   new Heat(part).begin().catch((error) => {
     part.querySelector("#heat-what").textContent = `The matrix cannot be shown: ${error.message}`;

@@ -6,8 +6,8 @@ import { roundBelow } from "./cartography.js";
 import { fetchNetwork } from "./network.js";
 import { Picture } from "./picture.js";
 
-const SWIFT = 250;   // milliseconds of a row and its picture that may follow the pointer
-const NEAR = 40;     // pixels from the pointer to the vertex that it means
+const SWIFT = 250;   // colours follow the pointer if a row and its picture take fewer milliseconds
+const NEAR = 40;     // pixels from the pointer to the vertex that it means, at most
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 });
@@ -55,7 +55,7 @@ class NetworkMap {
     if (this.network.metres) overlay.scale();
   }
 
-  /** Show the source and target of the form: colours, route, and both in words. */
+  /** Show the source and target of the form: the colours, the route, and a description in words. */
   async take(first = false) {
     const { network, form, cursor } = this;
     this.asking?.abort();
@@ -83,7 +83,7 @@ class NetworkMap {
     }
     if (signal.aborted) return;
     this.facts.textContent = this.row ? this.reach() : "";
-    if (this.cursor && this.cursor !== cursor) {  // the pointer went on while the answer came
+    if (this.cursor && this.cursor !== cursor) {  // the pointer has moved while the answer was loading
       this.chased = undefined;
       this.point();
     } else this.tell();
@@ -95,7 +95,7 @@ class NetworkMap {
     this.legend();
   }
 
-  /** What the map shows, in words. */
+  /** Describe in words what the map shows. */
   tell() {
     const { ends: { source, target }, route } = this;
     if (!this.row) this.readout.textContent = "Select a vertex: the map shows how far all others are from it.";
@@ -107,7 +107,7 @@ class NetworkMap {
     }
   }
 
-  /** How many vertices the source reaches, and which is farthest. */
+  /** Return in words how many vertices the source reaches, and which is farthest. */
   reach() {
     const { network, ends: { source } } = this;
     let [reached, farthest] = [0, source];
@@ -120,7 +120,7 @@ class NetworkMap {
     return `From ${this.name(source)}, ${whole.format(reached)} of ${whole.format(network.targets?.length ?? network.n)} vertices are reached${far}.`;
   }
 
-  /** Say what is under the cursor. */
+  /** Describe the vertex under the cursor. */
   tellCursor(row, from) {
     const to = this.cursor.vertex;
     const distance = row?.[to];
@@ -192,7 +192,7 @@ class NetworkMap {
     this.chase();
   }
 
-  /** No vertex is meant any more: the colours are those of the source again. */
+  /** Forget the vertex under the pointer: the colours are those of the source again. */
   leave() {
     if (!this.cursor) return;
     this.cursor = null;
@@ -202,7 +202,7 @@ class NetworkMap {
     this.picture.draw();
   }
 
-  /** What the part of the address behind the # says: the view, and classes. */
+  /** Restore the view and the classes from the part of the address after the #. */
   restore() {
     const said = new URLSearchParams(location.hash.slice(1));
     const [x, y, extent] = (said.get("map") ?? "").split(",").map(Number);
@@ -216,7 +216,7 @@ class NetworkMap {
     this.noting = setTimeout(() => {
       const { view, own, extent } = this.picture;
       const said = [];
-      if (own) {  // the view is that of its link to the last digit
+      if (own) {  // the view is rounded, so that its link gives exactly this view
         const [x, y, wide] = [view.x, view.y, extent].map((number) => Number(number.toPrecision(7)));
         this.picture.lookAt({ x, y, extent: wide });
         this.picture.draw();
@@ -227,7 +227,7 @@ class NetworkMap {
     }, 250);
   }
 
-  /** Take bounds of classes, as text; whether they ascend. */
+  /** Set the bounds of classes from a text; return whether they ascend. */
   setClasses(text) {
     const field = this.part.querySelector("[data-classes]");
     const bounds = text.split(/[,;\s]+/).filter(Boolean).map(Number);
@@ -239,7 +239,7 @@ class NetworkMap {
     return true;
   }
 
-  /** Bounds of about five classes, in round numbers. */
+  /** Return bounds of about five classes, in round numbers. */
   suggested() {
     const most = this.picture.colours.most;
     const step = roundBelow(most / 4);
@@ -251,7 +251,7 @@ class NetworkMap {
     return [((event.clientX - box.left) / box.width) * this.canvas.width, ((event.clientY - box.top) / box.height) * this.canvas.height];
   }
 
-  /** The vertex that a place of the canvas means; null if none is near. */
+  /** Return the vertex nearest to a place of the canvas, and the place; null if no vertex is near. */
   meant(place, role) {
     const vertex = this.network.nearest(...this.picture.place(place), role);
     if (vertex < 0) return null;
@@ -267,7 +267,7 @@ class NetworkMap {
     this.picture.draw();
   }
 
-  /** Say what is under the pointer, and colour by it where the colours follow. */
+  /** If the colours follow the pointer, colour by the vertex under it, else describe this vertex. */
   point() {
     if (this.follow.checked) this.chase();
     else this.tellCursor(this.row, this.ends.source);
@@ -356,7 +356,7 @@ class NetworkMap {
     this.note();
   }
 
-  /** Arrows walk from vertex to vertex, with Shift they move the map. */
+  /** Handle a key: arrows go from vertex to vertex, with Shift they move the map. */
   key(event) {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const direction = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key];
@@ -400,7 +400,7 @@ class NetworkMap {
   }
 }
 
-/** Give life to a map; it is over once the map has its first colours. */
+/** Start a map; the promise is kept once the map has its first colours. */
 export async function map(part) {
   const read = part.querySelector("#map-read");
   try {

@@ -1,9 +1,9 @@
-// The network of a result, as the service packs it (docs/coordinates.md), with rows and routes as vertices of it.
+// The network of a result, as the service packs it (docs/coordinates.md), and its rows and routes by vertex number.
 
 const WORDS = 4;   // bytes of a number
-const KEPT = 24;   // rows that are kept
+const KEPT = 24;   // rows of distances that are cached
 
-/** Ask the service; what it refuses becomes an error with its words. */
+/** Send a request to the service; a refusal becomes an error with the message of the service. */
 async function get(url, signal) {
   const response = await fetch(url, { signal });
   if (response.ok) return response;
@@ -11,10 +11,10 @@ async function get(url, signal) {
   throw new Error(said.detail ?? `status ${response.status}`);
 }
 
-/** A name as it stands in a list of vertices: in quotes, so that commas and quotes in it do no harm. */
+/** Return a name as it is written in a list of vertices: in quotes, so that commas and quotes in it do no harm. */
 const quoted = (name) => `"${String(name).replaceAll('"', '""')}"`;
 
-/** The numbers of an npy file of floats. */
+/** Return the numbers of an npy file of floats. */
 function numbers(data) {
   const size = new DataView(data).getUint16(8, true);
   const head = new TextDecoder().decode(new Uint8Array(data, 10, size));
@@ -48,7 +48,7 @@ export class Network {
     this.measure();
   }
 
-  /** Which vertices can be selected: those with coordinates that were solved. */
+  /** Return for each vertex whether it can be selected: it has coordinates, and was solved. */
   side(selected) {
     const may = new Uint8Array(this.n);
     for (const vertex of selected ?? this.x.keys()) may[vertex] = Number.isNaN(this.x[vertex]) ? 0 : 1;
@@ -69,10 +69,10 @@ export class Network {
     for (let e = 0; e < this.edges.length; e += 2) {
       sum += Math.hypot(this.x[this.edges[e]] - this.x[this.edges[e + 1]], this.y[this.edges[e]] - this.y[this.edges[e + 1]]);
     }
-    this.length = sum / Math.max(1, this.edges.length / 2);  // of an edge, in the mean
+    this.length = sum / Math.max(1, this.edges.length / 2);  // the mean length of an edge
   }
 
-  /** The selectable vertex nearest to a place: -1 if there is none; with a direction, only within 60 degrees of it. */
+  /** Return the selectable vertex nearest to a place: -1 if there is none; with a direction, only within 60 degrees of it. */
   nearest(x, y, role, from = -1, direction = null) {
     const may = this.may[role];
     let [best, least] = [-1, Infinity];
@@ -89,10 +89,10 @@ export class Network {
     return best;
   }
 
-  /** The vertex of a name as people type it; -1 if there is none. */
+  /** Return the vertex of a name as people type it; -1 if there is none. */
   vertex(name) { return this.vertices.get(name.trim()) ?? -1; }
 
-  /** The distance from a vertex to each, NaN where there is no path or it was not solved. */
+  /** Return the distance from a vertex to each vertex, NaN where there is no path or it was not solved. */
   async row(source, signal) {
     const known = this.rows.get(source);
     if (known) return known;
@@ -107,7 +107,7 @@ export class Network {
     return row;
   }
 
-  /** A shortest path: its length, null if there is none, and its vertices. */
+  /** Return the length of a shortest path, null if there is no path, and its vertices. */
   async route(source, target, signal) {
     const query = new URLSearchParams({ source: this.labels[source], target: this.labels[target] });
     const found = await (await get(`${this.base}/path?${query}`, signal)).json();

@@ -1,17 +1,17 @@
-// The map as a picture that moves.  Drawing a hundred thousand edges takes longer than a frame, so while the view moves the
-// last picture is moved instead, and drawn anew once the view rests.
+// The map as a picture that can be moved.  Drawing a hundred thousand edges takes longer than a frame, so while the view
+// moves, the last picture is moved instead; the edges are drawn again once the view rests.
 
 import { Colours, Overlay, drawEdges, scheme } from "./cartography.js";
 
-const QUICK = 30;    // milliseconds of a picture that is drawn anew while it moves
-const IDLE = 140;    // milliseconds without a move before the picture is drawn anew
-const MARGIN = 0.05; // of the canvas, round the network
+const QUICK = 30;    // edges that take fewer milliseconds are drawn again even while the view moves
+const IDLE = 140;    // milliseconds without a move before the edges are drawn again
+const MARGIN = 0.05; // margin around the network, as a share of the canvas
 const BUTTONS = 52;  // pixels of the buttons at the right
 const SCALE = 26;    // pixels of the scale at the bottom
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
-/** The picture: a view of a network in its colours, and what lies above it. */
+/** A view of a network in its colours, with an overlay. */
 export class Picture {
   constructor(canvas, network, overlay) {
     Object.assign(this, { canvas, network, overlay, took: 0, own: false });
@@ -46,7 +46,7 @@ export class Picture {
     else this.fit();
   }
 
-  /** The whole network, beside the buttons and above the scale. */
+  /** Show the whole network, beside the buttons and above the scale. */
   fit() {
     const [left, low, right, high] = this.network.box;
     const [beside, below] = [BUTTONS * this.ratio, (this.network.metres ? SCALE : 0) * this.ratio];
@@ -65,7 +65,7 @@ export class Picture {
     this.keep();
   }
 
-  /** Never so near that an edge is wider than the canvas, nor so far that the network is lost. */
+  /** Limit the view: a mean edge is at most as wide as the canvas, and the network stays in sight. */
   keep() {
     const [left, low, right, high] = this.network.box;
     const { view } = this;
@@ -113,7 +113,7 @@ export class Picture {
     this.frame ??= requestAnimationFrame(() => { this.frame = null; this.paint(); });
   }
 
-  /** Draw the edges, or what was drawn of them last, moved, until the view rests. */
+  /** Draw the edges; while the view moves, draw the last picture of them at its new place instead. */
   paint() {
     const { canvas, context, view, base, drawn } = this;
     const moved = !drawn || drawn.x !== view.x || drawn.y !== view.y || drawn.scale !== view.scale;

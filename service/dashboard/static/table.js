@@ -1,4 +1,4 @@
-// The table of a result: links and the form within it exchange the part in place; without a script they lead to a page.
+// The table of a result: its links and its form exchange the part in place; without scripts they lead to a page.
 
 import { exchange, fetchPage, say } from "./apsp.js";
 
@@ -11,7 +11,7 @@ async function show(part, url) {
   return say(page.querySelector("#rows-of-table")?.textContent ?? "");
 }
 
-/** Give life to a part that shows a table. */
+/** Start the scripts of a part that shows a table. */
 export function table(part) {
   part.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-part]");

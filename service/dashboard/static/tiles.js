@@ -1,5 +1,5 @@
 // Tiles of a result store, read through the Zarr endpoint: a tile is its entries, little-endian, row by row, and their
-// CRC-32C.  A tile that is not what was sealed is an error, never a picture.
+// CRC-32C.  A tile with another checksum is an error and is never shown.
 
 const ARRAYS = { uint16: Uint16Array, int32: Int32Array, float32: Float32Array, float64: Float64Array };
 
@@ -14,7 +14,7 @@ export function crc32c(bytes) {
   return (crc ^ 0xffffffff) >>> 0;
 }
 
-/** Whether tiles of this store can be read here: numbers of a known type, not compressed, on a usual processor. */
+/** Return whether tiles of this store can be read here: a known type, no compression, a little-endian processor. */
 export function readable(manifest) {
   const little = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
   return little && manifest.dtype in ARRAYS && !["zstd"].includes(manifest.compression);
@@ -30,12 +30,12 @@ export class Tiles {
     this.there = new Map();
   }
 
-  /** The entries of a tile that is at hand. */
+  /** Return the entries of a tile; undefined if it is not loaded. */
   peek(i, j) {
     return this.there.get(`${i}/${j}`);
   }
 
-  /** Fetch a tile; throws where it cannot be had or is damaged. */
+  /** Fetch a tile; throws an error if it cannot be fetched or is damaged. */
   async get(i, j, signal) {
     const key = `${i}/${j}`;
     if (this.there.has(key)) return this.there.get(key);

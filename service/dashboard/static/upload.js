@@ -1,8 +1,8 @@
-// A graph file on its way to the service: dropped anywhere on the page, or chosen; then the page of what was understood.
+// Uploads a graph file that was dropped anywhere on the page, or chosen, and then opens the page of the graph.
 
 import { say } from "./apsp.js";
 
-// options of the command line in messages, and the fields beside the file that mean the same; as service/dashboard/render.py
+// options of the command line in messages, and the fields of the form that mean the same; as service/dashboard/render.py
 const FIELDS = {
   "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
   "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
@@ -33,7 +33,7 @@ function send(form, file) {
   const bar = shown.querySelector("progress");
   const words = shown.querySelector("output");
   const stop = shown.querySelector("[data-stop]");
-  // fetch tells nothing about how much of a body was sent
+  // not fetch, which does not say how much of a body was sent
   const request = new XMLHttpRequest();
   const over = () => { shown.hidden = true; form.elements.file.value = ""; };
   const refuse = (title, detail) => {
@@ -54,7 +54,7 @@ function send(form, file) {
   request.upload.onload = () => { bar.removeAttribute("value"); words.textContent = "reading it"; };
   request.onload = () => {
     let answer = {};
-    try { answer = JSON.parse(request.responseText); } catch { /* a proxy answered */ }
+    try { answer = JSON.parse(request.responseText); } catch { /* the answer of a proxy is no JSON */ }
     if (request.status === 401) return location.reload();
     if (request.status >= 300) return refuse(answer.title ?? `Status ${request.status}`, spoken(answer.detail ?? ""));
     say("The graph was read.");
@@ -70,7 +70,7 @@ function send(form, file) {
 
 let target = null;
 
-/** Make a form take files. */
+/** Make a form upload files that are dropped or chosen. */
 export function receive(form) {
   form.elements.file.addEventListener("change", () => {
     if (form.elements.file.files[0]) send(form, form.elements.file.files[0]);
@@ -95,7 +95,7 @@ export function receive(form) {
   target = form;
 }
 
-/** A button that uploads a table, and puts its id into the field of the form. */
+/** Make a button upload a table, and put its id into the field of the form. */
 export function choose(button) {
   const field = document.getElementById(button.dataset.choose);
   const words = document.getElementById(field.getAttribute("aria-describedby"));

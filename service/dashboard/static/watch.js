@@ -1,9 +1,9 @@
-// A job while it is open: server-sent events say when there is news, and the service renders it.  Where events do not
-// come, the page is asked for again from time to time.
+// Follows an open job: server-sent events say that something has changed, and the service renders it.  If no events
+// arrive, the page is fetched at intervals.
 
 import { exchange, fetchPage, say } from "./apsp.js";
 
-const BETWEEN = 600;  // milliseconds between two looks at the page
+const BETWEEN = 600;  // milliseconds between two fetches of the page, at least
 const POLL = 3000;
 
 /** Follow the job of this page to its end. */
@@ -57,7 +57,7 @@ export function follow() {
     events.addEventListener("phase", () => { lastEvent = Date.now(); look(); });
     events.addEventListener("log", (event) => {
       lastEvent = Date.now();
-      // a new stream tells the log from its beginning: what the page came with is not told twice
+      // a new stream sends the log from its beginning: lines that the page already has are skipped
       const offset = Number(event.lastEventId.split(".")[1]);
       if (offset <= behind) return;
       behind = offset;
@@ -67,7 +67,7 @@ export function follow() {
     events.addEventListener("done", () => { lastEvent = Date.now(); look(); });
   }
 
-  // browsers open few connections to one host: a page that nobody sees holds none
+  // browsers open few connections to one host, so a hidden page closes its own
   function stop() {
     events?.close();
     events = null;

@@ -10,9 +10,10 @@ from typing import Any, Final
 from service.settings import variable
 from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidRequest, LimitExceeded
 
-#: resource -> the setting that limits it; no setting limits the GPU memory of a job, which states its own limit
+#: resource -> the setting that limits it; no setting limits the GPU memory of a job, because each job states that limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
-#: results to offer where a matrix does not fit: values of the option ``result``, algorithms in DoesNotFit.candidates
+#: results to offer where a matrix does not fit; each name is a value of the option ``result`` and an algorithm in
+#: DoesNotFit.candidates
 WAYS_OUT: Final = ("prepared", "measures", "near")
 
 
@@ -123,7 +124,7 @@ class NotAcceptable(InvalidRequest):
 
 
 def _offered(refusal: DoesNotFit) -> dict[str, Any]:
-    """Return what each result without a matrix would take, if the refusal of its matrix names that; else nothing."""
+    """Return the seconds, memory and disk of each result without a matrix that ``refusal`` found feasible."""
     found = {}
     for candidate in refusal.candidates:
         name = getattr(candidate, "algorithm", None)

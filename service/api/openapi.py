@@ -18,7 +18,7 @@ _WAITING: Final = ("429", "503")
 
 
 def describe(app: FastAPI, *, keys: bool) -> None:
-    """Complete ``app.openapi``: problem documents for all errors, answers of every operation, keys and scopes."""
+    """Add to ``app.openapi`` the problem documents of all errors, the answers of every operation, keys and scopes."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

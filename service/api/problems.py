@@ -135,16 +135,16 @@ def respond(
 
 #: renders an error for a browser that asked for a page; called with the request, what went wrong, and the status
 ErrorPage = Callable[[Request, Fault, int], Response]
-#: paths that only programs ask for
+#: beginnings of paths that only programs request
 _FOR_PROGRAMS: Final = ("/v1/", "/health/", "/static/", "/openapi.json")
 
 
 def install(app: FastAPI, error_page: ErrorPage) -> None:
-    """Make all errors of ``app`` problem documents; browsers that ask for a page that does not exist get a page.
+    """Answer all errors of ``app`` with problem documents; a browser that requests a missing page gets an HTML page.
 
     Args:
         app: the application.
-        error_page: renders such a page.
+        error_page: renders the HTML page.
     """
 
     @app.exception_handler(ApspError)
@@ -178,12 +178,12 @@ def install(app: FastAPI, error_page: ErrorPage) -> None:
 
 
 def unexpected(request: Request) -> Response:
-    """Return the answer to any other exception; the log has the traceback under the request id."""
+    """Return the answer to an exception that has no other handler; the log has the traceback under the request id."""
     return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
 
 
 def _wants_a_page(request: Request) -> bool:
-    """Return whether a browser asks for something to read."""
+    """Return whether the request comes from a browser that expects a page."""
     readable = "text/html" in request.headers.get("accept", "")
     return readable and request.method in ("GET", "HEAD") and not request.scope["path"].startswith(_FOR_PROGRAMS)
 
@@ -225,7 +225,7 @@ def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
 
 # Routes pass the result to FastAPI as ``responses``.
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI descriptions of the problem answers with these statuses."""
+    """Return the OpenAPI descriptions of the problem documents with these statuses."""
     reference = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": reference}}}

@@ -28,7 +28,7 @@ _MOST_COOKIES: Final = 4
 
 
 def tokens_of(cookies: str) -> list[str]:
-    """Return the tokens of sessions in a Cookie header, each once, the first few.
+    """Return the first ``_MOST_COOKIES`` different session tokens of a Cookie header.
 
     There may be several, because a neighbouring host may have set a cookie of the same name.  The header is parsed here
     because ``SimpleCookie`` stops at the first malformed cookie, and other programs on the same host set such cookies.
@@ -39,7 +39,7 @@ def tokens_of(cookies: str) -> list[str]:
 
 
 class Sessions:
-    """Finds the caller of a session.  Results are cached as long as those of keys; no keys are stored."""
+    """Finds the caller of a session.  Results are cached for as long as those of ``Keyring``; no keys are stored."""
 
     def __init__(self, keys: KeyStore) -> None:
         self._keys, self._sessions = keys, SessionStore(keys.database)

@@ -64,7 +64,9 @@ class BulkOutputOptions(TypedDict, total=False):
 
 
 def must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened, before the readers are imported; a pipe opens only once and is not tried."""
+    """Refuse a file that cannot be opened, before the slow import of the readers; a pipe is not tried: it opens only
+    once.
+    """
     from storage.errors import NotFound
 
     try:
@@ -80,7 +82,9 @@ def must_open(graph: Path) -> None:
 
 
 def start_device(options: AlsoOptions) -> None:
-    """Start the driver of the GPU that was asked for, in a thread, while packages are imported and a graph is read."""
+    """Start the driver if a GPU is wanted, in a thread, so that it starts while packages are imported and a graph is
+    read.
+    """
     if options["device"] == "cuda":
         from engine.devices.cuda.starting import start_driver
 
@@ -154,7 +158,7 @@ class ExportOptions(TypedDict, total=False):
 
 
 class AnswerOptions(TypedDict, total=False):
-    """Where ``apsp query``, ``apsp export`` and ``apsp serve-routes`` compute what a prepared graph answers."""
+    """Where ``apsp query``, ``apsp export`` and ``apsp serve-routes`` compute the answers of a prepared graph."""
 
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
@@ -199,7 +203,7 @@ def flag_of(name: str, option: Option) -> str:
 class with_options:  # noqa: N801 - a decorator
     """Replace each parameter of a command that is a class of options by the options of that class.
 
-    The parameters are made when the command's signature is first asked for, so that only the command that runs has
+    The parameters are made when the signature of a command is first read, so that only the command that runs needs
     them.
     """
 
@@ -240,14 +244,7 @@ class with_options:  # noqa: N801 - a decorator
 
 
 def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> inspect.Parameter:
-    """Return the parameter from which Typer makes an option; sizes and lists are texts there.
-
-    Args:
-        name: name of the option in its class.
-        kind: its type.
-        option: its declaration.
-        heading: the heading below which the help page shows it; None for "Options".
-    """
+    """Return the parameter from which Typer makes an option; on the command line sizes and lists are texts."""
     if kind in (Size, Vertices, Numbers, Words):
         kind = str | None
     elif name == "nodes" or kind is Opportunities:

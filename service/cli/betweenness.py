@@ -1,4 +1,4 @@
-"""The commands ``apsp betweenness`` and ``apsp assign``: their options; a package of ``commands`` has their bodies."""
+"""The commands ``apsp betweenness`` and ``apsp assign``: their options; the bodies are in ``commands.betweenness``."""
 
 from __future__ import annotations
 

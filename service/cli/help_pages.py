@@ -110,7 +110,7 @@ _BOLD, _CYAN, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[0m"
 
 
 def coloured() -> bool:
-    """Return whether standard output is a terminal that shows colours, and the user has not asked for none."""
+    """Return whether standard output is a terminal that shows colours; ``NO_COLOR`` switches them off."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not plain and sys.stdout is not None and sys.stdout.isatty()
 
@@ -171,12 +171,12 @@ class GroupedCommands(TyperGroup):
         return sorted(self.commands, key=lambda name: order.index(name) if name in order else len(order))
 
     def help_of(self, name: str) -> str:
-        """Return what a command does; no command is made for that."""
+        """Return the help text of a command, without making the command."""
         commands = self.commands
         return commands.help_of(name) if isinstance(commands, CommandsOnDemand) else str(commands[name].help)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups; the sentence of a command is wrapped and not cut."""
+        """Write the groups; the sentence of a command is wrapped, not shortened."""
         grouped = {name for names in GROUPS.values() for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in grouped)
         for heading, names in {**GROUPS, "More": others}.items():
@@ -193,7 +193,7 @@ class GroupedCommands(TyperGroup):
 
 
 class CommandsOnDemand(Mapping[str, Any]):
-    """The commands of a program by name; Typer makes each of them when it is first asked for."""
+    """The commands of a program by name; Typer makes a command when it is first looked up."""
 
     def __init__(self, app: typer.Typer) -> None:
         self._app, self._made = app, dict[str, Any]()
@@ -219,7 +219,7 @@ class CommandsOnDemand(Mapping[str, Any]):
         return len(self._said)
 
     def help_of(self, name: str) -> str:
-        """Return what a command does, as Typer takes it from where it was declared."""
+        """Return the help text of a command, as Typer takes it from the declaration of the command."""
         said = self._said[name]
         return solve_typer_info_help(said) if isinstance(said, TyperInfo) else str(getdoc(said.callback))
 
@@ -233,9 +233,9 @@ def _part_of(app: typer.Typer, said: CommandInfo | TyperInfo | None) -> typer.Ty
 
 
 def program_of(app: typer.Typer) -> Any:
-    """Return the program of ``app`` as Typer makes it, but for the commands, which are made when they are asked for.
+    """Return the program of ``app`` as Typer makes it, except that each command is made when it is first looked up.
 
-    The parameters of all commands cost 0.07 s of processor time, and a command line names one of them.
+    To make the parameters of all commands takes 0.07 s of processor time, and a command line names only one command.
     """
     program: Any = get_command(_part_of(app, None))
     program.commands = CommandsOnDemand(app)
@@ -243,7 +243,7 @@ def program_of(app: typer.Typer) -> Any:
 
 
 def command(app: typer.Typer, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Any]:
-    """Return a decorator that adds a command with such a help page to ``app``."""
+    """Return a decorator that adds a command with the help page of ``HelpfulCommand`` to ``app``."""
     return app.command(name, cls=HelpfulCommand, **options)
 
 

@@ -38,7 +38,7 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         given: what is drawn, checked by :func:`check_map`.
         as_json: whether to print one JSON object instead of text.
-        out: the file that it is for.
+        out: the file of the picture.
 
     Raises:
         InvalidRequest: the graph has no coordinates, or classes that do not ascend.
@@ -121,7 +121,7 @@ def _title(asked: list[str], path: dict[str, Any] | None, unit: str | None) -> s
 
 
 def _rounded(distance: float) -> str:
-    """Return a distance for the eye: whole from 1,000 on, else four digits."""
+    """Return a distance as text for people: whole from 1,000 on, else with four digits."""
     return f"{distance:,.0f}" if abs(distance) >= 1000 else f"{distance:.4g}"
 
 

@@ -1,8 +1,8 @@
-"""Takes plain values of a command line as they are; Typer converts all others, and words every refusal.
+"""Takes plain values of a command line as they are; Typer converts all other values, and writes every refusal.
 
-Typer converts each value, also one that was not given, by pydantic, whose import and converters cost a short solve
-0.1 s of processor time.  A text needs no conversion, and a whole number, a choice or a path that names no obstacle has
-one that is known.  Where a value is not that plain, Typer's own converter takes it (decision 230).
+Typer converts each value, also a default, with pydantic; the import of pydantic and its converters take 0.1 s of
+processor time in a short solve.  A text needs no conversion, and the conversions of a whole number, a choice and a
+readable path are simple, so this module does them.  Typer's own converter takes every other value (decision 230).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TYPERS: Final = object()
 
 
 def take_plainly(parameter: Any) -> Any:
-    """Let a parameter of a command take plain values itself; returns it.
+    """Make a parameter of a command convert plain values without Typer; returns the parameter.
 
     Args:
-        parameter: an option or argument that Typer has made.  If a later Typer no longer asks ``get_runtime_param`` for
-            the converter, or no longer has a ``type_descriptor``, all its values are converted by Typer.
+        parameter: an option or argument that Typer has made.  If a later version of Typer does not call
+            ``get_runtime_param`` for the converter, or has no ``type_descriptor``, Typer converts all values.
     """
     typers_own, described = getattr(parameter, "get_runtime_param", None), getattr(parameter, "type_descriptor", None)
     if typers_own is not None and described is not None and not isinstance(typers_own, _Converter):
@@ -39,7 +39,7 @@ def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
 
     Args:
         kind: the type of the values; ``list[...]`` for parameters that may be repeated.
-        declared: what was declared of them: bounds, or what a path must be.
+        declared: the declared limits: bounds, or what a path must be.
     """
     if get_origin(kind) is list:
         one = plain_reader(get_args(kind)[0], declared)
@@ -60,7 +60,7 @@ def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
 
 
 class _Converter:
-    """Stands for ``get_runtime_param`` and what it returns; Typer's own is made when a value needs it."""
+    """Replaces ``get_runtime_param`` and its converter; Typer makes its own converter only when a value needs it."""
 
     def __init__(self, typers_own: Callable[[], Any], plain: Callable[[Any], Any]) -> None:
         self._typers_own, self._plain = typers_own, plain
@@ -74,7 +74,7 @@ class _Converter:
         Args:
             value: as it was given, or the default; None for none.
             param: the parameter.
-            ctx: the command that is run.
+            ctx: Typer's context of the command.
         """
         many = param.multiple or param.nargs == -1
         if value is None:
@@ -99,7 +99,9 @@ def _number(value: Any, kind: type[int] | type[float], pattern: re.Pattern[str],
 
 
 def _path(value: Any) -> Any:
-    """Return the path of a text; Typer words the refusal of one that exists and cannot be read."""
+    """Return the path of a text; ``TYPERS`` for a path that exists and cannot be read, so that Typer writes the
+    refusal.
+    """
     if isinstance(value, Path):
         return value if type(value) is type(Path()) and not _refused(value) else TYPERS
     return Path(value) if type(value) is str and not _refused(value) else TYPERS

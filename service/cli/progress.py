@@ -26,7 +26,7 @@ _BAR_SECONDS, _LINE_SECONDS = 0.1, 5.0
 
 
 def never() -> bool:
-    """Do not stop."""
+    """Return False: a solve that this function is passed to as ``stop`` is not stopped by it."""
     return False
 
 
@@ -38,7 +38,7 @@ def amount_text(amount: float, unit: str) -> str:
 
 
 def _rate_texts(rate: float, unit: str) -> list[str]:
-    """Return a rate as text; none of kernels, which take very different times."""
+    """Return a rate as text, in a list; it is empty for kernels, because each takes a very different time."""
     return [] if unit == KERNELS else [f"{amount_text(rate, unit)}/s"]
 
 
@@ -135,7 +135,7 @@ class ProgressMonitor(Monitor):
         self._interrupted: tuple[str | None, float] = (None, 0.0)
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """End the phase before and start this one.
+        """End the previous phase and start this one.
 
         Args:
             phase: name of the phase.
@@ -155,7 +155,7 @@ class ProgressMonitor(Monitor):
             self._display.show(phase, self._fraction(), "")
 
     def resume(self, phase: str, total: int, unit: str, done: int) -> None:
-        """Let a phase go on with its own seconds, so that those of the interruption count into no rate.
+        """Continue a phase after an interruption, the seconds of which are left out of the rate.
 
         Args:
             phase: name of the phase.
@@ -178,7 +178,7 @@ class ProgressMonitor(Monitor):
             self._display.show(self.phase, self._fraction(), self._state(now - self._started))
 
     def cancelled(self) -> bool:
-        """Return whether a stop was asked for."""
+        """Return whether the solve must stop."""
         return self._stop()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Starts the command line. While its modules are imported, an interrupt ends the process at once and prints nothing.
 
-Python answers SIGINT with an exception, which may appear anywhere: in a module that is half imported, where it ends as
-a traceback, as another error, or nowhere at all.  Nothing has been written before a command begins, so until then the
-system's own answer is right: the process dies of the signal, and a shell that runs it in a loop ends the loop.  SIGTERM
-is answered like that anyway.  ``service.cli.main`` takes over when it can answer better (decision 166).
+Python turns SIGINT into an exception, which may appear anywhere: in a half-imported module it becomes a traceback or
+another error, or it is lost.  Nothing has been written before a command begins, so until then the default action of the
+system is right: the signal ends the process, and a shell that runs it in a loop ends the loop.  SIGTERM has this action
+anyway.  ``service.cli.main`` installs its own handlers as soon as it can do better (decision 166).
 """
 
 from __future__ import annotations

@@ -50,12 +50,12 @@ def selected(
 ) -> tuple[tuple[int, ...], SnappedPoints | None]:
     """Return the vertex indices that the text of ``option`` selects, in its order, each once, and the points if any.
 
-    ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
-    the file, and any other text is a list ``A,"B, c",D``. So a name of both a vertex and a file means the vertex; a
-    vertex called ``-`` is written ``"-"``. A file has one name on each line; in a ``.csv`` file, it is in the first
-    column.  If the first line does not name a vertex and the second one does, the first line is the header, which is
-    skipped with a note.  A table with columns lon and lat (or x and y) holds points: each means the vertex nearest to
-    it, with a note.
+    ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means the
+    file, and any other text is a list ``A,"B, c",D``. So a name of both a vertex and a file means the vertex; a vertex
+    called ``-`` is written ``"-"``. A file has one name on each line; in a ``.csv`` file, it is in the first column.
+    If the first line does not name a vertex and the second one does, the first line is the header, which is skipped
+    with a note.  A table with columns lon and lat (or x and y) holds points: each means the vertex nearest to it, and a
+    note is printed.
 
     Args:
         text: the argument of the option.
@@ -65,7 +65,8 @@ def selected(
 
     Raises:
         NotFound: a name is no vertex, or ``@FILE`` does not exist.
-        InvalidRequest: no name at all, the file is no text, or points of a graph without coordinates, or too far.
+        InvalidRequest: there is no name, the file is no text, the graph has no coordinates for points, or a point is
+            too far away.
     """
     labels = graph.labels
     table = None if text == "-" or (text[:1] != "@" and _is_vertex(labels, text)) else _table_of_points(text)
@@ -92,8 +93,9 @@ def sent_points(text: str, option: str) -> list[dict[str, Any]] | None:
         option: its name, for messages.
 
     Raises:
-        NotFound, InvalidRequest: as ``storage.geography.tables.read_points``; a point without coordinates, an id twice,
-            or coordinates of a plane by the file's own word, which a request has none for.
+        NotFound, InvalidRequest: as ``storage.geography.tables.read_points``; also for a point without coordinates, for
+            an id that occurs twice, and for a file that says in which plane its coordinates are, which a request cannot
+            say.
     """
     path = None if text == "-" else _table_of_points(text)
     return None if path is None else points_of(path, option)
@@ -122,7 +124,7 @@ def points_of(path: Path, option: str) -> list[dict[str, Any]]:
 
 
 def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
-    """Return the points that names mean, as a request has them, and the names that mean none, which are vertices.
+    """Return a point, as a request has it, for each name of a point; every other name, which is a vertex, is unchanged.
 
     Args:
         tables: files of points.
@@ -144,7 +146,7 @@ def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
 
 
 def told_points(path: Path, coordinates: Coordinates | None, option: str, limit: float | None) -> SnappedPoints:
-    """Take the points of a table to their vertices, and say on standard error how far these are.
+    """Take the points of a table to their vertices, and print on standard error how far the vertices are.
 
     Args:
         path: the table.
@@ -164,7 +166,7 @@ def told_points(path: Path, coordinates: Coordinates | None, option: str, limit:
 
 
 def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> list[tuple[str, str]]:
-    """Return the names without the first one if that is the header of a table; a number among numbers is none."""
+    """Return the names without the first one if that is the header of a table; a number among numbers is no header."""
     if not text.lower().endswith(".csv") or len(names) < 2:
         return names
     (where, first), (_, second) = names[:2]
@@ -177,15 +179,15 @@ def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> l
 
 
 def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
-    """Return what the places of a list with commas mean.
+    """Return the values in a list with commas.
 
     Args:
         text: such as ``15,30``.
         field: name of the option, for messages.
-        kind: makes a value of the text of a place.
+        kind: converts the text of one value.
 
     Raises:
-        InvalidRequest: one means nothing.
+        InvalidRequest: a value cannot be converted, or is NaN.
     """
     found = []
     for place in split_names([text], field, "value"):
@@ -271,7 +273,7 @@ def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[
 
 
 def tell_points(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:
-    """Say on standard error where points were taken, and leave that out of the answer."""
+    """Print on standard error to which vertices points were taken, and remove these facts from ``answer``."""
     for side, end, name in zip(("source", "target"), ends, names, strict=False):
         if isinstance(end, dict):
             told = answer.pop(f"{side}_point", None) or answer.pop(f"{side}_points")[0]

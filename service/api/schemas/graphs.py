@@ -40,11 +40,13 @@ class UploadQuery(_Options):
     )
 
     def title(self) -> str | None:
-        """Return the name of a graph that is new: ``name``, else the file's, without its folders."""
+        """Return the name of a new graph: ``name``, else the name of the file without its folders."""
         return self.name or (self.filename or "").replace("\\", "/").rpartition("/")[2][-LONGEST_TITLE:] or None
 
     def reading(self) -> dict[str, Any]:
-        """Return how the file is read, as arguments of ``read_graph``.  Raises InvalidRequest for wrong lists."""
+        """Return how the file is read, as arguments of ``read_graph``.  Raises InvalidRequest for a wrong list of
+        columns.
+        """
         also = [] if self.also is None else split_names(self.also, "also", "column")
         if len(also) > MOST_QUANTITIES:
             message = f"also names {len(also)} columns, at most {MOST_QUANTITIES} are kept"

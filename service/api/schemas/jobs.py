@@ -39,7 +39,7 @@ else:
     _Options = create_model("_Options", __base__=Question, **members_of(JobOptions))
 
 
-#: options that are stored only where they are given
+#: options that are stored with a job only if the request has them
 _OF_SOME = frozenset({*declared(TableOptions), "also", "snap_limit"})
 
 
@@ -76,7 +76,9 @@ class JobRequest(_Options):
     )
 
     def options(self) -> dict[str, Any]:
-        """Return the members that are options, as stored with the job; some only where they are given."""
+        """Return the options of the request as they are stored with the job; those of ``_OF_SOME`` only if they were
+        given.
+        """
         found = self.model_dump(exclude={"graph", "name", "priority", "fresh", "sources", "targets"})
         found |= {side: None if asked is None else plain(asked) for side, asked in self._sides().items()}
         return {
@@ -150,7 +152,7 @@ class JobDocument(JobItem):
         Args:
             record: the stored job.
             queue_position: jobs before it in the queue; None once it runs.
-            resumable: whether a link to ``resume`` is offered.
+            resumable: whether the document has a link to ``resume``.
         """
         members, options = _job_members(record), dict(record.options)
         points = receipt_of(options.pop("points", None))

@@ -56,19 +56,19 @@ class SnappedPoint(Wire):
 
 
 class FromPoint(Wire):
-    """What an answer about one source says where that was a point."""
+    """Member of an answer about one source: the point, if the source was given as a point."""
 
     source_point: SnappedPoint | None = None
 
 
 class BetweenPoints(FromPoint):
-    """What an answer about a source and a target says where these were points."""
+    """Members of an answer about a source and a target: the points, if they were given as points."""
 
     target_point: SnappedPoint | None = None
 
 
 class ListedPoints(Wire):
-    """What an answer about lists says of the points in them."""
+    """Members of an answer about lists of vertices: the points in these lists."""
 
     source_points: list[SnappedPoint] | None = None
     target_points: list[SnappedPoint] | None = None
@@ -86,7 +86,7 @@ class PointsRequest(Question):
 
 
 class PointsTaken(Wire):
-    """The points in their order."""
+    """The points in the order of the request."""
 
     points: list[SnappedPoint]
 
@@ -94,7 +94,7 @@ class PointsTaken(Wire):
 class Distance(BetweenPoints):
     """One distance; null where there is no path.
 
-    Of semirings max-min and min-max the value from a vertex to itself is infinite, and null, too: it is reachable.
+    In the semirings max-min and min-max the value from a vertex to itself is infinite; it is null, too, but reachable.
     """
 
     source: Label
@@ -297,12 +297,8 @@ class Manifest(Wire):
 
     @staticmethod
     def links_of(job_id: str, result: str = "matrix", *, also: bool = False) -> dict[str, str]:
-        """Return all that can be read of a result of this kind; of a prepared one its own files, too.
-
-        Args:
-            job_id: id of the job.
-            result: kind of the result.
-            also: whether quantities are summed along its paths.
+        """Return links to all that can be read of a result of this kind; a prepared result also has links to its own
+        files.
         """
         base = f"/v1/jobs/{job_id}"
         return {"job": base, **{name: f"{base}/{name}" for name in links_of(result, also=also)}}
@@ -338,7 +334,7 @@ class TableManifest(Wire):
 
 
 class TablePage(Wire):
-    """Rows of a table; ``rows[i][j]`` belongs to ``columns[j]``, and null where a row has no such value."""
+    """Rows of a table; ``rows[i][j]`` belongs to ``columns[j]``, it is null where row i has no value in that column."""
 
     columns: list[str]
     rows: list[list[int | float | str | None]]
@@ -360,7 +356,9 @@ class TablePage(Wire):
 
 
 class ColumnHistogram(Wire):
-    """The numbers of a column; bin i holds those from ``edges[i]`` to below ``edges[i + 1]``, the last one both."""
+    """The numbers of a column; bin i holds those from ``edges[i]`` to below ``edges[i + 1]``, the last bin also
+    ``edges[-1]``.
+    """
 
     column: str
     edges: list[float]
@@ -369,7 +367,10 @@ class ColumnHistogram(Wire):
 
 
 class SummaryDocument(Wire):
-    """Facts about a solved matrix; of a prepared result only the pairs unless all are counted, of a table its rows."""
+    """Facts about a solved matrix.
+
+    A prepared result has only the number of pairs unless all are counted, a table its rows and columns.
+    """
 
     job: str
     result: ResultKind = Field(description="As the job asked.")

@@ -14,15 +14,17 @@ from service.options import Numbers, Opportunities, Vertices, Words
 from service.options import Size as SizeOrText
 from storage.options import Option, declared
 
-#: the most entries of one list of a request, the most characters of a name, and how many members more than its schema
-#: an object may have before it is refused without a check of each member
+#: the most entries of one list of a request
 MOST_LISTED: Final = 1_000_000
+#: the most characters of a name
 LONGEST_NAME: Final = 10_000
+#: an object that has more unknown members than this is refused without a check of each member
 _MOST_UNKNOWN: Final = 10
-#: the most numbers or names in one option of a job that makes a table; the most columns of opportunities, and the most
-#: characters of the name of a column
+#: the most numbers or names in one option of a job that makes a table
 MOST_NUMBERS: Final = 1000
+#: the most columns of opportunities
 MOST_COLUMNS: Final = 100
+#: the most characters of the name of a column
 _LONGEST_COLUMN: Final = 200
 #: the most further columns of a graph; each takes time, because the file is read once more for it
 MOST_QUANTITIES: Final = 32
@@ -104,7 +106,9 @@ def members_of(options: type) -> dict[str, Any]:
 
 
 def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
-    """Return type and field of an option: sizes are numbers of bytes here, vertices are lists, numbers are strict."""
+    """Return type and field of an option: in requests, sizes are numbers of bytes, vertices are lists, numbers are
+    strict.
+    """
     limits: dict[str, Any] = {"ge": option.least, "le": option.most, "max_length": option.longest}
     if kind == Vertices:
         kind = AskedPlaces | None

@@ -46,7 +46,7 @@ class ExportArgs(NamedTuple):
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
         also: the quantity whose sums are written in place of distances; None for distances.
-        features: what a feature is; None for a table, or what fits the number of sources.
+        features: what becomes a feature; None for a table, or for a choice by the number of sources.
         snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
 
@@ -68,7 +68,7 @@ def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         out: the file, whose suffix decides the format.
         args: what is written.
-        answer: where a prepared graph is answered; None for the processors.
+        answer: the device that computes the answers of a prepared graph; None for the processors.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -110,7 +110,7 @@ def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None
 
 
 def _plain_table(kind: str, args: ExportArgs) -> bool:
-    """Return whether entries are written as they are, which means something for every semiring."""
+    """Return whether entries are written as they are; such a table is possible for every semiring."""
     filtered = args.within is not None or args.nearest is not None
     return kind in (".csv", ".parquet", ".npy") and args.features is None and not filtered
 
@@ -127,7 +127,7 @@ def _kind(out: Path) -> str:
 
 
 def _check_sums(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
-    """Refuse what an OMX file has no place for, and a quantity that the store has not."""
+    """Refuse options that an OMX file cannot represent, and a quantity that the store lacks."""
     given = {
         "--within": args.within, "--nearest": args.nearest, "--itself": args.itself, "--wide": args.wide,
         "--features": args.features, "--also": args.also,
@@ -156,7 +156,7 @@ def _check_form(kind: str, args: ExportArgs) -> None:
 
 
 def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
-    """Return what is exported; points are rows and columns of their own, even where they have the same vertex."""
+    """Return what is exported; each point is a row or column of its own, also where several points have one vertex."""
     matrix = result.matrix
     sources, targets, ends = matrix.sources, None, dict[str, Ends]()
     for side, text in (("sources", args.sources), ("targets", args.targets)):

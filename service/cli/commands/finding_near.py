@@ -36,12 +36,12 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOpti
         graph_args: the graph file, or the folder of a prepared graph.
         given: the options of the command line.
         out: the file or Zarr group; its ending decides the format.
-        written: whether an existing one may be replaced, and what features are.
+        written: whether an existing output may be replaced, and what becomes a feature.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs``; points or features in a
-            file whose form cannot hold them.
+        ApspError: as ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs``; also if the form of the
+            file cannot hold points or features.
     """
     if given["cutoff"] is None and given["nearest"] is None:
         raise InvalidRequest("apsp near needs --cutoff DISTANCE, --nearest K, or both", field="cutoff")
@@ -64,7 +64,10 @@ def _near(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Find near pairs for a place that nobody else writes; ``asked`` is limits, nearest, and texts of vertices."""
+    """Find near pairs and write them to ``place``, which the caller has locked.
+
+    ``asked`` is the limits, ``nearest``, and the texts that select vertices.
+    """
     from engine.api.near import near_pairs
 
     (limits, nearest, lists), (out, form) = asked, place
@@ -104,7 +107,7 @@ def _near(
 
 
 def _given(graph_args: GraphArgs, context: contextlib.ExitStack) -> tuple[Graph, Receipt, PreparedMatrix | None]:
-    """Read the graph, or open the prepared graph that holds it, until the context ends."""
+    """Read the graph, or open the prepared graph, which stays open until the context ends, and take its graph."""
     matrix = opened_prepared(graph_args, "apsp near")
     if matrix is None:
         return *load(graph_args), None

@@ -166,7 +166,9 @@ def graph_files(names: Sequence[str]) -> list[Path]:
 
 
 def _targets(paths: Sequence[Path], args: ManyArgs) -> list[Path | None]:
-    """Return the path of each store, named after the graph file's whole name, so that no two stores have one path."""
+    """Return the path of each store, which has the whole name of the graph file, so that no two stores have
+    one path.
+    """
     if args.out is None:
         if args.summary is None:
             raise InvalidRequest("give --out FOLDER for stores, --summary FILE for a table, or both", field="out")
@@ -199,8 +201,8 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     batch: Batch = {}
     size = 0
     for first in range(0, len(paths), READERS):
-        # Threads end with each slice of files: those that lived on at a yield would stay if the generator is never
-        # resumed.
+        # Threads end with each slice of files: threads that still ran at a yield would never end if the generator is
+        # not resumed.
         some = paths[first : first + READERS]
         for index, found in enumerate(in_threads(READERS, read, some, name="apsp-read"), first):
             if not isinstance(found, tuple):
@@ -274,13 +276,7 @@ def _facts(graph: Graph) -> dict[str, object]:
 
 
 def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, object] | None:
-    """Return the facts of an existing sealed store that answers the same question; None if one has to be
-    made.
-
-    Raises:
-        Conflict: the existing store answers another question.
-        StorageFailed: the existing store cannot be read.
-    """
+    """Return the facts of an existing sealed store that answers the same question; None if a store has to be made."""
     if target is None or args.overwrite or not target.exists():
         return None
     with open_matrix(target) as matrix:
@@ -320,7 +316,7 @@ def _tell(lines: Iterable[str]) -> None:
 
 
 def _table(rows: Sequence[Mapping[str, object]], suffix: str) -> str:
-    """Write CSV with a header, or one JSON object a line if the file's name ends in ``.jsonl`` or ``.ndjson``."""
+    """Return the table as CSV with a header, or one JSON object a line if ``suffix`` is ``.jsonl`` or ``.ndjson``."""
     plain = [{name: _cell(row.get(name)) for name in COLUMNS} for row in rows]
     if suffix in (".jsonl", ".ndjson"):
         return "".join(json.dumps(jsonable(row), ensure_ascii=False, allow_nan=False) + "\n" for row in plain)

@@ -59,7 +59,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
 
 
 def _measure(args: MeasureArgs, *, as_json: bool) -> None:
-    """Measure for a file that nobody else writes."""
+    """Measure; the caller has locked the output file."""
     numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
     started = time.perf_counter()
     with contextlib.ExitStack() as context:
@@ -75,7 +75,9 @@ def _measure(args: MeasureArgs, *, as_json: bool) -> None:
 
 
 class _Asked(NamedTuple):
-    """What is measured: a graph, or the prepared graph that it comes from, and since when, in seconds."""
+    """What is measured: the graph, the prepared graph that it comes from, if any, and when the command started
+    (seconds).
+    """
 
     graph: Graph
     receipt: Receipt

@@ -36,7 +36,7 @@ def emit_done(place: object, seconds: Mapping[str, float], lines: Iterable[str])
     Args:
         place: where it is.
         seconds: seconds of each phase.
-        lines: what to say about it.
+        lines: further lines to print.
     """
     phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
     emit([f"{place}: done ({phases})", *lines])

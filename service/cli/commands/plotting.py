@@ -53,10 +53,10 @@ class HeatMap(NamedTuple):
 
 
 def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: bool) -> None:
-    """Read a store by bands of tiles, or its network, draw, and write the picture; an existing picture is replaced.
+    """Draw a store, read in bands of tiles, or its network, and write the picture, which replaces an existing one.
 
     Args:
-        store: folder or address of a solved matrix, or the folder of a prepared graph, whose rows are found.
+        store: folder or address of a solved matrix, or the folder of a prepared graph, whose rows are computed.
         out: file of the picture; its suffix decides the format.
         heat: how the matrix is drawn.
         network: whether the network is drawn instead, and how.
@@ -101,7 +101,7 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
 
 
 def _taken(matrix: SealedResult, budget: int) -> RowsSummary | None:
-    """Return what gathers the facts of the rows that are read, for a result that has none of its own."""
+    """Return an object that sums up the rows that are read; None for a solved matrix, which stores its summary."""
     from engine.api.from_tables.summary import RowsSummary
     from engine.api.prepared_matrix import PreparedMatrix
 
@@ -157,7 +157,7 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
 
 
 def _write(figure: Figure, out: Path, dpi: int = 130) -> None:
-    """Write to a temporary file next to the target first, so that an old picture stays until then."""
+    """Write to a temporary file next to the target first, so that an old picture stays until the new one is there."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=dpi, facecolor=figure.get_facecolor())
     beside = out.with_name(f".{out.name}.{os.getpid()}")

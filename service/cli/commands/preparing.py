@@ -73,7 +73,7 @@ def _prepare(
     graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, compact: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Prepare into a place that no other process writes: a path, and the objects to send the result to."""
+    """Prepare into ``at``, which the caller has locked: a path, and the generation of objects for an address."""
     from engine.api.from_tables.compacting import prepare_compact
     from engine.api.prepared import plan_prepared
     from engine.api.prepared import prepare as prepare_graph
@@ -113,7 +113,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, compact: bool, out: Path
 
     Args:
         graph_args: the graph file.
-        given: the options of the command line; those that prepared graphs do not keep are refused.
+        given: the options of the command line; options that prepared graphs do not have are refused.
         compact: plan the compact form.
         out: the folder, where free space is checked.
         as_json: whether to print one JSON object instead of text.
@@ -231,8 +231,8 @@ def opened_prepared(
 
     Raises:
         DoesNotFit: the tables are larger than the memory of the GPU.
-        InvalidRequest: it is a solved store, or options say how a file is read.
-        NotFound, StorageFailed: it is neither.
+        InvalidRequest: the argument is a solved store, or there are options that say how a file is read.
+        NotFound, StorageFailed: there is no store, or it cannot be read.
     """
     address = address_of(graph.graph)
     if address is None and not graph.graph.is_dir():

@@ -40,7 +40,7 @@ def opened(store: str, answer: AnswerOptions, semiring: str | Collection[str] = 
 
     Args:
         store: its folder or address.
-        answer: the device, and the memory of it that may be used; nothing for the processors.
+        answer: the device, and how much of its memory may be used; empty for the processors.
         semiring: as ``open_result`` takes it.
 
     Raises:
@@ -71,10 +71,11 @@ def query(
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         question: distance, path, row, nearest, within, also or summary.
-        vertices: names of the vertices that the question takes, and its number (of vertices, or a distance).
+        vertices: names of the vertices of the question; then its number: of vertices for nearest, a distance for
+            within.
         points: tables of points, whose ids and names may stand for vertices.
         out: the file of GeoJSON for a path; None prints the answer.
-        answer: where a prepared graph is answered; None for the processors.
+        answer: the device that computes the answers of a prepared graph; None for the processors.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
@@ -125,7 +126,7 @@ def check_lines(matrix: Any) -> None:
 
 
 def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
-    """Return the labels of the vertices that names mean: points first, then vertices; say which points were meant.
+    """Return the label of the vertex that each name means, of a point first, then of a vertex; print the points found.
 
     Args:
         result: the open result.
@@ -133,7 +134,7 @@ def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]
         names: names of points or vertices.
 
     Raises:
-        NotFound: a name is neither.
+        NotFound: neither a point nor a vertex has the name.
         InvalidRequest: several points have that name, or as ``storage.geography.snapping.snap_file``.
     """
     from storage.geography.snapping import FAR, snap_file
@@ -162,7 +163,9 @@ def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]
 
 
 def store_folder(store: str) -> str | Path:
-    """Return the folder, or the address in an object store.  Raises NotFound for a file and for another folder."""
+    """Return the folder, or the address in an object store.  Raises NotFound for a file and for a folder without a
+    store.
+    """
     if is_address(store):
         return store
     path = Path(store)

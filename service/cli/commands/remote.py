@@ -41,7 +41,8 @@ from storage.matrix.frame import said_unit
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 
-#: Seconds for which an unanswered request is repeated: a short question, and all others (a wait ten times as long).
+#: Seconds for which a request without an answer is repeated: for short questions, and for all other requests; the
+#: requests of a wait are repeated ten times as long.
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
 #: the largest finite float32; ``struct.pack`` refuses larger numbers
@@ -71,7 +72,9 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries to ask for: up to the end of this page, and one more, if there is a next page."""
+        """Return how many entries to request: all to the end of this page, and one more, which shows if there is a next
+        page.
+        """
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
@@ -246,7 +249,7 @@ def fetch(job: str, out: Path, at: Remote, *, overwrite: bool) -> None:
 
     Args:
         job: id of the job.
-        out: folder of the store; of a table also a file, whose ending says its form.
+        out: folder of the store; a table can also go into a file, whose ending decides the format.
         at: the service, and how the answer is printed.
         overwrite: whether an existing store may be replaced.
     """
@@ -283,7 +286,8 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
     Args:
         job: id of the job.
         question: distance, path, row, nearest, within, also or summary.
-        vertices: names of the vertices that the question takes, and its number.
+        vertices: names of the vertices of the question; then its number: of vertices for nearest, a distance for
+            within.
         at: the service, and how the answer is printed.
         points: tables of points, which may stand for vertices.
     """

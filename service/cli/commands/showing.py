@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Ending of the files of paths.
 ROUTES: Final = ".geojson"
-#: The questions, each with the vertices and the number that it takes.
+#: The questions, each with its arguments: vertices U and V, a number K of vertices, a distance.
 QUESTIONS: Final = {
     "distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "nearest": ("U", "K"), "within": ("U", "DISTANCE"),
     "also": ("U", "V"), "summary": (),
@@ -63,7 +63,7 @@ def check_question(question: str, vertices: Sequence[str], out: Path | None = No
 
 
 def save_path(feature: Mapping[str, Any], out: Path, as_json: bool) -> None:
-    """Write a shortest path as a file of GeoJSON, and say what is in it.
+    """Write a shortest path as a file of GeoJSON, and print what it contains.
 
     Args:
         feature: as ``service.views.path_feature`` makes it.
@@ -199,7 +199,7 @@ def value_text(value: float | None, semiring: str | None, *, itself: bool) -> st
     Args:
         value: the value.
         semiring: its semiring; None for distances.
-        itself: whether the value is that of a vertex to itself, or there is a path.
+        itself: whether None stands for the infinite value from a vertex to itself, and not for a missing path.
     """
     if semiring is None or value is not None:
         return _text(value)
@@ -228,16 +228,16 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
 
 
 def summary_lines(summary: Mapping[str, Any], unit: str | None = None) -> list[str]:
-    """Return the summary of a matrix in aligned lines, and what its distances measure if that is known."""
+    """Return the summary of a matrix in aligned lines, with the unit of its distances if that is known."""
     facts = [*shown_facts(summary), *([("unit", unit)] if unit else [])]
     return table(facts, indent="  ")
 
 
 def show_refusal(refusal: DoesNotFit, graph: str, receipt: Receipt, *, as_json: bool) -> None:
-    """Print what a refused plan has looked at.
+    """Print the candidates of a plan that was refused.
 
     Args:
-        refusal: why nothing fits.
+        refusal: the error, which holds the candidates.
         graph: the file.
         receipt: what its reader says.
         as_json: whether to print one JSON object instead of a table.
@@ -251,7 +251,7 @@ def show_refusal(refusal: DoesNotFit, graph: str, receipt: Receipt, *, as_json: 
 
 
 def table_of(candidates: Iterable[Candidate]) -> list[str]:
-    """Return a table of what planning has looked at, with the reasons why candidates were rejected."""
+    """Return a table of candidates, with the reasons why some were rejected."""
     head = ("candidate", "device", "tier", "memory", "GPU memory", "disk", "seconds", "")
     rows = [
         (

@@ -32,13 +32,13 @@ from storage.readers import read_graph
 from storage.remote import places
 from storage.semirings import needed_parallel
 
-#: what a message calls the arc that was kept of parallel ones, by the rule that selected it
+#: words for the arc that was kept of parallel arcs, by the rule that selected it
 _KEPT: Final = {"least": "shortest", "greatest": "one of the greatest weight"}
 
 
 @dataclass(frozen=True)
 class GraphArgs:
-    """A graph file, how it is to be read, and how far from it points may be that are taken to its vertices."""
+    """A graph file, how it is read, and how far a point may be from the vertex that it is taken to."""
 
     graph: Path
     reading: FileReadingOptions
@@ -100,10 +100,9 @@ def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: floa
 
 
 def budgets_of(given: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return the bytes of memory and of device memory.  Commands call this before they read a large graph, so that
-    wrong sizes are refused at once.
+    """Return the bytes of memory and of device memory; None for a budget that is not given.
 
-    None stands for a budget that is not given.
+    Commands call this before they read a large graph, so that wrong sizes are refused at once.
     """
     return {
         field: None if given[field] is None else parse_size(given[field], field=f"--{field.replace('_', '-')}")
@@ -199,7 +198,7 @@ def _measures(selected: Plan) -> Candidate | None:
 
 
 def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[str]:
-    """Yield the notes on decisions that were made for the user."""
+    """Yield the notes of the reader, and a note about an option that has no effect."""
     yield from (f"note: {note}" for note in receipt.notes)
     if given["device_memory"] is not None and selected.device == "cpu":
         yield "note: --device-memory changes nothing here, the plan is for the CPU"
@@ -297,7 +296,7 @@ def _solve(
     *,
     as_json: bool,
 ) -> None:
-    """Solve into a place that no other process writes; ``where`` is the place as it was given, a path, and an
+    """Solve into a place that the caller has locked; ``where`` is the place as the user wrote it, a path, and an
     address.
     """
     from engine.api.solve import make_plan, solve_to_store

@@ -32,7 +32,7 @@ def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
     Args:
         args: what the command line says of graph, machine and table.
         demands: the table of demands.
-        assigned: what it says of the assignment.
+        assigned: the options of the assignment.
 
     Raises:
         ApspError: as ``engine.api.betweenness.assignment.assign`` and ``storage.graph.demand_table.read_demands``.
@@ -81,7 +81,7 @@ def _assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
 
 
 def _sums(found: Assignment) -> list[str]:
-    """Return what was assigned and what was not, in a few lines."""
+    """Return a few lines that say how much was assigned, and how much was not."""
     lines = [f"assigned {number(found.assigned)} of {number(float(found.demands.flows.sum()))}, flow times length "
              f"{number(found.cost)}"]  # fmt: skip
     if found.inside:

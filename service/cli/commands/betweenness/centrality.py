@@ -23,7 +23,7 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
 
     Args:
         args: what the command line says of graph, machine and table.
-        counted: what it says of the betweenness.
+        counted: the options that say what is counted.
 
     Raises:
         ApspError: as ``engine.api.betweenness.centrality.betweenness``, before any work where the options are wrong.

@@ -33,13 +33,13 @@ class PassageArgs:
     as_json: bool
 
     def check(self) -> None:
-        """Refuse an output or a size that cannot be, before anything is read."""
+        """Refuse an impossible output or size before anything is read."""
         if self.out is not None:
             check_table(self.out, overwrite=self.overwrite)
         self.limits()
 
     def limits(self) -> Options:
-        """Return the options that say what of the machine may be used."""
+        """Return the options that limit memory and threads."""
         from engine.model.problem import Options
 
         memory, threads = self.machine["memory"], self.machine["threads"]
@@ -51,7 +51,7 @@ def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
 
     Args:
         plan: the plan.
-        what: the table, in words.
+        what: the name of the table, in words.
         receipt: of the graph.
     """
     threads = f"{plan.threads} thread{'s' if plan.threads != 1 else ''}"
@@ -71,14 +71,14 @@ def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
 def show(
     args: PassageArgs, read: tuple[Graph, Receipt], frame: polars.DataFrame, said: Mapping[str, Any], key: str
 ) -> None:
-    """Write the table, and say what was found; without ``--out`` print it.
+    """Write the table and print what was found; without ``--out`` print the table itself.
 
     Args:
         args: what the command line says.
         read: the graph and its receipt.
         frame: the table.
-        said: what else to say: ``plan``, ``seconds``, and facts by name.
-        key: what the rows are called in JSON.
+        said: what else to print: ``plan``, ``seconds``, and facts by name.
+        key: the name of the rows in JSON.
     """
     if args.out is not None:
         unit = read[0].unit if "weight" in frame.columns else None

@@ -1,7 +1,7 @@
 """A client of the service, sync and async: ``Client(url).solve(graph).distance(u, v)``.
 
 Starts fast: neither the engine nor FastAPI nor zarr is imported here, and NumPy, polars, NetworkX, pandas, xarray and
-matplotlib only by what needs them.
+matplotlib only by the functions that need them.
 """
 
 from service.client.asynchronous import AsyncClient, AsyncJob, AsyncResult

@@ -59,7 +59,7 @@ class JobView:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the job has ended."""
         return self.state not in ("accepted", "running")
 
     @property
@@ -100,7 +100,7 @@ class ResultView:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Sources (rows) and targets (columns)."""
+        """The numbers of sources (rows) and targets (columns)."""
         rows, columns = self.facts["shape"]
         return int(rows), int(columns)
 

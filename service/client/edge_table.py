@@ -21,7 +21,7 @@ def column_query(weight: str | None, length_of: str | None, further: Iterable[st
 
     Args:
         weight: the column of the weights; None for edges that count 1.
-        length_of: a formula over it.
+        length_of: a formula that makes lengths from the weights; None if the weights are the lengths.
         further: names of further columns.
     """
     further = list(further)

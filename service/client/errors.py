@@ -42,12 +42,14 @@ class ProblemDetails:
 
     @property
     def limit(self) -> Any:
-        """The limit that the request exceeded, or else how much of the resource is available; None if not told."""
+        """The limit that the request exceeded, or else how much of the resource is available; None if the problem has
+        neither.
+        """
         return self.details.get("limit", self.details.get("available"))
 
     @property
     def asked(self) -> Any:
-        """The number that was asked for and exceeds the limit, or None."""
+        """The requested or needed number that exceeds the limit, or None."""
         return self.details.get("requested", self.details.get("needed"))
 
     @property

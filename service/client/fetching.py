@@ -83,7 +83,7 @@ def fetch(place: str, target: Path, patience: Patience, *, overwrite: bool, mete
     Raises:
         Conflict: ``target`` exists, or another download to it is in progress.
         StorageFailed: a file was damaged twice, or the file system failed.
-        ServiceError, NoAnswer: as always.
+        ServiceError, NoAnswer: as for every request.
     """
     from storage.matrix.download import Download
 

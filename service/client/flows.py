@@ -33,7 +33,7 @@ WHOLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,35}")
 #: seconds for which the service is asked to delay its answer about an open job: with a watcher, and without one
 _WATCHED, _UNWATCHED = 1, 20
-#: waiting for a job is this many times as patient as a single request
+#: the requests of a wait for a job are repeated this many times as long as a single request
 _MORE_PATIENCE: Final = 10
 #: seconds of silence, in addition to the delay that was asked for, after which a request is aborted
 _SLACK: Final = 30.0
@@ -68,7 +68,7 @@ def upload(
         graph: a path or an object, see :meth:`Client.submit`.
         reading: how the graph is read.
         patience: how long requests are repeated.
-        name: what the caller calls the graph.
+        name: the caller's name for the graph.
     """
     context = prepared(graph, reading, name)
     made: Upload = yield Work(context.__enter__)
@@ -182,7 +182,7 @@ def summary(job: str, patience: Patience, *, counted: bool = False) -> Flow[Docu
 
     Args:
         job: id of the job.
-        patience: how long to ask again.
+        patience: how long requests are repeated.
         counted: whether all rows of a prepared result are counted for the summary.
     """
     path = job_path(job, "summary")

@@ -50,8 +50,8 @@ def prepared(graph: Any, reading: UploadOptions, name: str | None = None) -> Ite
 
     Args:
         graph: a path or an object, see :meth:`Client.submit`.
-        reading: how it is read.
-        name: what the caller calls the graph.
+        reading: how the service reads the graph.
+        name: the caller's name for the graph.
 
     Raises:
         InvalidRequest: it is not a graph, or its names or weights cannot be encoded.
@@ -290,10 +290,10 @@ def _select_columns(
     reading: UploadOptions,
     cells: Callable[[int, int | None], list[str]],
 ) -> tuple[list[int], dict[str, Any]]:
-    """Return the positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask
-    for.
+    """Return the positions of the columns source, target and weight (if there is one), and the query that names them.
 
-    ``cells`` returns the cells of a column as text, all of them or only the first ones.
+    The columns are selected by the rules for edge lists.  ``cells`` returns the cells of a column as text, all of them
+    or only the first ones.
     """
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import ReadOptions

@@ -38,7 +38,7 @@ class Awaited:
 
 
 class Method(Generic[P, T]):
-    """Makes a function that returns a flow into a method, which is asynchronous if its class is."""
+    """Turns a function that returns a flow into a method, which is asynchronous if its class is."""
 
     def __init__(self, flow: Callable[Concatenate[Any, P], Flow[T]]) -> None:
         self._flow = flow
@@ -149,11 +149,12 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``also``, further columns or attributes, which the job sums along the shortest paths, too.
                 ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
-                vertices, or ``{column: {vertex: number}}``; it is uploaded.  So may ``demands``, whose first two
-                columns name vertices, or ``{(origin, destination): flow}``.
-                ``sources`` and ``targets`` may be points, dicts with ``lon`` and ``lat`` (or ``x`` and ``y``) and if
-                wanted ``id`` and ``name``, each of which means the vertex nearest to it, no farther than
-                ``snap_limit``; ``job.facts["points"]`` then says how far these are.
+                vertices, or ``{column: {vertex: number}}``; it is uploaded.
+                ``demands`` is uploaded in the same way: a table whose first two columns name vertices, or
+                ``{(origin, destination): flow}``.
+                ``sources`` and ``targets`` may be points, dicts with ``lon`` and ``lat`` (or ``x`` and ``y``) and
+                optionally ``id`` and ``name``; each point means the vertex nearest to it, no farther than
+                ``snap_limit``, and ``job.facts["points"]`` then says how far these vertices are.
 
         Raises:
             InvalidRequest, NotFound: the graph or an option cannot be understood.

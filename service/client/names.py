@@ -25,14 +25,14 @@ def label_of(vertex: object) -> Label:
 
 
 def several(field: str, given: Any) -> Sequence[Any]:
-    """Return what a list, a tuple, an array or the like holds; a text is none, for it would be a sequence of letters.
+    """Return the items of a list, a tuple, an array or the like; a text is refused: it would be a sequence of letters.
 
     Args:
         field: name of the argument.
         given: what was given.
 
     Raises:
-        InvalidRequest: it is something else.
+        InvalidRequest: ``given`` is something else.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise InvalidRequest(f"{field} must be a list, found {shown(given)}", field=field)

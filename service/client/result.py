@@ -38,7 +38,7 @@ def number(value: float | None, semiring: str = MIN_PLUS, *, itself: bool = Fals
     Args:
         value: the distance, or the value of another semiring; None for no path, and for infinite values.
         semiring: the semiring.
-        itself: whether it is the value of a vertex to itself.
+        itself: whether None stands for the infinite value from a vertex to itself, and not for a missing path.
     """
     if value is not None:
         return value
@@ -89,10 +89,10 @@ class ResultMethods(TableMethods):
 
     @asks
     def distance(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[float]:
-        """Return one distance; +inf where there is no path.  Of a job of another semiring, the value of the best path.
+        """Return one distance; +inf where there is no path.  For a job of another semiring, the value of the best path.
 
         In all questions a vertex may be a point, ``{"lon": 24.94, "lat": 60.17}`` (or ``x`` and ``y``), which means the
-        vertex nearest to it; a warning is given where that is far.
+        vertex nearest to it; there is a warning if that vertex is far away.
 
         Args:
             source, target: vertices or points.
@@ -106,7 +106,7 @@ class ResultMethods(TableMethods):
 
     @asks
     def also(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[dict[str, float]]:
-        """Return the sums along the path of a pair by the names of quantities; +inf where there is no path.
+        """Return the sum of each quantity along the path of a pair, by name; +inf where there is no path.
 
         Raises ServiceError if the job has summed nothing.
 
@@ -126,8 +126,8 @@ class ResultMethods(TableMethods):
         for first in range(0, len(pairs), _PAIRS):
             some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
             body: Document = {"pairs": some, **self._said}
-            # The service refuses a limit where no point is given, so it goes only with batches that have points.  If no
-            # pair has one, it goes with all, so that the service refuses it.
+            # The service refuses a limit without points, so the limit is sent only with batches that have points.  If
+            # no batch has points, it is sent with all of them, so that the service refuses it.
             if snap_limit is not None and (_have_points(some) or not _have_points(pairs)):
                 body["snap_limit"] = snap_limit
             answer = yield from self._question("POST", "distances", json=body)
@@ -212,7 +212,7 @@ class ResultMethods(TableMethods):
         return self._names.vertices(down), self._names.vertices(across)
 
     def _sides(self) -> Flow[tuple[list[Label], list[Label]]]:
-        """Return the labels of rows and of columns, from the store's own arrays, checked by its seal."""
+        """Return the labels of rows and of columns, from the arrays of the store, which are compared with its seal."""
         from storage.matrix.download import labels_of, side_files
 
         self._need_distances()
@@ -233,7 +233,9 @@ class ResultMethods(TableMethods):
 
     @property
     def _folder(self) -> str:
-        """Return the path of the sealed result's files, below its job; a service that names no kind has a matrix."""
+        """Return the path of the result's files below its job; an older service does not name the kind, which is then
+        matrix.
+        """
         return "prepared" if self.facts.get("result") == "prepared" else "zarr"
 
     @asks
@@ -247,9 +249,9 @@ class ResultMethods(TableMethods):
     ) -> Flow[Any]:
         """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
 
-        Of a job of another semiring these are the values of the best paths, and that semiring's value where there is
-        no path.  Rows and columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if it
-        would have more bytes than ``most``.
+        For a job of another semiring these are the values of the best paths, and its value for *no path*.  Rows and
+        columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if the array would have
+        more bytes than ``most``.
 
         Args:
             sources, targets: the rows and columns; None for all.
@@ -267,8 +269,9 @@ class ResultMethods(TableMethods):
     def _submatrix(
         self, rows: list[Label] | None, columns: list[Label] | None, most: int, also: str | None = None
     ) -> Flow[Any]:
-        """Return the distances, or the sums of a quantity, from rows to columns, None meaning all, as floats with
-        +inf.
+        """Return the distances, or the sums of a quantity, as floats, +inf where there is no path.
+
+        None stands for all rows or all columns.
         """
         import numpy as np
 
@@ -301,8 +304,8 @@ class ResultMethods(TableMethods):
         """Return the distances as a lazy labelled array; entries are read through the service when they are used.
 
         Values are as stored: for integers, *no path* is the number in the attribute ``unreachable``.  Options go to
-        ``xarray.open_zarr``.  Vertices that have other labels on the wire have those labels here, too, because NumPy
-        has no other kinds of labels.  Needs xarray, fsspec and aiohttp.
+        ``xarray.open_zarr``.  A vertex that is no number or text, such as a tuple, appears under its label on the wire.
+        Needs xarray, fsspec and aiohttp.
         """
         found: DataArray = yield Work(lambda: self._opened(options))
         return found
@@ -333,8 +336,8 @@ class ResultMethods(TableMethods):
     ) -> Flow[FilePath]:
         """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
 
-        Of a prepared result this is the prepared graph itself, which ``apsp.open`` answers from; of a table, a folder
-        with ``table.parquet``, and with the sparse rows of near pairs as a Zarr group.
+        For a prepared result the store is the prepared graph, which ``apsp.open`` opens; for a table, a folder with
+        ``table.parquet``, and for near pairs also with a Zarr group of their sparse rows.
 
         Args:
             folder: path of the store; it appears once it is complete.
@@ -348,7 +351,9 @@ class ResultMethods(TableMethods):
 
     @asks
     def plot(self, size: int = 256) -> Flow[Figure]:
-        """Return a heat map of at most ``size`` rows and columns beside the histogram of all; needs matplotlib."""
+        """Return a heat map of at most ``size`` rows and columns, and the histogram of all distances; needs
+        matplotlib.
+        """
         size = check_whole("size", size, 1)
         down, across = yield from self._sides()
         distances = yield from self._submatrix(_some(down, size), _some(across, size), 8 * size * size)

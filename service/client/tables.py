@@ -1,4 +1,4 @@
-"""Tables on both ways: opportunities and demands that go to the service, and the rows of a result that come back."""
+"""Sends tables of opportunities and demands to the service, and reads the rows of results that are tables."""
 
 from __future__ import annotations
 
@@ -47,18 +47,20 @@ _HOLDS: Final = {
 
 
 def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow[Any]:
-    """Upload opportunities or demands, and return what a job says of them; repeating is safe, because equal tables are
-    one.
+    """Upload opportunities or demands, and return the value of the job's option ``field``.
+
+    It is safe to repeat this, because the service stores equal tables once.
 
     Args:
         field: ``opportunities`` or ``demands``.
-        given: a path, a table, the id of an uploaded table, columns by name or flows by pairs of vertices, or what the
-            body of a request has: ``{"vertices", "columns"}``, ``{"origins", "destinations", "flows"}``.
+        given: a path, a table, columns by name, or flows by pairs of vertices, which are uploaded; or the id of an
+            uploaded table, or what the body of a request has: ``{"vertices", "columns"}``, ``{"origins",
+            "destinations", "flows"}``.
         names: translates between the caller's vertices and labels on the wire.
         patience: how long requests are repeated.
 
     Raises:
-        InvalidRequest: it is no table.
+        InvalidRequest: ``given`` is no table.
         NotFound: there is no such file.
     """
     if isinstance(given, str) and _ID.fullmatch(given) and not Path(given).exists():
@@ -114,7 +116,7 @@ def _demand_frame(given: Any, names: Names) -> pl.DataFrame:
 
 
 def _labelled(flows: pl.DataFrame, ends: Mapping[str, list[Any]], names: Names) -> pl.DataFrame:
-    """Return flows with columns of labels before them."""
+    """Return a table that has columns of labels first, then the columns of ``flows``."""
     import polars as pl
 
     made = [pl.Series(name, map(str, names.labels(side)), dtype=pl.String()) for name, side in ends.items()]
@@ -174,7 +176,7 @@ class TableMethods(ResultView, Part):
         Raises:
             InvalidRequest: the result is no table.
             ServiceError: there is no such column or vertex, or there are too many rows to be sorted.
-            StorageFailed: what came is not what the seal says.
+            StorageFailed: the received table differs from its seal.
         """
         return self._frame(columns, sort, vertices, limit)
 

@@ -24,10 +24,10 @@ class Field:
 
     Attributes:
         name: the option's name in the API.
-        label, help, hint: what is shown beside it, below it, and in it while it is empty.
-        choices: values and their names, if it has any.
-        results: the results that take it; empty if all do.
-        holds: what a file holds that may be chosen for it; empty if none may.
+        label, help, hint: the text beside the field, below it, and inside it while it is empty.
+        choices: the values to select from, with their names; empty for other fields.
+        results: the kinds of result that have this option; empty for all.
+        holds: the content of the files that can fill the field; empty if it takes no file.
     """
 
     name: str
@@ -47,7 +47,7 @@ _SHOWN: Final = (
 )  # fmt: skip
 #: options that name an uploaded table
 _TABLES: Final = frozenset({"opportunities", "demands"})
-#: options of the matrix alone
+#: options that only a matrix has
 _OF_MATRIX: Final = frozenset({"also", "semiring"})
 _OPTIONS: Final = declared(ClientOptions)
 

@@ -41,8 +41,7 @@ _MOST_OPEN: Final = 50
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: most entries of a prepared result of which the page counts all pairs without being asked; that many take a tenth of
-#: a second
+#: up to this many entries of a prepared result, the page counts all pairs unasked, which takes a tenth of a second
 _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
@@ -57,12 +56,12 @@ _NO_RECEIPT: Final = {
     "format": "?", "compression": None, "entries": 0, "self_loops": 0, "parallel_arcs": 0, "infinite_arcs": 0,
     "notes": (),
 }  # fmt: skip
-#: what the pages call each kind of result; and the kind of those algorithms that make only one, so that their names,
-#: which would say nothing more, are not shown
+#: what the pages call each kind of result
 _KINDS: Final = {
     "prepared": "prepared graph", "measures": "measures", "near": "near pairs", "betweenness": "betweenness",
     "flows": "flows",
 }  # fmt: skip
+#: algorithms that make only one kind of result; pages show this kind, because the algorithm's name says nothing more
 _OWN: Final = {"prepared": "prepared", "near": "near", "betweenness": "betweenness", "assignment": "flows"}
 STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
@@ -72,7 +71,12 @@ FILTERS: Final = (("", "all states"), *STATES.items())
 
 
 def home(visitor: Visitor, before: str | None) -> View:
-    """Return the jobs by state, the newest first (finished ones before that of id ``before``), devices and the disk."""
+    """Return the jobs by state, the newest first, the devices and the disk.
+
+    Args:
+        visitor: the person who asks.
+        before: show only finished jobs that are older than the job of this id; None for the newest.
+    """
     owner = visitor.owner
     names = _graph_names(visitor.service, owner)
     listed = visitor.service.jobs.list_jobs
@@ -98,7 +102,8 @@ def found_jobs(visitor: Visitor, wanted: JobFilter, most: int, before: str | Non
     Args:
         visitor: the person who asks.
         wanted: which jobs.
-        most: jobs on one page; of waiting jobs, which are listed in the order of the queue, all up to 10 times as many.
+        most: jobs on one page; ten times as many if only waiting jobs are listed, which have one page in the order of
+            the queue.
         before: only jobs older than the one with this id.
     """
     store, names = visitor.service.jobs, _graph_names(visitor.service, visitor.owner)
@@ -155,7 +160,7 @@ def job(visitor: Visitor, job_id: str) -> View:
 
 
 def _said_options(record: JobRecord) -> View:
-    """Return the options that are not as usual, by the names of their fields."""
+    """Return the options whose values are not the usual ones, by their names."""
     usual = (None, "auto", "matrix", "local")
     said = {name: value for name, value in record.options.items() if value not in usual and name != "points"}
     for name, value in said.items():
@@ -197,13 +202,7 @@ def eccentricities(visitor: Visitor, job_id: str) -> View:
 
 
 def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
-    """Return one job in a list.
-
-    Args:
-        record: the stored job.
-        names: names of graphs by id.
-        position: jobs before it in the queue.
-    """
+    """Return the facts of a job for its line in a list."""
     progress, shown = record.progress, record.plan or {}
     error = None
     if record.error is not None:
@@ -290,7 +289,7 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 def _log(service: Service, record: JobRecord) -> View:
     """Return the end of the log, and its size, from which the stream of events continues.
 
-    Events cover the file on this node only, so after the log of other nodes they start at its beginning.
+    The events contain only the log file on this node; if there is none yet, they start at its beginning.
     """
     path = log_path(service.settings, record.id)
     try:
@@ -316,7 +315,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def all_pairs(visitor: Visitor, job_id: str) -> View:
-    """Return the facts of all pairs, which are counted first if the result is prepared; or why they are not."""
+    """Return the facts of all pairs, or why they cannot be counted; those of a prepared result are computed first."""
     try:
         summary = visitor.service.result(job_id, visitor.caller).counted()
     except (LimitExceeded, TooMuchComputing, Refused) as error:
@@ -343,7 +342,7 @@ def _known(visitor: Visitor, record: JobRecord) -> dict[str, Any] | None:
     """Return the summary of a prepared result if it has been counted already."""
     try:
         digest = visitor.service.result(record.id, visitor.caller).matrix.digest
-    except ApspError:  # faults of the result are shown where the result is asked for
+    except ApspError:  # errors of the result are shown where its page loads the result
         return None
     return visitor.service.answering.summaries.known(digest)
 
@@ -362,13 +361,15 @@ def _placed(visitor: Visitor, record: JobRecord) -> bool:
     """Return whether a result has coordinates and distances, so that there is a map of it."""
     try:
         found = visitor.service.result(record.id, visitor.caller)
-    except ApspError:  # faults are shown where the result is asked for
+    except ApspError:  # errors are shown where the page loads the result
         return False
     return not found.table and found.matrix.placed
 
 
 def _table_facts(summary: dict[str, Any], most: int) -> View:
-    """Return rows and columns of a table, and whether all of it goes into one answer of ``most`` entries."""
+    """Return the numbers of rows and columns of a table, and whether one answer of ``most`` entries can
+    have all of it.
+    """
     rows, columns = summary.get("rows", 0), len(summary.get("columns", ()))
     flows = flow_facts(summary) if "assigned" in summary else []
     return {"rows": rows, "columns": columns, "most": most, "whole": rows * columns <= most, "flows": flows}

@@ -73,7 +73,7 @@ def get_eccentricities(request: Request, job_id: str, visitor: Known, _permit: R
 
 @router.get("/jobs/{job_id}/counted")
 def get_counted(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
-    """Return the facts of all pairs; of a prepared result, its page loads them separately."""
+    """Return the facts of all pairs; the page of a prepared result loads them separately."""
     return page(request, "counted.html", visitor=visitor, **page_data.all_pairs(visitor, job_id))
 
 

@@ -13,13 +13,14 @@ from storage.semirings import EVERY, MIN_PLUS
 
 View = dict[str, Any]
 
-#: what two values along a path make together, in each semiring
+#: how the values of two parts of a path are combined, in each semiring
 _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     MIN_PLUS: operator.add, "max-min": min, "min-max": max, "max-times": operator.mul, "lor-land": min,
 }  # fmt: skip
-#: the most stops of a path that is shown whole; a longer one is folded, and shows this many at its beginning and end
+#: the most stops of a path that is shown whole; then how many stops a longer path, which is folded, shows at its
+#: beginning and at its end
 _MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
-#: the most stops between these that a reader can unfold; of a still longer path the middle is left out
+#: the most folded stops that a reader can unfold; a path with more of them is shown without its middle
 _MOST_BETWEEN: Final = 1000
 
 
@@ -60,14 +61,15 @@ def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tu
 
 
 def _route(found: dict[str, Any], semiring: str, *, drawn: bool) -> View:
-    """Return a path as stops, each with the value of the path up to it: the first ones, those between, the last ones.
+    """Return a path as stops: the first ones, the folded ones, the last ones, each with the value of the path so far.
 
     Of a very long path the middle is left out.
 
     Args:
         found: the path, as the API answers it.
-        semiring: says what weights make together; of shortest paths they are added, from zero.
-        drawn: whether a shortest path is also drawn as a line of stops; where there are coordinates, a map shows it.
+        semiring: decides how the weights are combined; those of shortest paths are added, from zero.
+        drawn: whether a shortest path is also drawn as a line of stops; with coordinates this is not needed, because a
+            map shows the path.
     """
     join = _JOINED[semiring]
     so_far: int | float | None = 0 if semiring == MIN_PLUS else None

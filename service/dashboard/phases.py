@@ -22,14 +22,14 @@ _WORDS: Final = {
 
 
 def phase_word(name: str) -> str:
-    """Return what people read for the name of a phase."""
+    """Return the display name of a phase."""
     return _WORDS.get(name, name)
 
 
 def phase_views(record: JobRecord) -> list[dict[str, Any]]:
     """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead.
 
-    While a job runs, a phase that the plan does not know stands where the job is.
+    If a job is in a phase that its plan lacks, the phase is inserted at the fraction of the work that is done.
     """
     planned = (record.plan or {}).get("phases") or []
     predicted = foretold((phase["name"], phase["seconds"]) for phase in planned)

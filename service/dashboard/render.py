@@ -38,14 +38,14 @@ HEADERS: Final = {
 }
 
 
-#: options of the command line, which messages name, and the labels of the fields of the page that mean the same
+#: options of the command line, which messages name, and the label of the field that means the same on the page
 _FIELDS: Final = {
     "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
     "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
     "--also": "Further columns to sum along paths",
     "--labels": "Attribute that names vertices",
 }  # fmt: skip
-#: all such options; the labels of the fields of a job's form are declared with its options
+#: these options and those of a job, whose labels are declared with them
 _SPOKEN: Final = {
     **{f"--{name.replace('_', '-')}": one.label for name, (_, one) in declared(JobOptions).items() if one.label},
     **_FIELDS,
@@ -59,13 +59,14 @@ _ASIDE: Final = re.compile(r" \(--[\w-]+\)")
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
     """Render a template.
+
     In the context, ``visitor`` is the person who requests the page, or None.
 
-        Args:
-            request: the HTTP request.
-            template: file name of the template.
-            status: HTTP status.
-            context: variables of the template.
+    Args:
+        request: the HTTP request.
+        template: file name of the template.
+        status: HTTP status.
+        context: variables of the template.
     """
     text = (
         environment()
@@ -105,14 +106,16 @@ def environment() -> Environment:
 
 
 def _spoken(text: str) -> str:
-    """Return a text that names options of the command line as the page's fields are called, and algorithms by title."""
+    """Return a text in which options of the command line are called as the page's fields, and algorithms by their
+    titles.
+    """
     said = _OPTION.sub(lambda found: f"“{_SPOKEN[found[0]]}”", _INSTALLING.sub("", text))
     said = _ASIDE.sub("", said)
     return _algorithms().sub(lambda found: ALGORITHMS[found[0]].title, said)
 
 
 def _field(option: str) -> str:
-    """Return what the field of an option is called."""
+    """Return the label of the field of an option."""
     return _SPOKEN.get(f"--{option.replace('_', '-')}", option.replace("_", " ").capitalize())
 
 

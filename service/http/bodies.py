@@ -31,7 +31,7 @@ class BodyRoute(APIRoute):
     """A route whose long bodies are checked in a helper process."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler; its request knows the schema of the body."""
+        """Return the handler; the request that it gets has the schema of the body."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle

@@ -1,7 +1,7 @@
 """Entity tags of answers about sealed results.  Results never change, so the tag is a digest of the request.
 
-What this program computes or formats belongs to its version, too: the next one may write a number otherwise, or add
-floats in another order.  Files of results are sent as they are, and need no version.
+The tag of an answer that the program computes also contains the program's version, because another version may format a
+number differently or add floats in another order.  Files of results are sent unchanged, so their tags need no version.
 """
 
 from __future__ import annotations

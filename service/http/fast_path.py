@@ -39,7 +39,7 @@ class FastPath:
     """Middleware inside ``RequestGate``: answers plain requests for one distance, or for one tile that the proxy sends.
 
     Args:
-        app: the application inside.
+        app: the inner ASGI application.
         service: what the routes share.
         distance, file: the normal routes, whose patterns label the requests in metrics.
     """

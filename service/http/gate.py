@@ -71,7 +71,7 @@ class RequestGate:
         """Wrap ``app``.
 
         Args:
-            app: the application inside.
+            app: the inner ASGI application.
             settings: the service's settings.
             identify: finds the caller of an Authorization header; None if keys are not required.
             observe: called after every request with method, pattern of the path, status and seconds.
@@ -130,7 +130,9 @@ class RequestGate:
             REQUEST_ID.reset(token)
 
     async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> HTTPProblem | None:
-        """Return the reason to refuse the request, or None; an accepted request is counted and gets its caller."""
+        """Return the reason to refuse the request, or None; an accepted request is counted, and its scope gets the
+        caller.
+        """
         caller = ANYBODY
         path: str = scope["path"]
         if self._identify is None and not is_for_this_host(scope, self._settings.host):

@@ -15,13 +15,13 @@ _QUESTIONS = ("GET", "HEAD", "OPTIONS", "TRACE")
 def is_cross_origin(scope: Scope, *, pages: bool = True, allowed: str = "") -> bool:
     """Return whether a request that may change something cannot be proven to come from a page of this service.
 
-    Browsers name the origin of a request in ``Sec-Fetch-Site``, or at least in ``Origin``; pages of other sites can
-    set neither.  Other hosts count as other origins, and so do other ports of this host, because cookies ignore ports.
-    The scheme is not compared, because a proxy may have ended TLS.
+    Browsers name the origin of a request in ``Sec-Fetch-Site``, or at least in ``Origin``; pages of other sites can set
+    neither.  Other hosts count as other origins, and so do other ports of this host, because cookies ignore ports. The
+    scheme is not compared, because a proxy may have ended TLS.
 
     Args:
         scope: the request.
-        pages: whether a request without both headers is refused, as the pages' own forms always have one; programs,
+        pages: whether a request without both headers is refused: forms of the pages always send one of them.  Programs,
             which send neither, need a key instead.
         allowed: origins whose pages are allowed nevertheless, separated by commas; ``*`` for all.
     """

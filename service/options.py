@@ -46,7 +46,7 @@ DeviceMemory = Annotated[
 
 
 class BulkOptions(TypedDict, total=False):
-    """The options that a solve of many graphs has, too."""
+    """The options that a solve of one graph and a solve of many graphs share."""
 
     dtype: Annotated[
         Literal["auto", "uint16", "int32", "float32", "float64"],
@@ -132,7 +132,7 @@ class AlsoOptions(LocalOptions, total=False):
 
 
 class TableOptions(TypedDict, total=False):
-    """The options of a job whose result is a table: measures, near pairs, betweenness or flows; others have none."""
+    """The options of a job whose result is a table: measures, near pairs, betweenness or flows."""
 
     measures: Annotated[
         Words,

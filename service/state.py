@@ -116,7 +116,7 @@ class Service:
 
     Attributes:
         worker, planner, checker: processes that read uploads, plan jobs and check long bodies.
-        answering: what computes answers from prepared results.
+        answering: computes answers from prepared results.
         results: open result stores.
         plans: recent plans.
         waiters: requests that wait for the end of a job.
@@ -166,7 +166,7 @@ class Service:
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
         """Return the graph of this id as the caller uploaded it: name and receipt.
 
-        Admins see the receipt of the first upload, and the name that it or an admin gave last.
+        Admins see the receipt of the first upload, and the name from that upload, or from an admin's later one.
 
         Raises:
             NotFound: there is no such graph, or the caller did not upload it.
@@ -185,7 +185,8 @@ class Service:
         Args:
             record: the graph, with the name that it gets if it is new to the caller.
             caller: who uploaded it.
-            name: the name that the caller gave, which a graph takes that was uploaded before; None leaves its name.
+            name: the name that the caller gave, also for a graph that was uploaded before; None leaves the name of that
+                graph.
         """
         kept, new = self.jobs.add_graph(record)
         if name and name != kept.name and (caller.owner is None or caller.may("admin")):
@@ -369,7 +370,7 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
-#: the questions that are also answered for semirings other than min-plus, as the error of all others lists them
+#: the questions that are also answered for semirings other than min-plus, as errors of the other questions list them
 _OF_SEMIRINGS: Final = (
     "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
     "and the store (zarr, apsp fetch), "
@@ -377,8 +378,8 @@ _OF_SEMIRINGS: Final = (
 )
 _KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs",
                  "betweenness": "betweenness", "flows": "flows"}  # fmt: skip
-#: the opened result of the job; refused is one without values of pairs (OpenedValues), one without distances (Opened),
-#: or one that is no table (OpenedTable)
+#: the opened result of the job; OpenedValues refuses a result without values of pairs, Opened one without distances,
+#: OpenedTable one that is no table
 if TYPE_CHECKING:
     OpenedValues = Annotated[ResultReader, Depends(_opened_values, scope="function")]
     Opened = Annotated[ResultReader, Depends(_opened, scope="function")]

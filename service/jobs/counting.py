@@ -41,8 +41,8 @@ class SummaryCache:
 
         Args:
             digest: of the seal of the result.
-            rows: of the result, for messages.
-            count: counts; called with the most processor seconds that it may take.
+            rows: the number of rows of the result, for messages.
+            count: counts the rows; called with the most processor seconds that it may take.
 
         Raises:
             LimitExceeded: counting is predicted to take more.

@@ -37,7 +37,7 @@ _DIRECTIONS: Final = ("read", "write")
 
 
 class Metrics(Collector):
-    """All metrics of one API process; counters begin with it."""
+    """All metrics of one API process; counters start at 0 when it starts."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -14,7 +14,7 @@ _SILENT: Final = "start"
 def foretold(phases: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Return the predicted seconds of each phase that a job will report, in order.
 
-    Rows that are found by searches are written while others are searched: that is one phase of the job.
+    Searching rows and writing them are one phase of the job, because both happen at the same time.
 
     Args:
         phases: name and predicted seconds of each phase of a plan.

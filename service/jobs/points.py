@@ -1,4 +1,7 @@
-"""Points of requests: read, taken to the vertices nearest to them, and told in answers.  Importing it loads NumPy."""
+"""Reads the points of requests, takes them to the vertices nearest to them, and describes them in answers.
+
+Importing it loads NumPy.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +54,8 @@ def point_table(points: Sequence[Point], field: str, *, keyed: bool = False) -> 
 
     Args:
         points: see ``Point``; x and y are read in the system of the graph.
-        field: what holds them, for messages.
-        keyed: whether ids count, which must then differ; else the points are told by their numbers.
+        field: the part of the request that holds them, for messages.
+        keyed: whether points are identified by their ids, which must then differ; else by their numbers in the list.
 
     Raises:
         InvalidRequest: some have lon and lat, and others x and y.
@@ -106,7 +109,7 @@ def told_points(points: Sequence[Point], snapped: SnappedPoints, label: Callable
     """Return what an answer says of points: where they are, their vertices, and how far these are.
 
     Args:
-        points: as they were asked.
+        points: as the request has them.
         snapped: what :func:`snap_points` made of them.
         label: returns the name of a vertex.
     """
@@ -122,7 +125,7 @@ def told_points(points: Sequence[Point], snapped: SnappedPoints, label: Callable
 
 
 class PointSnapper:
-    """Takes points to the vertices of one result; what it needs for that is made once, and is kept with the result.
+    """Takes points to the vertices of one result; its index of vertices is made once, and is kept with the result.
 
     Args:
         coordinates: returns those of the vertices; None if there are none.
@@ -150,7 +153,7 @@ def vertices_of(
     Args:
         opened: the open result.
         asked: names of vertices, and points.
-        field: what holds them, for errors.
+        field: the part of the request that holds them, for errors.
         limit: the farthest that a point may be from its vertex; None for no limit.
 
     Returns:
@@ -179,15 +182,15 @@ def ends_of(opened: ResultReader, asked: Mapping[str, Any], *sides: str) -> tupl
 
     Args:
         opened: the open result.
-        asked: the parameters: ``snap_limit``, and for each side its own, a vertex, and that with ``_point`` behind its
-            name.
+        asked: the parameters: ``snap_limit``, and for each side a vertex (such as ``source``) and a point
+            (``source_point``).
         sides: ``source``, ``target``.
 
     Returns:
         A name of a vertex for each side, and members of the answer such as ``source_point``.
 
     Raises:
-        InvalidRequest: a side has neither, or both; as :func:`snap_points`.
+        InvalidRequest: a side has neither vertex nor point, or both; as :func:`snap_points`.
     """
     found: list[Label] = []
     members: dict[str, Any] = {}

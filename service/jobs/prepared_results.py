@@ -161,7 +161,9 @@ class AskedPrepared(PreparedStore):
         return found
 
     def _opened_pairs(self) -> SinglePairs | None:
-        """Return what reads single pairs; None if they are computed like all others.  Raises StorageFailed."""
+        """Return the reader of single pairs; None if helper processes compute them, as all others.  Raises
+        StorageFailed.
+        """
         with self._pairs_lock:
             if not self._pairs:
                 from engine.algorithms.prepared.single_pairs import SinglePairs

@@ -218,9 +218,9 @@ class ResultReader:
             raise InvalidRequest(f"{message}; it holds no longer distances", field=field)
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
-        """Return a histogram of the finite distances of one row without its diagonal, or that of the whole
-        matrix, which was counted while solving; of a prepared result when it is first asked for.
+        """Return a histogram of the finite distances of one row, or of the whole matrix, without the diagonal.
 
+        That of a matrix was counted while solving; that of a prepared result is counted on the first request.
         ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
         """
         self.check_semiring(MIN_PLUS)
@@ -237,7 +237,7 @@ class ResultReader:
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
 
     def counted(self) -> dict[str, Any]:
-        """Return the summary of all rows: mean, diameter, radius and histogram with the rest."""
+        """Return the summary of all rows: among others, mean, diameter, radius and histogram."""
         found: dict[str, Any] = self.matrix.summary
         return found
 

@@ -44,8 +44,9 @@ def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Leave out that the matrix is wanted, and what only tables have: digests of requests for a matrix are those of
-    versions that knew nothing else.
+    """Return the options without usual values, and without options of later versions that are None.
+
+    So a request for a matrix has the same digest as in versions that had no other results.
     """
     usual = (("result", "matrix"), ("semiring", MIN_PLUS))
     return {k: v for k, v in options.items() if (k, v) not in usual and (v is not None or k not in _LATER)}
@@ -91,7 +92,7 @@ class Plans:
 
 
 async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a job with vertices in place of points; the points are kept beside them.
+    """Return the options of a job with vertices in place of points; the points are kept as ``points``.
 
     Args:
         service: what the routes of this process share.
@@ -108,7 +109,7 @@ async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]
 
 
 def check_named(service: Service, graph_id: str, options: dict[str, Any], caller: Caller) -> None:
-    """Check that what the options name by its id is there for the caller: uploaded tables, a prepared result.
+    """Check that the caller has the uploaded tables and the prepared result that the options name by their ids.
 
     Args:
         service: what the routes of this process share.
@@ -119,7 +120,7 @@ def check_named(service: Service, graph_id: str, options: dict[str, Any], caller
     Raises:
         NotFound: the caller has no such table or job.
         Gone, NoResult, ResultNotReady: the job has no result, or not yet.
-        InvalidRequest: the job has prepared nothing, or another graph.
+        InvalidRequest: the job's result is no prepared graph, or that of another graph.
     """
     for name in ("opportunities", "demands"):
         if isinstance(options.get(name), str):

@@ -1,4 +1,4 @@
-"""Results in rows in the API process.  Importing it loads NumPy."""
+"""Reads results that are tables, in the API process.  Importing it loads NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TableReader(ResultReader):
-    """An open table; it has pages, columns and files, and questions about distances of pairs are not asked of it.
+    """An open table; it answers with pages, columns and files, and has no distances of pairs.
 
     Attributes:
         matrix: the table.

@@ -27,8 +27,8 @@ class PreparedPlace:
         digest: the digest of its seal; a result with another digest is refused.
         threads: threads of one question; all usable processors if None.
         kept: most bytes of tables of other results that stay in memory.
-        device: ``auto`` for a GPU if there is one that holds the tables, else ``cpu``.
-        device_memory: bytes of its memory that may be used; None for all that is free.
+        device: ``auto`` for a GPU if there is one whose memory holds the tables; ``cpu`` for the processors.
+        device_memory: bytes of the GPU's memory that may be used; None for all that is free.
     """
 
     path: str | Path
@@ -73,7 +73,9 @@ def answer(place: PreparedPlace, question: str, *given: Any) -> tuple[float, Any
 
 
 def _opened(place: PreparedPlace) -> _Held:
-    """Return the open result; if tables of others exceed ``place.kept``, the least recently used ones are closed."""
+    """Return the open result; if tables of other results exceed ``place.kept``, the least recently used ones are
+    closed.
+    """
     key = place.path, place.digest
     for other in [other for other, held in _held.items() if not held.matrix.current()]:
         _held.pop(other).matrix.close()
@@ -122,7 +124,9 @@ def _chunks(held: _Held, i: int, columns: Sequence[int]) -> dict[int, bytes]:
 
 
 def _summary(held: _Held, most: float) -> tuple[float, dict[str, Any] | None]:
-    """Return the predicted processor seconds of a summary of all rows, and it; None if that is more than ``most``."""
+    """Return the predicted processor seconds of a summary of all rows, and the summary; None if they exceed
+    ``most``.
+    """
     from engine.api.from_tables.summary import summarize, summary_seconds
 
     predicted = summary_seconds(held.matrix)

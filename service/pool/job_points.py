@@ -1,4 +1,4 @@
-"""Points in the request of a job: taken to vertices when the job is made, told in its receipt, lines of its table."""
+"""Points in the request of a job: takes them to vertices, describes them in the receipt, and writes lines for them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def lines_between_points(
     """Return the table of near pairs of a job with points: a line for each pair of points, as ``apsp near`` writes it.
 
     Args:
-        pairs: what was found, between vertices.
+        pairs: the near pairs of vertices.
         graph: the graph.
         options: of the job, with its ``points``.
         targets: the vertices that were wanted; None for all.
@@ -108,7 +108,7 @@ def lines_between_points(
 
 
 def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoints:
-    """Return points as they were taken, from what the receipt says of them.
+    """Return the points of one side as they were taken to vertices, from what the job keeps of them.
 
     Args:
         told: what :func:`taken` keeps of one side.
@@ -129,7 +129,7 @@ def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoin
 
 
 def receipt_of(points: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, Any] | None:
-    """Return what a job says of its points: how many at how many vertices, how far, and which are far.
+    """Return what a job says of its points, for each side: how many there are, at how many vertices, and how far away.
 
     Args:
         points: what :func:`taken` keeps; None if all were vertices.

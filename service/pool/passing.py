@@ -29,7 +29,7 @@ NAMED: Final = 100
 
 
 class PassingTable:
-    """A table of betweenness or of flows that a job asks for: checked at once, planned, and made.
+    """Checks, plans and makes the table of betweenness or of flows of one job; the constructor checks.
 
     Args:
         graph: the graph.
@@ -69,10 +69,10 @@ class PassingTable:
             self.rows, self.columns = (graph.n, 3) if self.vertices else (graph.arcs, 2)
 
     def plan(self, monitor: Monitor | None, disk: int) -> Plan:
-        """Return the plan; its shape is that of the pairs that count.
+        """Return the plan; its shape is the numbers of sources and targets of the pairs that count.
 
         Args:
-            monitor: is told of compiling, and asked whether to stop.
+            monitor: receives the phase in which kernels are compiled, and can stop the work.
             disk: bytes of the table.
         """
         found = self._asked.make_plan(monitor)

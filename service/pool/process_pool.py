@@ -4,8 +4,8 @@ Parsing and planning occupy a core for a while and may need gigabytes; in separa
 event loop nor the API's memory.  Clients control what is parsed, so every task has limits of time, memory and open
 files.  A process that exceeds its time is killed, and the answer to the request names the limit.
 
-A process says that it has begun a task.  A task whose process died before is given to another one, once: nothing of it
-was done.  A task that was begun is never repeated, for it may be what killed the process.
+A process reports that it has begun a task.  If it dies before that, another process gets the task, once, because
+nothing of it was done.  A begun task is never repeated, because it may be what killed the process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: seconds within which a new process must be ready
 _START_SECONDS: Final = 120.0
 _LOST: Final = Fault("worker-lost", "the helper process that did this died, probably because memory ran out")
-#: in the place of a result: the process died before it began the task
+#: stands for a result: the process died before it began the task
 _NOT_BEGUN: Final = object()
 
 

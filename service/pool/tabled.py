@@ -1,6 +1,6 @@
-"""Jobs whose result is a table: what is asked is checked, planned with numbers, made and sealed.
+"""Checks, plans, makes and seals the tables of jobs whose result is a table.
 
-The processes that plan and the runners use this module; the API process imports only what is light.
+The processes that plan and the runners use this module; the API process imports only light modules of it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
         settings: the service's settings.
 
     Raises:
-        InvalidRequest: it names the option, and the result that takes it.
+        InvalidRequest: an option does not belong; the error names the option, and the results that take it.
     """
     result = request.get("result", "matrix")
     takes = TAKES.get(result, frozenset())
@@ -108,7 +108,7 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
 
 
 class TableTask:
-    """The table of one job: planned by :meth:`plan`, made by :meth:`make`, to be closed, or used as a context.
+    """The table of one job, for :meth:`plan` and :meth:`make`; close it, or use it as a context.
 
     With ``prepared`` in the request, rows come from the tables of another job's result instead of from searches.
 
@@ -177,11 +177,11 @@ class TableTask:
         """Return the plan; its shape is that of the matrix, which is not made.
 
         Args:
-            out: the folder that the result will be, whose disk is looked at.
-            monitor: is told of compiling, and asked whether to stop.
+            out: the folder of the result, whose disk must have enough free space.
+            monitor: receives the phase in which kernels are compiled, and can stop the work.
 
         Raises:
-            DoesNotFit: memory or disk is too small; with the numbers.
+            DoesNotFit: memory or disk is too small; the error has the numbers.
             InvalidRequest, NegativeCycle: as planning does.
             Gone, StorageFailed: the prepared result was removed, or is damaged.
         """
@@ -231,15 +231,15 @@ class TableTask:
         Args:
             place: the folder, which appears once it is whole.
             plan: as :meth:`plan` returned it.
-            monitor: receives progress, and is asked whether to stop.
-            sent: where it is sent and sealed; None for a folder.
+            monitor: receives the progress, and can stop the work.
+            sent: the objects to which it is sent, and in which it is sealed; None for a folder.
 
         Raises:
-            Cancelled: the monitor asked to stop.
-            DoesNotFit: there are more near pairs than memory and disk have place for.
+            Cancelled: the monitor has stopped the work.
+            DoesNotFit: there are more near pairs than memory and disk can hold.
             Conflict: there is something at ``place``, or a result was sealed in the object store meanwhile.
             Gone: the prepared result was removed before its tables were read.
-            StorageFailed: the file system refused, or a table is damaged.
+            StorageFailed: the file system has failed, or a table is damaged.
         """
         from storage.tables.writer import write_result_table
 
@@ -264,7 +264,7 @@ class TableTask:
         return {**seconds, "write": time.perf_counter() - written}
 
     def _near_pairs(self, monitor: Monitor, place: Path) -> tuple[NearPairs, dict[str, float]]:
-        """Find the pairs; those that memory does not hold wait on the disk of ``place``."""
+        """Find the pairs; those that do not fit in memory are kept on the disk of ``place``."""
         from engine.api.near import near_pairs
 
         began, spill = time.perf_counter(), place.absolute().parent
@@ -276,7 +276,7 @@ class TableTask:
         return pairs, {"search": time.perf_counter() - began}
 
     def _pieces(self, pairs: NearPairs, monitor: Monitor) -> Pieces:
-        """Return the table in pieces; the monitor is told of each, and asked whether to stop."""
+        """Return the table in pieces; the monitor counts the pieces, and can stop the work."""
         from storage.pairs.saving import frames_of_pairs
         from storage.tables.pieces import Pieces
 
@@ -359,7 +359,7 @@ def _measures(graph: Graph, request: Mapping[str, Any], settings: Settings) -> M
 
 
 def _by_vertex(graph: Graph, given: Mapping[str, Any], wanted: list[str] | None) -> dict[str, Any]:
-    """Return columns of a number a vertex, from those in a request; 0 for vertices that it does not name.
+    """Return the columns of a request with a number for each vertex of the graph: 0 if the request does not name it.
 
     Raises:
         InvalidRequest: a vertex is unknown or named twice, a column is unknown or of another length.

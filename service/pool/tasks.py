@@ -128,7 +128,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Graph:
     """Return the graph with the quantities that a job sums along its paths, in the order of the request.
 
-    The others are left out, so that a job is that of the graph as a file with fewer columns would give it.
+    Other quantities are left out, so that the job is the same as for a file without their columns.
 
     Args:
         graph: the graph, with all quantities of its upload.

@@ -37,9 +37,9 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
     """Return the application.
 
     Args:
-        network: what it answers about.
-        local: whether to answer only requests whose ``Host`` is a name of this machine, so that no web page can ask
-            through a name of its own.
+        network: the network that requests are about.
+        local: whether to answer only requests whose ``Host`` is a name of this machine, so that no web page can reach
+            the service under a name of its own.
     """
     app = FastAPI(title="apsp serve-routes", version=VERSION, docs_url=None, redoc_url=None)
     osrm, valhalla = Osrm(network), Valhalla(network)
@@ -75,7 +75,7 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
     """Return the places and the parameters of a request of OSRM.
 
-    A polyline may hold question marks, and clients send them as they are; then the parameters begin behind its bracket.
+    A polyline may contain question marks, which clients send unencoded; then the parameters begin after its bracket.
     """
     raw: bytes = request.scope["query_string"]
     if places.startswith(("polyline(", "polyline6(")) and ")" not in places and _BRACKET.search(raw):
@@ -86,7 +86,7 @@ def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
 
 
 async def _no_service(request: Request, _error: Exception) -> Response:
-    """Answer for other services as OSRM or Valhalla does."""
+    """Answer a request for an unknown service as OSRM or Valhalla does."""
     parts = request.url.path.split("/")
     if len(parts) > 3 and parts[2] == "v1":
         message = f"Service {parts[1][:40]} not found! There are {', '.join(OSRM_SERVICES)}"

@@ -73,12 +73,12 @@ class RoutingNetwork:
 
     Args:
         matrix: the open result, of all vertices.
-        unit: unit of its distances; None for the one that it records.
-        speed: kilometres an hour, by which lengths become times; None if they shall not.
+        unit: unit of its distances; None for the unit that the result records.
+        speed: kilometres an hour that turn lengths into times; None for no times.
         most: entries of the largest table.
 
     Raises:
-        InvalidRequest: it has no longitudes and latitudes, not all vertices, or no unit of time or length.
+        InvalidRequest: the result has no longitudes and latitudes, not all vertices, or no unit of time or length.
     """
 
     def __init__(self, matrix: SealedResult, *, unit: str | None, speed: float | None, most: int) -> None:
@@ -147,8 +147,9 @@ class RoutingNetwork:
         return table * self._seconds
 
     def metres(self, sources: Stops, targets: Stops, table: Floats) -> Floats:
-        """Return the metres between stops: their distances if these are lengths, else straight lines along fastest
-        ways.
+        """Return the metres between stops.
+
+        These are the distances if the distances are lengths, else the sums of the straight lines along fastest ways.
 
         Args:
             sources, targets: the stops.

@@ -1,7 +1,7 @@
 """The services *table*, *route*, *trip* and *nearest* of OSRM's HTTP protocol, version 1.
 
-Source: the documentation of OSRM, project-osrm.org/docs/v5.24.0/api.  Parameters that ask for what this network cannot
-know (bearings, kerbs, turns) are refused by name.
+Source: the documentation of OSRM, project-osrm.org/docs/v5.24.0/api.  The network has no bearings, kerbs or turns: a
+parameter that needs them is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
 MOST_PLACES: Final = 20_000
 MOST_VISITED_PLACES: Final = 500
 MOST_NEAREST: Final = 1000
-#: Parameters of every service, each with the values that ask for nothing special; any other value is refused.
+#: Parameters of every service, each with the values that change nothing; any other value is refused.
 _COMMON: Final[Mapping[str, frozenset[str]]] = {
     "bearings": frozenset({""}),
     "exclude": frozenset({""}),
@@ -89,7 +89,7 @@ class Osrm:
         return (200 if made["code"] == "Ok" else 400), made
 
     def _stops(self, lon: Floats, lat: Floats, query: Mapping[str, str]) -> Stops:
-        """Return the stops of a request; refuse one that is farther from its place than its radius."""
+        """Return the stops of a request; refuse a stop that is farther from its place than the radius of the place."""
         approaches = query.get("approaches", "")
         if set(approaches.split(";")) - {"", "unrestricted"}:
             raise InvalidRequest("approaches may be unrestricted only: the network knows no kerbs", field="options")
@@ -251,7 +251,7 @@ def _check(service: str, query: Mapping[str, str]) -> None:
 
 
 def _picked(count: int, text: str, side: str) -> Indices:
-    """Return the numbers of the coordinates that ``sources`` or ``destinations`` name, of ``count``."""
+    """Return which of the ``count`` coordinates ``sources`` or ``destinations`` name, as numbers from 0."""
     if text == "all":
         return np.arange(count)
     numbers = text.split(";")
@@ -264,7 +264,7 @@ def _picked(count: int, text: str, side: str) -> Indices:
 
 
 def _one_of(query: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
-    """Return a parameter that has one of two values, the first of which is meant if it is left out."""
+    """Return a parameter that has one of two values; the first one is the default."""
     found = query.get(name, values[0])
     if found not in values:
         raise InvalidRequest(f"{name} is {' or '.join(values)}", field="options")
@@ -279,7 +279,7 @@ def _estimate(made: Answer, cells: Indices, at: Sequence[Indices], places: tuple
         cells: rows and columns without a way, shape (k, 2).
         at: the numbers of the places of the rows, and of the columns.
         places: longitudes and latitudes of all places.
-        speed: what the request says.
+        speed: the parameter ``fallback_speed``.
     """
     fast = _number(speed, "fallback_speed")
     if not fast > 0:

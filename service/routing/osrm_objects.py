@@ -25,7 +25,7 @@ class RouteForm:
     Attributes:
         geometries: how lines are written: ``polyline``, ``polyline6`` or ``geojson``.
         overview: whether the line of the whole route is written.
-        steps: whether the steps of its legs are.
+        steps: whether the steps of its legs are written.
     """
 
     geometries: str
@@ -75,7 +75,7 @@ def waypoints(stops: Stops) -> list[Answer]:
 
 
 def _lengths(legs: Sequence[Leg]) -> Answer:
-    """Return distance, duration and weight of legs together; no duration where times are not told."""
+    """Return distance, duration and weight of legs together; the duration is None if a leg has no time."""
     metres = round(sum(leg.metres for leg in legs), 1)
     times = [leg.seconds for leg in legs if leg.seconds is not None]
     if len(times) < len(legs):
@@ -85,7 +85,7 @@ def _lengths(legs: Sequence[Leg]) -> Answer:
 
 
 def _steps(leg: Leg, form: str) -> list[Answer]:
-    """Return a leg as OSRM's steps: from its departure to its arrival, as the network knows no turns."""
+    """Return a leg as OSRM's steps: departure and arrival only, because the network has no turns."""
     there = Leg(None if leg.seconds is None else 0.0, 0.0, leg.vertices[-1:], leg.lon, leg.lat)
     ends = (("depart", leg, slice(None)), ("arrive", there, slice(-1, None)))
     found = []
@@ -100,7 +100,9 @@ def _steps(leg: Leg, form: str) -> list[Answer]:
 
 
 def _line(lon: Floats, lat: Floats, form: str) -> str | Answer:
-    """Return a line in a form of ``geometries``; of one place, too, it has two positions, as RFC 7946 wants."""
+    """Return a line in a form of ``geometries``; a single place is written twice, because RFC 7946 wants
+    two positions.
+    """
     if len(lon) == 1:
         lon, lat = np.repeat(lon, 2), np.repeat(lat, 2)
     if form == "geojson":

@@ -17,7 +17,7 @@ from service.routing.valhalla_request import as_text, places, refuse_unknown, un
 from service.routing.valhalla_route import route
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
 
-#: Those of Valhalla's services that are answered.
+#: The services of Valhalla that are answered.
 SERVICES: Final = ("sources_to_targets", "route")
 #: Valhalla's numbers of errors: no service at this path of the URL, no JSON, too many places, anything else.
 NO_PATH: Final = 106

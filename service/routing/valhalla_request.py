@@ -1,8 +1,8 @@
 """What requests of Valhalla have in common: places, units, and parameters that this network cannot follow.
 
-Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  What is passed over
-says how Valhalla searches for the street of a place, or is named by nobody but the client; what would change the answer
-is refused by name.
+Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  Parameters that
+change nothing here are ignored: those that say how Valhalla searches for the street of a place, and those that only the
+client uses.  A parameter that would change the answer is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REFUSED_AT_PLACES: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 def refuse_unknown(asked: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest for a parameter that asks for more than the network knows."""
+    """Raise InvalidRequest for a parameter that needs more than the network has."""
     for name, reason in _REFUSED.items():
         if asked.get(name):
             raise InvalidRequest(f"{name} is not supported: {reason}", field=name)
@@ -55,7 +55,7 @@ def unit_of(asked: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def as_text(given: str) -> str:
-    """Return a text of a client as it goes back: not too long, and without halves of characters."""
+    """Return a text of a client as the answer repeats it: not too long, and without halves of characters."""
     return given[:_LONGEST_TEXT].encode(errors="replace").decode()
 
 
@@ -63,7 +63,7 @@ def places(network: RoutingNetwork, given: Any, side: str) -> Stops:
     """Return the vertices of places.
 
     Args:
-        network: what is asked.
+        network: the network.
         given: what the request says, a list of objects with ``lat`` and ``lon``.
         side: the parameter's name.
 
@@ -107,5 +107,5 @@ def _refuse_far(stops: Stops, given: list[Any], side: str) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value of JSON is a number; no place and no radius needs one beyond a billion."""
+    """Return whether a value of JSON is a number; larger ones than a billion are no place and no radius."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9

@@ -18,12 +18,12 @@ from service.routing.polyline import encode
 from service.routing.valhalla_request import as_text, places, refuse_unknown, unit_of
 from storage.errors import InvalidRequest
 
-#: Types of a place, each with whether a leg ends there, and whether one may go back there the way that one came.
+#: Types of a place, each with two facts: whether a leg ends there, and whether the route may turn back there.
 _TYPES: Final[Mapping[str, tuple[bool, bool]]] = {
     "break": (True, True), "via": (False, True), "break_through": (True, False), "through": (False, False),
 }  # fmt: skip
 _DIRECTIONS: Final = ("none", "maneuvers", "instructions")
-#: Values that ask for nothing special; others are refused.
+#: Parameters with the values that change nothing; other values are refused.
 _ONLY: Final[Mapping[str, tuple[Any, ...]]] = {
     "format": (None, "json"),
     "shape_format": (None, "polyline6"),
@@ -36,7 +36,7 @@ _DEPARTURE, _ARRIVAL = 1, 4
 
 
 def route(network: RoutingNetwork, asked: Mapping[str, Any]) -> Answer:
-    """Return the answer to a request for a route; times are None where the network tells none.
+    """Return the answer to a request for a route; times are None where the network has none.
 
     Raises:
         InvalidRequest: the request is wrong, asks for more than the network knows, or there is no way.

@@ -60,8 +60,9 @@ def _exact(table: Floats, middle: Indices, start: int, end: int) -> list[int]:
 
 
 def _inserted(table: Floats, middle: Indices, start: int, end: int) -> list[int]:
-    """Return the places of ``middle`` in an order by farthest insertion: of all places that are left, the one whose
-    cheapest detour is longest is put where its detour is.
+    """Return the places of ``middle`` in an order by farthest insertion.
+
+    Each step takes the remaining place whose cheapest detour is longest, and inserts it where this detour is.
     """
     way, left = [start, end], middle
     while len(left):

@@ -31,7 +31,7 @@ class FastestWays:
         matrix: the open result, whose graph has longitudes and latitudes.
 
     Raises:
-        InvalidRequest: its paths are not those of a plain search: arcs are negative, some vertices let none pass, or
+        InvalidRequest: a plain search would find other paths: weights are negative, some vertices are terminals, or
             hops are limited.
     """
 

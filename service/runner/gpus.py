@@ -98,7 +98,7 @@ def with_shares(settings: Settings) -> Settings:
 
 
 def of_runner(settings: Settings, device: str) -> dict[str, str]:
-    """Return the environment variables that one runner has beside those of the settings.
+    """Return the environment variables of one runner: its settings, and the GPUs that it may see.
 
     Args:
         settings: the settings of the service, from :func:`with_shares`.

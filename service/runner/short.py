@@ -30,14 +30,14 @@ class ShortJobs:
     def claim(self) -> JobRecord | None:
         """Claim the next one; None if there is none, or if too little memory is free.  Raises DatabaseFailed."""
         if available_memory() < self._settings.short_memory:
-            return None  # another runner will take the job, when the one that it has is done
+            return None  # another runner will take the job when its own job is done
         return self._jobs.claim(self._runner, cuda=False, most=self._most)
 
     def wait_for(self, worked: float) -> bool:
         """Return whether short jobs wait for a job that should leave them this runner.
 
-        It should if it has worked for far longer than short jobs may be predicted to, and another runner is alive
-        that can take it.  Raises DatabaseFailed.
+        A job should leave if it has worked for far longer than a short job may be predicted to, and another runner that
+        can take it is alive.  Raises DatabaseFailed.
 
         Args:
             worked: the seconds for which the job has worked, those of compiling left out.

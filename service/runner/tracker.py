@@ -1,4 +1,4 @@
-"""Reports the progress of a running job to the job store, and learns whether the job should stop."""
+"""Reports the progress of a running job to the job store, and finds out whether the job should stop."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ class _Compiling(_Phase):
     """Compiling: of all kernels ahead, or of one at a time, each of which interrupts another phase."""
 
     def left(self, _rate: float | None) -> float | None:
-        """Return the remaining seconds, as predicted until that has passed, then by the kernels that are done.
+        """Return the remaining seconds: as predicted until these have passed, then by the kernels that are done.
 
-        The longest are compiled first.  So the time at the last kernel divided by the share of kernels is more than the
-        whole will take, and that time alone is less; the geometric mean of both is taken.
+        The longest kernels are compiled first.  So the seconds until the last finished kernel are less than the whole
+        will take, and these seconds divided by the share of finished kernels are more; the estimate is the geometric
+        mean of both.
         """
         if self.total < 2:
             return self.pending() or None
@@ -81,9 +82,9 @@ def _state(name: str, predicted: float) -> _Phase:
 class ProgressEstimator:
     """Computes the fraction of the whole job, a rate and the remaining seconds from the units done.
 
-    Phases are weighted by the plan's predicted seconds; the fraction never falls.  The remaining seconds begin with
-    those of the plan, and follow what is observed the more of a phase is done.  Compiling can interrupt a phase; its
-    seconds count neither into the rate nor into the remaining seconds of that phase.
+    Phases are weighted by the plan's predicted seconds; the fraction never falls.  The remaining seconds are at first
+    those of the plan; the more of a phase is done, the more they follow the observed rate.  Compiling can interrupt a
+    phase; its seconds count neither into the rate nor into the remaining seconds of that phase.
     """
 
     def __init__(self, plan: Plan | None, now: float) -> None:
@@ -187,8 +188,10 @@ class JobMonitor(Monitor):
         *,
         others_wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """``stepped`` is called after every tile, batch or round with its phase and seconds; ``others_wait`` every few
-        seconds with the seconds of the job's work: if it is true, the job gives way.
+        """``stepped`` is called after every tile, batch or round with its phase and seconds.
+
+        ``others_wait`` is called every few seconds with the seconds of the job's work; if it returns True, the job
+        gives way.
         """
         self._others_wait, self._worked, self._phase_at = others_wait, 0.0, time.monotonic()
         self.gives_way = False
@@ -235,7 +238,7 @@ class JobMonitor(Monitor):
         self._begin(phase, total, unit, 0)
 
     def resume(self, phase: str, total: int, unit: str, done: int) -> None:
-        """Report that the phase goes on that compiling has interrupted.
+        """Report that a phase goes on after compiling has interrupted it.
 
         Args:
             phase: name of the phase.

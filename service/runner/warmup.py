@@ -38,7 +38,7 @@ _SOLVES: Final = (
 PROCESSES: Final = 4
 #: most times that compiling is started, as each job interrupts it; after these, jobs compile what they need
 STARTS: Final = 20
-#: seconds between two looks for the kernels that another runner compiles
+#: seconds between two checks for the kernels that another runner compiles
 _REST: Final = 30.0
 LOWEST: Final = 19
 

@@ -55,9 +55,9 @@ class ExportedPart:
         nearest: the number of nearest targets of each source; equal distances are in the order of the columns.  None
             for all targets.
         itself: whether a source is among its own nearest targets.
-        sources, targets: what rows and columns are called and where they are, in their order, if they are points, or
-            if features are written; None for the labels of vertices.
-        features: what a feature is; None for tables without geometry.
+        sources, targets: names and coordinates of rows and columns, in their order, if they are points, or if features
+            are written; None if rows and columns are named by the labels of vertices.
+        features: what becomes a feature; None for tables without geometry.
         also: the quantity whose sums wide tables and arrays have in place of distances; None for distances.
     """
 
@@ -72,7 +72,7 @@ class ExportedPart:
 
     @property
     def measured(self) -> str:
-        """What the entries are called: ``distance``, or ``value`` of another semiring."""
+        """The name of the entries: ``distance``, or ``value`` in another semiring."""
         return "distance" if self.rows.result.matrix.semiring == MIN_PLUS else "value"
 
     @property
@@ -168,8 +168,9 @@ class ExportedPart:
             yield len(sources), pl.DataFrame(columns)
 
     def floats(self) -> Iterator[Array]:
-        """Yield rows as floats wide enough for every distance, shape (k, width), +inf where an entry is not kept; of
-        another semiring its value for no path.
+        """Yield rows as floats wide enough for every distance, shape (k, width).
+
+        Where an entry is not kept, there is +inf, or in another semiring its value for no path.
         """
         matrix = self.rows.result.matrix
         lost = np.inf if matrix.semiring == MIN_PLUS else matrix.unreachable
@@ -245,13 +246,13 @@ def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
 
 
 def write_features(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
-    """Write GeoJSON, which has no other form; arguments as in ``write_csv``."""
+    """Write GeoJSON; arguments as in ``write_csv``, but ``wide`` has no effect."""
     with path.open("wb") as file:
         write_geojson(part.pairs(), file, tell, part.features or "lines", part.rows.result.matrix.unit)
 
 
 def write_layer(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
-    """Write a GeoPackage, which has no other form; arguments as in ``write_csv``."""
+    """Write a GeoPackage; arguments as in ``write_csv``, but ``wide`` has no effect."""
     geographic = part.sources is None or part.sources.geographic
     unit = part.rows.result.matrix.unit
     write_geopackage(part.pairs(), path, tell, part.features or "lines", geographic, unit=unit)

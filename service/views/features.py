@@ -100,11 +100,11 @@ class Ends:
         )
 
     def columns(self, side: str, rows: Indices) -> list[pl.Series]:
-        """Return the columns of a table that say which ends its lines have.
+        """Return the columns of a table that name the end of each line.
 
         Args:
             side: ``source`` or ``target``, with which the names of the columns begin.
-            rows: the end of each line.
+            rows: for each line the position of its end among these ends, shape (k,).
         """
         found = [self.keys.gather(rows).rename(side)]
         if self.names is not None:
@@ -153,7 +153,7 @@ def check_features(sources: Ends, targets: Ends, kind: str) -> None:
         kind: ending of the file.
 
     Raises:
-        InvalidRequest: see above.
+        InvalidRequest: ends have no coordinates, or GeoJSON would have coordinates of a plane.
     """
     if sources.x is None or targets.x is None:
         raise InvalidRequest(
@@ -179,11 +179,11 @@ def write_geojson(
     """Write features with the columns of the long table as properties (RFC 7946).
 
     Args:
-        batches: counts of rows, and their pairs.
-        file: where they go.
+        batches: for each batch its number of rows, and its pairs.
+        file: the open file.
         tell: called with the count of each batch.
-        features: what a feature is.
-        unit: what distances measure, a member of the collection; None if that is not known.
+        features: what becomes a feature.
+        unit: the unit of distances, a member of the collection; None if that is not known.
     """
     said = f'"distance_unit":{json.dumps(unit)},' if unit else ""
     file.write(f'{{"type":"FeatureCollection",{said}"features":['.encode())
@@ -210,7 +210,7 @@ def _geometry(x: Floats, y: Floats) -> str:
 
 
 def with_geometry(pairs: Pairs, features: Features) -> pl.DataFrame:
-    """Return the long table with a column of well-known binary."""
+    """Return the long table with the geometry in a column of well-known binary."""
     x, y = pairs.corners(features)
     corners = x.shape[1]
     head = [("order", "u1"), ("kind", "<u4")] + ([("count", "<u4")] if corners > 1 else [])
@@ -237,12 +237,12 @@ def write_geopackage(
     """Write features with the columns of the long table into a GeoPackage, whose one layer is called ``distances``.
 
     Args:
-        batches: counts of rows, and their pairs.
-        file: where they go; a buffer takes one batch.
+        batches: for each batch its number of rows, and its pairs.
+        file: the file, or a buffer, which takes one batch only.
         tell: called with the count of each batch.
-        features: what a feature is.
+        features: what becomes a feature.
         geographic: whether coordinates are longitude and latitude.
-        unit: what distances measure, for the description of the layer; None if that is not known.
+        unit: the unit of distances, for the description of the layer; None if that is not known.
 
     Raises:
         InvalidRequest, StorageFailed: as ``write_layer``.

@@ -27,7 +27,7 @@ def choose_format(asked: str | None, accept: str | None, offered: Mapping[str, s
     """Select the name of a format.
 
     Args:
-        asked: the name; it goes before the header.
+        asked: the name that was asked for; it takes precedence over the header.
         accept: the Accept header.
         offered: media types by name.
 
@@ -50,7 +50,7 @@ def choose_format(asked: str | None, accept: str | None, offered: Mapping[str, s
 def _rank(media_type: str, accept: str) -> tuple[float, int]:
     """Return the q-value that the Accept header gives a media type, and how specific the matching range is.
 
-    The most specific range counts.
+    Of several matching ranges the most specific one is taken.
     """
     found = (0.0, 0)
     family = media_type.partition("/")[0]

@@ -39,7 +39,7 @@ class PointForm:
     """How near pairs are written: as rows of vertices, or line by line where there are points or features."""
 
     def __init__(self, out: Path, features: Features | None) -> None:
-        """``out`` is the file; ``features`` is the form that was asked for, None for the usual one."""
+        """``out`` is the file; ``features`` is the form that was asked for, None for the default."""
         self._out, self._kind = out, out.suffix.lower()
         self._features: Features | None = "lines" if self._kind in _FEATURES and features is None else features
         self._graph: Graph | None = None
@@ -81,19 +81,19 @@ class PointForm:
 
     @property
     def spill(self) -> Path:
-        """The folder of the result, on whose disk pairs may wait for being saved."""
+        """The folder of the result, on whose disk pairs are kept until they are saved."""
         return self._out.absolute().parent
 
     def save(self, pairs: NearPairs, targets: Sequence[int] | None, *, overwrite: bool) -> tuple[int, int]:
         """Write the pairs; return how many there are, and of how many sources.
 
         Args:
-            pairs: what was found, between vertices.
+            pairs: the near pairs of vertices.
             targets: the vertices that were wanted; None for all.
             overwrite: whether a file may be replaced.
 
         Raises:
-            StorageFailed: the file system refused.
+            StorageFailed: the file system has failed.
         """
         if self._features is None and not any(self._points.values()):
             save_pairs(pairs, self._out, overwrite=overwrite, unit=None if self._graph is None else self._graph.unit)
@@ -147,9 +147,9 @@ class NearLines:
     """A line for each pair of a source and a target, made in pieces in the order of the sources.
 
     Args:
-        pairs: what was found, between vertices.
+        pairs: the near pairs of vertices.
         sources: the sources, in the order of the lines.
-        ends: what may be targets.
+        ends: the possible targets.
         targets: the vertices that were wanted as targets; None for all.
     """
 
@@ -164,7 +164,7 @@ class NearLines:
         """Yield the lines in pieces, at least one.
 
         Args:
-            most: made at a time, unless a source has more.
+            most: the most lines made at a time, unless one source has more.
             points: as for :func:`lines_of`.
         """
         sizes, _ = self._counts(points)
@@ -178,14 +178,15 @@ class NearLines:
                 return
 
     def _rows(self) -> Indices:
-        """Return the row of the pairs of each source."""
+        """Return for each source its row among the pairs."""
         rows = np.full(len(self._pairs.labels), -1, np.int64)
         rows[self._pairs.sources] = np.arange(len(self._pairs.sources))
         return rows[self._sources.vertices]
 
     def _counts(self, points: bool) -> tuple[Indices, Indices]:
-        """Return how many lines each source has, before and after only the nearest are kept; no more is in memory than
-        of some rows.
+        """Return how many lines each source has, before and after only the nearest are kept.
+
+        The pairs are read some rows at a time, so that memory holds no more than these.
         """
         pairs = self._pairs
         across = np.bincount(self._ends.vertices, minlength=len(pairs.labels))
@@ -220,12 +221,12 @@ class NearLines:
 def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None, *, points: bool) -> Pairs:
     """Return a line for each pair of a source and a target.
 
-    A source vertex is no target of itself.  But a point may be: where either side has points, those at the same
-    vertex are at distance 0 of each other.
+    A source vertex is no target of itself.  But a point may be: where either side has points, those at the same vertex
+    are at distance 0 of each other.
 
     Args:
-        pairs: what was found, between vertices.
-        sources, ends: the sources, and what may be targets.
+        pairs: the near pairs of vertices.
+        sources, ends: the sources, and the possible targets.
         targets: the vertices that were wanted as targets; None for all.
         points: whether either side has points.
     """

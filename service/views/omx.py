@@ -1,9 +1,9 @@
 """Writes a result as an Open Matrix file (OMX 0.2), which programs of transport models read: HDF5, some rows at a time.
 
-``/data`` holds a matrix for the distances and one for each quantity, all float64, NaN where there is no path, which the
-attribute ``NA`` says; ``unit`` says what distances measure, if it is known. ``/lookup`` holds the names of the
-vertices: ``vertex`` where rows and columns are the same ones, else ``source`` (``DIM`` 0, rows) and ``target`` (``DIM``
-1, columns).
+``/data`` holds a matrix for the distances and one for each quantity, all float64, NaN, the value of the attribute
+``NA``, where there is no path; the attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds
+the names of the vertices: ``vertex`` where rows and columns are the same ones, else ``source`` (``DIM`` 0, rows) and
+``target`` (``DIM`` 1, columns).
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
 
 
 def matrix_names(quantities: list[str]) -> list[str]:
-    """Return the names of the matrices: that of the distances, which no quantity has, and those of the quantities."""
+    """Return the names of the matrices: the name of the distances, which no quantity has, then those of the
+    quantities.
+    """
     return ["weight" if "distance" in quantities else "distance", *quantities]
 
 

@@ -17,7 +17,8 @@ _DECIMALS: Final = 7
 
 
 def path_feature(opened: ResultReader, source: Label, target: Label, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a shortest path as a feature; without a geometry where there is no path, or too little of it has a place.
+    """Return a shortest path as a feature; its geometry is None without a path, or if too few vertices have
+    coordinates.
 
     Args:
         opened: the open result.

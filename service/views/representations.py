@@ -71,7 +71,7 @@ class Selection:
 
         Args:
             array: the matrix of the result, or the sums of a quantity along its paths.
-            sources: vertex indices; as few as :meth:`batches` yields.
+            sources: vertex indices, at most as many as :meth:`bands` yields at a time.
         """
         targets = self.targets
         found: Array

@@ -62,7 +62,7 @@ TABLE_ENCODERS: Final[dict[str, Callable[[pl.DataFrame, Mapping[str, str]], byte
 
 
 def column_histogram(table: SealedTable, column: str, bins: int) -> dict[str, Any]:
-    """Return how many rows have which numbers in a column, as ``ColumnHistogram`` describes it.
+    """Return the histogram of the numbers in a column, as ``ColumnHistogram`` describes it.
 
     Args:
         table: the open table.

@@ -80,7 +80,7 @@ def draw_histogram(axes: Axes, edges: Sequence[float], counts: Sequence[int], un
         axes: where it is drawn.
         edges: bounds of the bins, one more than counts; both are empty where nothing is reached.
         counts: pairs in each bin.
-        unit: what the distances measure.
+        unit: the unit of the distances.
     """
     axes.set(xlabel=unit, ylabel="pairs")
     count_axes(axes)

@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Longer side of the picture, and the shortest and longest other side, in inches.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
-#: Number of vertices at each end of a route, of which the mean height is taken; the name of that end is written above
-#: or below it, on the side where they are not.
+#: At each end of a route, the mean height of this many vertices decides where the name of the end is written: above the
+#: end if they are below it, else below.
 _STEPS: Final = 5
 #: Most edges that an SVG or PDF holds as lines; more become one image, because the file would be too large to show.
 _MANY: Final = 60_000
@@ -41,7 +41,8 @@ class Scheme:
     Attributes:
         paper, ink, dim, line: of the background, text, lesser text, and edges without a colour of their own.
         route: of the route and of the vertices at its ends.
-        near, far: the part of matplotlib's ``magma`` that colours take; what is near differs most from the paper.
+        near, far: the part of matplotlib's ``magma`` that is used, from 0 to 1; near distances contrast most with the
+            paper.
     """
 
     paper: str
@@ -67,7 +68,7 @@ class NetworkMap:
         graph: its arcs are the lines.
         coordinates: where the vertices are.
         distances: from one vertex to each, NaN without a path, shape (n,).
-        source: that vertex.
+        source: the vertex from which distances are.
         title, subtitle: text above the map.
         route: the vertices of a route, in order; empty for none.
         ends: names of the first and the last vertex, or of the first only.
@@ -130,7 +131,7 @@ def _size(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _lines(network: NetworkMap, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of each edge, shape (edges, 2, 2), and its distance: that of its nearer end and half its way.
+    """Return the ends of each edge, shape (edges, 2, 2), and its distance, the mean of those of its ends.
 
     Edges are in the order in which they are drawn: those without a distance first, then from far to near.
     """
@@ -209,8 +210,9 @@ def _draw_route(axes: Axes, network: NetworkMap, scheme: Scheme, place: tuple[Fl
 
 
 def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme, route: float) -> None:
-    """Write the name of a vertex beside it, on the side where there is more of the map, and not on the route, which is
-    at the height ``route`` nearby.
+    """Write the name of a vertex beside it, on the side where there is more of the map, and not on the route.
+
+    ``route`` is the height of the route near the vertex.
     """
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     across = spot[0] > (left + right) / 2

@@ -46,8 +46,7 @@ def sample(
         result: the matrix.
         row, column: where the rectangle begins, as positions in the matrix, from 0.
         rows, columns: how large it is; to the end of the matrix if None.
-        size: most rows and columns of the answer.  There are fewer rows if the tiles of the matrix are too large for
-            that.
+        size: most rows and columns of the answer.  There are fewer rows if that many would mean reading too many bytes.
 
     Raises:
         InvalidRequest: the rectangle leaves the matrix, or is empty.

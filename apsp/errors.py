@@ -1,7 +1,7 @@
-"""What apsp raises on purpose: ``ApspError`` and the errors below it.
+"""What apsp raises on purpose: ``ApspError`` and its subclasses.
 
 Each has a stable ``kind``, a message that names the line, option or limit at fault, and ``details()`` for programs.
-Those of a client (``ServiceError`` and below, ``StillOpen``, ``NoAnswer``) come from asking a service.
+Errors of a client (``ServiceError`` and its subclasses, ``StillOpen``, ``NoAnswer``) come from requests to a service.
 """
 
 from service.client.errors import JobFailed, NoAnswer, ServiceError, StillOpen

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then shut down both processes cleanly.
+    """Serve until SIGTERM or SIGINT, then shut down the API and the runners cleanly.
 
     Prints one line with the address once it listens.
 

@@ -46,8 +46,8 @@ def _groups(document: dict[str, Any]) -> list[tuple[str, list[_Operation]]]:
 
 
 def _operation(document: dict[str, Any], path: str, method: str, operation: _Operation) -> _Operation:
-    """Return one operation for the template: answers and refusals are separate, and there is what a form to try it
-    needs.
+    """Return one operation for the template: its answers apart from its refusals, and the content of the form to try
+    it.
     """
     answers = operation.get("responses", {})
     body = next(iter((operation.get("requestBody") or {}).get("content", {}).items()), None)

@@ -120,7 +120,8 @@ def respond(
         status: HTTP status; that of the fault's code if None.
         headers: further headers of the answer.
     """
-    # not request.url, which is made from the Host header and raises an error if that header is malformed
+    # ``instance`` is not taken from request.url, which is made from the Host header and raises an error if that header
+    # is malformed
     service = getattr(request.app.state, "service", None)
     if service is not None:
         fault = without_paths(fault, service.settings.data_dir)

@@ -1,4 +1,4 @@
-"""The parameters that several commands of ``apsp`` share, and those that are made from declared options."""
+"""The parameters that several commands of ``apsp`` share; makes parameters from declared options."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Display:
     """Shows a fraction and a text about it on ``stream``; lines are printed every few seconds.
 
     Args:
-        stream: where it is shown.
+        stream: where both are shown.
         every: seconds between two updates; None for the default of the stream.
     """
 
@@ -92,7 +92,8 @@ class Display:
 
             texts = TextColumn("{task.description}"), TextColumn("{task.fields[rest]}")
             columns = texts[0], BarColumn(), TaskProgressColumn(), texts[1]
-            # other messages on standard error appear above the bar; standard output, where answers go, is left alone
+            # other messages on standard error appear above the bar; standard output, on which answers are printed, is
+            # unchanged
             self._bar = Progress(*columns, console=Console(file=self._stream), redirect_stdout=False)
             self._bar.add_task("", rest="")
             self._bar.start()
@@ -115,7 +116,7 @@ class ProgressMonitor(Monitor):
     """Counts the work of a solve and displays it; :meth:`close` (or the end of the context) ends the last phase.
 
     Args:
-        stream: where it is shown.
+        stream: where the progress is shown.
         stop: called at every step; True cancels the solve.
         every: seconds between two updates; None for the default of the stream.
         explain: whether to explain why kernels are compiled.

@@ -23,7 +23,7 @@ JobId = Annotated[
 ]  # fmt: skip
 Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="Number of the page, from 1.")]
 
-#: ``apsp jobs`` shows this many digits from the end of an id, and ``apsp query`` takes them for the id of a job.
+#: ``apsp jobs`` shows this many digits from the end of an id, and ``apsp query`` accepts them in place of the id.
 SHOWN_DIGITS: Final = 8
 
 

@@ -124,7 +124,8 @@ def points_of(path: Path, option: str) -> list[dict[str, Any]]:
 
 
 def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
-    """Return a point, as a request has it, for each name of a point; every other name, which is a vertex, is unchanged.
+    """Return for each name the point of that name, as a request has it, else the name itself, which is that of a
+    vertex.
 
     Args:
         tables: files of points.

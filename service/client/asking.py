@@ -25,7 +25,7 @@ def _ignore(_: str) -> None:
 
 
 def checked_seconds(field: str, seconds: Any) -> float:
-    """Return a time limit, which may be infinite.  Raises InvalidRequest if it is no number, negative or NaN."""
+    """Return a time limit, which may be infinite.  Raises InvalidRequest if it is no number, is negative or NaN."""
     found = check_number(field, seconds)
     if not found >= 0:
         raise InvalidRequest(f"{field} must be a number of seconds, at least 0, found {found}", field=field)

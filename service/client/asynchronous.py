@@ -107,7 +107,7 @@ async def _chunks(file: FilePath) -> AsyncIterator[bytes]:
 
 
 class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
-    """A service, as seen by one caller, with the methods of :class:`Client` to be awaited, under asyncio and trio.
+    """A service, as seen by one caller; the methods of :class:`Client` must be awaited here, under asyncio or trio.
 
     Args:
         url, key, patience, tell: as for :class:`Client`.
@@ -134,7 +134,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
         await self.close()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow of ``service.client.flows`` or ``reading`` for which there is no method."""
+        """Carry out a flow, such as one of ``service.client.flows`` for which there is no method."""
         return await self._driver.run(flow)
 
     _run = run
@@ -148,7 +148,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
 
 
 class AsyncJob(JobMethods["AsyncJob", "AsyncResult"], Awaited):
-    """A job; its attributes are those of the last answer."""
+    """A job; its attributes are from the last answer of the service."""
 
     def _result(self, facts: Document) -> AsyncResult:
         return AsyncResult(self._client, facts, self._names)

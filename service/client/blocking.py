@@ -145,7 +145,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         self.close()
 
     def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow of ``service.client.flows`` or ``reading`` for which there is no method."""
+        """Carry out a flow, such as one of ``service.client.flows`` for which there is no method."""
         return self._driver.run(flow)
 
     _run = run
@@ -159,7 +159,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
 
 
 class Job(JobMethods["Job", "Result"], Blocking):
-    """A job; its attributes are those of the last answer."""
+    """A job; its attributes are from the last answer of the service."""
 
     def _result(self, facts: Document) -> Result:
         return Result(self._client, facts, self._names)

@@ -64,7 +64,7 @@ class JobView:
 
     @property
     def progress(self) -> float:
-        """The fraction that is done, from 0 to 1."""
+        """The fraction of the job that is done, from 0 to 1."""
         return float(self.facts["progress"])
 
     @property
@@ -116,7 +116,7 @@ class ResultView:
 
     @property
     def unit(self) -> str:
-        """``weight``, or ``hops`` where the graph has no weights."""
+        """The unit of the distances: ``weight``, or ``hops`` where the graph has no weights."""
         return str(self.facts["unit"])
 
     def summary(self) -> dict[str, Any]:

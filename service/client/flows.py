@@ -148,7 +148,7 @@ def status(job: str, patience: Patience) -> Flow[Document]:
 def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watcher | None) -> Flow[Document]:
     """Wait for the end of a job.  Raises StillOpen, a TimeoutError, after ``timeout`` seconds.
 
-    The patience with an unreachable service is ten times that of a single request.
+    An unreachable service is tolerated ten times as long as for a single request.
 
     Args:
         job: id of the job.

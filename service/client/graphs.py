@@ -54,7 +54,7 @@ def prepared(graph: Any, reading: UploadOptions, name: str | None = None) -> Ite
         name: the caller's name for the graph.
 
     Raises:
-        InvalidRequest: it is not a graph, or its names or weights cannot be encoded.
+        InvalidRequest: the object is no graph, or its names or weights cannot be encoded.
         NotFound: there is no such file.
     """
     if isinstance(graph, str | os.PathLike):
@@ -147,7 +147,7 @@ def _networkx(graph: Any, reading: UploadOptions, path: Path) -> tuple[Names, di
     The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
 
     If no edge has ``weight``, the rules of edge lists choose among the attributes (road networks have ``length``), and
-    every edge must have the chosen one.  Vertices without edges become loops, which keep them.
+    every edge must have the chosen one.  Vertices without edges become loops, so that the file contains them.
     """
     for field in ("source", "target"):
         if reading.get(field) is not None:

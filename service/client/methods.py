@@ -2,7 +2,7 @@
 
 ``@asks`` turns a function that makes a flow into a method.  In a class of :mod:`service.client.blocking` the method
 returns the value of the flow; in a class of :mod:`service.client.asynchronous` it must be awaited.  Type checkers see
-both.
+both forms.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Part:
 
 
 class JobMethods(JobView, Part, Generic[JobT, ResultT]):
-    """A job; its attributes are those of the last answer."""
+    """A job; its attributes are from the last answer of the service."""
 
     def __init__(
         self,

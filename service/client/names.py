@@ -83,7 +83,7 @@ class Names:
         """Return the label of a vertex, or a point, ``{"lon": 24.94, "lat": 60.17}``, as it goes over the wire.
 
         Raises:
-            InvalidRequest: it is neither, or the point has not two numbers.
+            InvalidRequest: the argument is neither vertex nor point, or the point has not two numbers.
         """
         if not isinstance(vertex, Mapping):
             return self.label(vertex)

@@ -89,7 +89,7 @@ class Lost:
     Attributes:
         reason: why, in words.
         sent: whether the service may have seen the request.
-        final: whether another attempt would end the same.
+        final: whether another attempt would end in the same way.
     """
 
     reason: str

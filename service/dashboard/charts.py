@@ -61,7 +61,7 @@ def line_of_stops(vertices: Sequence[object], so_far: Sequence[float]) -> dict[s
 
     Returns:
         The ticks, and the ends of the longest arc; None if the path has no length, or if it gets shorter on the way,
-        because then no line shows it.
+        which no line can show.
     """
     whole = so_far[-1]
     lengths = [after - before for before, after in pairwise(so_far)]

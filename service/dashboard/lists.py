@@ -75,7 +75,7 @@ def get_graphs(
     """Return the graphs of the visitor, the newest first.
 
     Args:
-        after, last: time of creation and id of the last graph of the page before.
+        after, last: time of creation and id of the last graph of the previous page.
     """
     position = None if after is None else (after, last)
     found = visitor.service.keys.list_graphs(_PAGE + 1, visitor.owner, position)

@@ -289,7 +289,8 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 def _log(service: Service, record: JobRecord) -> View:
     """Return the end of the log, and its size, from which the stream of events continues.
 
-    The events contain only the log file on this node; if there is none yet, they start at its beginning.
+    The events contain only the log file on this node.  If there is none, the page shows the log from other nodes, and
+    the events start at the beginning of the file.
     """
     path = log_path(service.settings, record.id)
     try:

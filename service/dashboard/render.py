@@ -45,7 +45,7 @@ _FIELDS: Final = {
     "--also": "Further columns to sum along paths",
     "--labels": "Attribute that names vertices",
 }  # fmt: skip
-#: these options and those of a job, whose labels are declared with them
+#: options of the command line -> labels: those above, and the options of a job, which declare their labels
 _SPOKEN: Final = {
     **{f"--{name.replace('_', '-')}": one.label for name, (_, one) in declared(JobOptions).items() if one.label},
     **_FIELDS,
@@ -53,7 +53,7 @@ _SPOKEN: Final = {
 _OPTION: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(_SPOKEN, reverse=True))})(?![\w-])")
 #: the part of a message that says what to install or to type, which a reader of the page cannot do
 _INSTALLING: Final = re.compile(r": install apsp\[cuda\].*?--device cpu")
-#: an option of the command line, in parentheses, that has no field
+#: an option of the command line, in parentheses, for which the page has no field
 _ASIDE: Final = re.compile(r" \(--[\w-]+\)")
 
 
@@ -106,7 +106,7 @@ def environment() -> Environment:
 
 
 def _spoken(text: str) -> str:
-    """Return a text in which options of the command line are called as the page's fields, and algorithms by their
+    """Return a text in which options of the command line have the names of the page's fields, and algorithms their
     titles.
     """
     said = _OPTION.sub(lambda found: f"“{_SPOKEN[found[0]]}”", _INSTALLING.sub("", text))

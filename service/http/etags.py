@@ -1,7 +1,8 @@
-"""Entity tags of answers about sealed results.  Results never change, so the tag is a digest of the request.
+"""Entity tags of answers about sealed results.
 
-The tag of an answer that the program computes also contains the program's version, because another version may format a
-number differently or add floats in another order.  Files of results are sent unchanged, so their tags need no version.
+Results never change, so a tag is a digest of the request and of the result's seal.  The tag of an answer that the
+program computes also contains the program's version, because another version may format a number differently or add
+floats in another order.  Files of results are sent unchanged, so their tags need no version.
 """
 
 from __future__ import annotations

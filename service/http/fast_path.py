@@ -52,7 +52,7 @@ class FastPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
         found = asked = None
-        # a traced request takes the normal route, whose parts its trace shows
+        # a traced request takes the normal route, so that its trace shows the parts of the route
         if scope["type"] == "http" and scope["method"] == "GET" and "fastapi.telemetry" not in scope:
             if asked := _DISTANCE.fullmatch(scope["path"]):
                 found = await self._find(scope, asked[1])

@@ -28,7 +28,7 @@ _CHUNK: Final = 1 << 20
 
 
 class RangedAnswer(Response):
-    """The answer for some bytes that never change, as the request's headers ask: HEAD, ranges and conditions.
+    """An answer with some bytes that never change; it follows HEAD, ranges and conditions of the request.
 
     Raises HTTPProblem if the ranges are invalid.
 

@@ -51,7 +51,7 @@ class PatientProtocol(H11Protocol):
         self._crowd.admit(self, len(self.connections))
 
     def data_received(self, data: bytes) -> None:
-        """End the deadline with the headers; start it again with the next request's first byte."""
+        """End the deadline when the headers are complete; start it again at the first byte of the next request."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._await_headers()

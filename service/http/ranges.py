@@ -84,7 +84,7 @@ def matches(header: str, etag: str) -> bool:
 
 
 def unchanged(header: str | None, etag: str, modified: str) -> bool:
-    """Return whether an If-Range header (None: there is none) still holds, so that its Range counts.
+    """Return whether a Range header counts: there is no If-Range header, or it names the present file.
 
     Args:
         header: the If-Range header; None if there is none.

@@ -88,7 +88,7 @@ class Answering:
 
         Args:
             path: its folder, or its address in an object store.
-            digest: of its seal.
+            digest: the digest of its seal.
         """
         settings = self._settings
         # cuda becomes auto: where a GPU lacks memory for the tables of a result, the processors answer

@@ -40,12 +40,12 @@ class SummaryCache:
         """Return the summary of a result; if another thread is counting it, wait for that.
 
         Args:
-            digest: of the seal of the result.
+            digest: the digest of the result's seal.
             rows: the number of rows of the result, for messages.
             count: counts the rows; called with the most processor seconds that it may take.
 
         Raises:
-            LimitExceeded: counting is predicted to take more.
+            LimitExceeded: counting is predicted to take more seconds than it may.
             Others: what ``count`` raises.
         """
         with self._lock:

@@ -68,7 +68,7 @@ def result_bytes(settings: Settings, job_id: str) -> int:
 
 
 def check_store(settings: Settings) -> None:
-    """Check that the object store answers, and takes conditions.  Raises StorageFailed or InvalidRequest if not."""
+    """Check that the object store answers and supports conditions.  Raises StorageFailed or InvalidRequest if not."""
     if settings.store_url is not None:
         objects = Objects(settings.store_url)
         next(objects.names("graphs/"), None)

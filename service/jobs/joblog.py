@@ -32,8 +32,10 @@ def log_path(settings: Settings, job_id: str) -> Path:
 
 
 class _Plain(TextFormatter):
-    """Formats records as time in UTC, level and message; without secrets and server paths, because the job's owner
-    reads them, and without the id of the job, which is that of the file.
+    """Formats records as time in UTC, level and message.
+
+    Secrets and server paths are left out, because the owner of the job reads the log.  The id of the job is left out,
+    because the file is the log of one job.
     """
 
     def __init__(self, folder: Path, job_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The phases of a plan under the names under which a running job reports them."""
+"""Translates the phases of a plan into the phases that a running job reports."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _axes(point: Point) -> str:
 def snap_points(
     points: Sequence[Point], finder: VertexFinder | None, field: str, limit: float | None, *, keyed: bool = False
 ) -> SnappedPoints:
-    """Take the points of a request to the vertices nearest to them, as tables of points are taken.
+    """Take the points of a request to the vertices nearest to them, by the rules for tables of points.
 
     Args:
         points, field, keyed: as for :func:`point_table`.
@@ -212,6 +212,6 @@ def ends_of(opened: ResultReader, asked: Mapping[str, Any], *sides: str) -> tupl
 
 
 def check_limit_is_used(limit: float | None, points: bool) -> None:
-    """Refuse a limit of a question without points, which it would not change.  Raises InvalidRequest."""
+    """Raise InvalidRequest for a limit in a question without points, because the limit would change nothing."""
     if limit is not None and not points:
         raise InvalidRequest(f"snap_limit {limit:g} is for points, and no point is given", field="snap_limit")

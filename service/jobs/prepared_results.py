@@ -1,7 +1,7 @@
 """Prepared results in the API process: labels, files and single pairs are read here; helper processes compute the rest.
 
-A pair is the least sum of two lines of the tables, which takes some microseconds beside the request itself (decision
-226).  Importing this module loads NumPy, but no compiled code.
+The distance of a pair is the least sum of two lines of the tables, which takes some microseconds in addition to the
+request itself (decision 226).  Importing this module loads NumPy, but no compiled code.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class AskedPrepared(PreparedStore):
         Raises:
             BlockingIOError: the kernel is reading it from the disk; try again soon.
         """
-        pairs = self._pairs[0] if self._pairs else None  # ``entries`` opens them, in a thread; here that would wait
+        pairs = self._pairs[0] if self._pairs else None  # ``entries`` opens them, in a thread that may wait
         if pairs is None or not (0 <= source < self.n > target >= 0):
             return None
         found: np.generic | None = pairs.peek(source, target)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.api.routes import Router
     from service.api.schemas.wire import ResultKind
 
-#: how to ask about another semiring than min-plus, for messages
+#: advice for messages: how to ask about a semiring other than min-plus
 _SAY_IT = "answers to questions that say so (semiring=NAME)"
 Label = int | str
 Array = npt.NDArray[np.generic]
@@ -56,7 +56,7 @@ class ResultReader:
 
     @property
     def prepared(self) -> bool:
-        """Whether its distances are computed when they are asked for."""
+        """Whether the distances of the result are computed on request."""
         return isinstance(self.matrix, PreparedStore)
 
     @property
@@ -66,7 +66,7 @@ class ResultReader:
 
     @property
     def unit(self) -> str | None:
-        """The unit of the distances, ``arcs`` where these are counted; None if it is not known."""
+        """The unit of the distances, ``arcs`` if the distances count arcs; None if it is not known."""
         counted = "arcs" if self.matrix.attributes.get("unit") == "hops" else None
         unit: str | None = self.matrix.unit or counted
         return unit
@@ -190,7 +190,7 @@ class ResultReader:
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances), **self.said}
 
     def within(self, source: Label, distance: float) -> dict[str, Any]:
-        """Return the vertices whose distance from a source is at most ``distance``, the nearest first, itself included.
+        """Return the vertices whose distance from a source is at most ``distance``, the nearest first, itself too.
 
         As with a cutoff, ``distance`` is rounded to the type of the distances.  Equal distances are in the order of the
         columns.  Only targets that were solved count.  Raises InvalidRequest as ``check_within`` does.

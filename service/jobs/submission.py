@@ -156,8 +156,8 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
 
     Raises:
         Draining: the service is about to stop.
-        KeyReused, NotFound, Gone, TooManyJobs: as the job store does.
-        Others: as planning does.
+        KeyReused, NotFound, Gone, TooManyJobs: raised by the job store.
+        Others: raised by planning.
     """
     refuse_if_draining(service)
     owner = caller.owner

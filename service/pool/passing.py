@@ -1,4 +1,4 @@
-"""Tables of betweenness and of flows, as jobs make them: the plan, and the rows with the sums of what was assigned.
+"""Plans and makes the tables of betweenness and of flows of jobs, with the sums of what was assigned.
 
 The processes that plan and the runners use this module.
 """
@@ -38,7 +38,7 @@ class PassingTable:
         settings: the service's settings.
 
     Attributes:
-        vertices: whether a row is a vertex; else an arc.
+        vertices: whether rows are vertices; else they are arcs.
         rows: how many rows the table has.
         columns: how many numbers a row has besides the names.
 
@@ -99,7 +99,7 @@ class PassingTable:
         """Return the table, the seconds of each phase, and sums for the summary.
 
         Raises:
-            Cancelled: the monitor asked to stop.
+            Cancelled: the monitor has stopped the work.
             InvalidRequest, SolveFailed: as ``betweenness`` and ``assign``.
         """
         found = self._asked.run(monitor)
@@ -119,7 +119,7 @@ def _sums(found: Assignment) -> dict[str, Any]:
 
 
 def _demands(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Demands:
-    """Return the demands of a request, uploaded or in it; errors name ``demands``."""
+    """Return the demands of a request, from an uploaded table or from the request itself; errors name ``demands``."""
     import numpy as np
 
     given, flow = request["demands"], request.get("flow")

@@ -1,4 +1,4 @@
-"""Opens the prepared result of another job, as the source of a table, compares it with the graph, and watches it."""
+"""Opens the prepared result of another job as the source of a table, checks its graph, and notices its removal."""
 
 from __future__ import annotations
 

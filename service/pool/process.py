@@ -53,7 +53,7 @@ def serve_tasks(pipe: Connection, nice: int, memory: int | None) -> None:
 
 
 def guarded(task: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Run a task; return its result, or a Fault, because exceptions with own constructors cannot be pickled.
+    """Run a task; return its result, or a Fault, because exceptions with constructors of their own cannot be pickled.
 
     BaseException is caught because a panic of Polars is not an ``Exception``.
     """

@@ -136,8 +136,8 @@ def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> 
         settings: the service's settings.
 
     Raises:
-        InvalidRequest: the graph has no such quantity, one is named twice, or results lie where there is no place for
-            further arrays.
+        InvalidRequest: the graph has no such quantity, one is named twice, or results are in an object store, which
+            cannot hold further arrays.
     """
     names = request.get("also") or []
     if not names and not graph.quantities:

@@ -153,7 +153,7 @@ async def get_job(
     },
 )
 def get_log(job_id: str, request: Request, asker: KnownAsker) -> Response:
-    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges."""
+    """What the runners wrote about the job so far, oldest first; reading removes nothing, and ranges are supported."""
     record = asker.job(job_id)
     try:  # the log is opened before the answer starts, because the job may be deleted meanwhile
         handle = os.open(log_path(asker.service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)

@@ -161,7 +161,7 @@ def get_histogram(*, opened: Opened, asked: Annotated[HistogramQuery, Query()]) 
 
 @router.get("/distance", response_model=Distance, response_model_exclude_unset=True, responses=_NONE)
 async def get_distance(opened: OpenedValues, asked: Annotated[PairQuery, Query()], tagged: Tagged) -> Response:
-    """The distance from one vertex, or point, to another; or the value of the best path, of the job's semiring.
+    """The distance from one vertex, or point, to another; or the value of the best path in the job's semiring.
 
     Args:
         asked: source and target.
@@ -202,7 +202,7 @@ def get_also(job_id: str, opened: Opened, asked: Annotated[EndsQuery, Query()]) 
     responses=documented(404, 409, 410, 413, 507),
 )
 def get_distances(*, body: PairsRequest, service: Shared, opened: OpenedValues) -> Distances:
-    """The distances of many pairs of vertices or points, or their values of the job's semiring.
+    """The distances of many pairs of vertices or points, or their values in the job's semiring.
 
     Args:
         body: the pairs.

@@ -82,11 +82,11 @@ def get_rows(
 ) -> Response:
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
-    CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths.
-    A whole row has the targets that were solved, in their order.  Points are told in JSON only.
-    Of another semiring than min-plus, which has to be said, the entries are the values of the best paths: the column is
-    called `value`, and npy has the semiring's value where there is no path.
-    Either `sources` or `source_point` must be given.
+    CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths. A whole row has
+    the targets that were solved, in their order.  Only JSON names the points, and the vertices to which they were
+    taken. For a semiring other than min-plus, which the parameter `semiring` must name, the entries are the values of
+    the best paths: the column is called `value`, and npy has the semiring's value where there is no path. Either
+    `sources` or `source_point` must be given.
 
     Args:
         asked: rows, columns (all if none are named), and the format, which goes before ``accept``.
@@ -163,7 +163,7 @@ def _places(names: list[str] | None, points: list[str] | None, side: str) -> lis
 
 
 class _Rectangle:
-    """The entries of sources × targets, vertices and points, None meaning all of them."""
+    """The entries from ``sources`` to ``targets``, lists of vertices and points; None for all of them."""
 
     sources: list[Any] | None = None
     targets: list[Any] | None = None
@@ -201,9 +201,9 @@ class _Rectangle:
         if columns is not None:
             opened.check_targets(columns)
         body = ENCODERS[self._kind](selection)
-        # The header and the first entries are made before the answer starts, so that damage still changes its status.
-        # An answer from a prepared graph is computed completely first, so that it does not break off if a helper
-        # process refuses.
+        # The header and the first entries are made before the answer starts, so that a damaged tile can still change
+        # the status of the answer.  An answer from a prepared graph is computed completely first, so that it does not
+        # break off if a helper process refuses.
         begun = itertools.chain(list(body if opened.prepared else itertools.islice(body, 2)), body)
         headers = {**headers, **unit_headers(unit_of(opened.matrix)), "Vary": "Accept"}
         return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers=headers)

@@ -75,7 +75,8 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
     """Return the places and the parameters of a request of OSRM.
 
-    A polyline may contain question marks, which clients send unencoded; then the parameters begin after its bracket.
+    A polyline may contain question marks, which clients send unencoded; the parameters then begin after its closing
+    bracket.
     """
     raw: bytes = request.scope["query_string"]
     if places.startswith(("polyline(", "polyline6(")) and ")" not in places and _BRACKET.search(raw):

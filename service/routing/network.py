@@ -32,7 +32,7 @@ class Stops:
         vertices: vertex indices, shape (k,).
         metres: how far each vertex is from its place, shape (k,).
         lon, lat: degrees of the vertices, shape (k,).
-        names: their names, empty where there is none.
+        names: names of the vertices, empty where there is none.
     """
 
     vertices: Indices
@@ -45,7 +45,7 @@ class Stops:
         return len(self.vertices)
 
     def picked(self, at: Indices) -> Stops:
-        """Return the stops with these numbers, shape (k,)."""
+        """Return the stops at these positions, shape (k,)."""
         names = [self.names[i] for i in at.tolist()]
         return Stops(self.vertices[at], self.metres[at], self.lon[at], self.lat[at], names)
 

@@ -238,7 +238,7 @@ def parse_places(text: str) -> tuple[Floats, Floats]:
 
 
 def _check(service: str, query: Mapping[str, str]) -> None:
-    """Refuse parameters that are unknown, or that ask for what the network does not know."""
+    """Refuse parameters that are unknown, or that need what the network does not have."""
     silent = {**_COMMON, **_SILENT[service]}
     for name, value in query.items():
         if name in _OWN[service]:

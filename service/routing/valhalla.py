@@ -33,7 +33,7 @@ class Valhalla:
         self._network = network
 
     def answer(self, service: str, body: bytes) -> tuple[int, Answer]:
-        """Answer one request; what is not known is +inf or None.
+        """Answer one request; unknown values in the answer are +inf or None.
 
         Args:
             service: ``route`` or ``sources_to_targets``.

@@ -39,7 +39,7 @@ def route(network: RoutingNetwork, asked: Mapping[str, Any]) -> Answer:
     """Return the answer to a request for a route; times are None where the network has none.
 
     Raises:
-        InvalidRequest: the request is wrong, asks for more than the network knows, or there is no way.
+        InvalidRequest: the request is wrong, needs more than the network has, or there is no way.
         LimitExceeded: there are too many places.
     """
     nested = asked.get("directions_options", {})
@@ -145,7 +145,7 @@ def _maneuvers(leg: Leg, metres: float, directions: str) -> list[Answer]:
 
 
 def _lengths(legs: Sequence[Leg], metres: float) -> Answer:
-    """Return time and length of legs together; ``metres`` are those of the unit of the length."""
+    """Return time and length of legs together; ``metres`` is the number of metres in the unit of the length."""
     times = [leg.seconds for leg in legs if leg.seconds is not None]
     seconds = round(sum(times), 3) if len(times) == len(legs) else None
     return {"time": seconds, "length": round(sum(leg.metres for leg in legs) / metres, 3)}

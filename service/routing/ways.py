@@ -76,7 +76,8 @@ class FastestWays:
         lengths, before = dijkstra(self._arcs, indices=source, return_predecessors=True)
         self._compare(lengths[targets], times)
         found = np.where(np.isfinite(times), 0.0, np.inf)
-        # all ways are followed back to the source at once; ``last``: the vertex with coordinates met last on each
+        # all ways are followed back to the source at the same time; ``last`` is the last vertex with coordinates on
+        # each
         last, at = targets.copy(), targets.copy()
         moving = np.flatnonzero(np.isfinite(times) & (targets != source))
         while len(moving):

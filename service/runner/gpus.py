@@ -120,7 +120,8 @@ def of_runner(settings: Settings, device: str) -> dict[str, str]:
 def beside_short(settings: Settings) -> int | None:
     """Return the bytes that a job of another runner may use now, so that the short runner's memory stays free.
 
-    None means that there is no short runner beside others.  The settings of the short runner itself name no other one.
+    None means that there is no short runner beside others.  The settings of the short runner itself name no other
+    runner.
     """
     names = devices(settings.runners, settings.gpus_per_runner)
     if SHORT not in names or len(names) == 1:

@@ -45,7 +45,7 @@ class Task:
     def plan(self, monitor: Monitor) -> Plan:
         """Return the plan, from the checkpoint in the folder if there is one; raises what planning raises.
 
-        A table has no checkpoint: what another runner has done of it is done again.
+        A table has no checkpoint: the work that another runner has begun is done again.
         """
         place = claims.place(self.settings.store(self.job.id), self.job.fence)
         if wants_table(self.job.options):

@@ -118,7 +118,7 @@ class Runner:
         return self._short.claim() if self._short else self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
 
     def interrupt(self) -> None:
-        """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
+        """Make the runner stop at the next tile; if its job was cancelled, raise Cancelled to stop at once."""
         self._stopping.set()
         self._wake.set()
         if self._monitor is not None and self._monitor.asked and not self._monitor.interrupted:
@@ -200,7 +200,7 @@ class Runner:
         return summary, {"load": loaded, **outcome.seconds}, size
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
-        """Return the summary of the finished store, no seconds, and its bytes."""
+        """Return the summary of the finished store, an empty dict in place of seconds, and the bytes of the store."""
         from engine.api.prepared_matrix import open_result
         from storage.tables.reader import open_table
 

@@ -55,7 +55,7 @@ class _Phase:
 
 
 class _Compiling(_Phase):
-    """Compiling: of all kernels ahead, or of one at a time, each of which interrupts another phase."""
+    """The phase of compiling: all kernels before a solve, or one kernel at a time, which interrupts another phase."""
 
     def left(self, _rate: float | None) -> float | None:
         """Return the remaining seconds: as predicted until these have passed, then by the kernels that are done.

@@ -1,8 +1,8 @@
 """Makes an idle runner ready for its first job: compiles kernels in the background, then loads them step by step.
 
 Compiling takes some minutes of processor time, and is needed once on each machine.  It runs in processes of the lowest
-priority, and is stopped when a job comes; the job compiles what it needs itself, and the rest waits until the runner
-is idle again.
+priority, and is stopped when a job comes; the job compiles the kernels that it needs itself, and the others are
+compiled when the runner is idle again.
 
 Run as ``python -m service.runner.warmup PROCESSES`` this module is the process that compiles.
 """
@@ -92,8 +92,7 @@ class WarmUp:
 
 
 def _steps() -> Iterator[bool]:
-    """Do one step of the warm-up per value; a value of False means that kernels must be compiled before the next
-    step."""
+    """Yield after each step of the warm-up; False means that kernels must be compiled before the next step."""
     for name in _MODULES:
         importlib.import_module(name)
         yield True

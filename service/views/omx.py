@@ -1,9 +1,9 @@
 """Writes a result as an Open Matrix file (OMX 0.2), which programs of transport models read: HDF5, some rows at a time.
 
-``/data`` holds a matrix for the distances and one for each quantity, all float64, NaN, the value of the attribute
-``NA``, where there is no path; the attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds
-the names of the vertices: ``vertex`` where rows and columns are the same ones, else ``source`` (``DIM`` 0, rows) and
-``target`` (``DIM`` 1, columns).
+``/data`` holds a float64 matrix for the distances and one for each quantity.  A missing path is NaN, as the attribute
+``NA`` says.  The attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds the names of the
+vertices: ``vertex`` where rows and columns are the same ones, else ``source`` (``DIM`` 0, rows) and ``target`` (``DIM``
+1, columns).
 """
 
 from __future__ import annotations

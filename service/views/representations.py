@@ -1,10 +1,10 @@
 """Encodes rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
 
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry, with a further column for
-each quantity that is summed along the paths; JSON and npy have distances, or the sums of one quantity.
-*Unreachable* is null in JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.
-Of another semiring than min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the
-values as they are stored.
+each quantity that is summed along the paths; JSON and npy have distances, or the sums of one quantity. *Unreachable* is
+null in JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf. For another semiring
+than min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the values as they are
+stored.
 """
 
 from __future__ import annotations

@@ -334,7 +334,9 @@ class TableManifest(Wire):
 
 
 class TablePage(Wire):
-    """Rows of a table; ``rows[i][j]`` belongs to ``columns[j]``, it is null where row i has no value in that column."""
+    """Rows of a table; ``rows[i][j]`` belongs to ``columns[j]``, and is null where row i has no value in
+    that column.
+    """
 
     columns: list[str]
     rows: list[list[int | float | str | None]]

@@ -62,10 +62,11 @@ RESULT_LINKS = (
     "results", "summary", "histogram", "distance", "distances", "rows", "columns", "submatrix", "path", "paths",
     "nearest", "zarr",
 )  # fmt: skip
-#: results of a job that are tables, and the paths below such a job
+#: results of a job that are tables
 TableKind = Literal["measures", "near", "betweenness", "flows"]
 TABLE_RESULTS: Final = frozenset(get_args(TableKind))
 ResultKind = Literal["matrix", "prepared", TableKind]
+#: paths below a job that exist once it has a table as its result
 TABLE_LINKS = ("results", "summary", "table", "table/histogram", "zarr")
 
 

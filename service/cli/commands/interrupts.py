@@ -87,7 +87,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _raise_again(self) -> bool:
-        """Raise KeyboardInterrupt a little later; return whether that is possible, because other code may use the
+        """Raise KeyboardInterrupt a little later; return False if that is impossible, because other code uses the
         alarm.
         """
         if signal.SIGALRM not in self._before:

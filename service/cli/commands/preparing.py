@@ -41,7 +41,7 @@ class Target:
 
     Attributes:
         out: a folder, or an address in an object store.
-        work: with an address, the folder to work in; None for one in the user's cache.
+        work: the working folder if ``out`` is an address; None for a folder in the user's cache.
         overwrite: whether a store at ``out`` may be replaced.
     """
 
@@ -73,7 +73,7 @@ def _prepare(
     graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, compact: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Prepare into ``at``, which the caller has locked: a path, and the generation of objects for an address."""
+    """Prepare into ``at``: a path, which the caller has locked, and for an address the generation of its objects."""
     from engine.api.from_tables.compacting import prepare_compact
     from engine.api.prepared import plan_prepared
     from engine.api.prepared import prepare as prepare_graph

@@ -71,8 +71,7 @@ def query(
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
         question: distance, path, row, nearest, within, also or summary.
-        vertices: names of the vertices of the question; then its number: of vertices for nearest, a distance for
-            within.
+        vertices: names of the vertices of the question; for nearest and within also a number of vertices or a distance.
         points: tables of points, whose ids and names may stand for vertices.
         out: the file of GeoJSON for a path; None prints the answer.
         answer: the device that computes the answers of a prepared graph; None for the processors.
@@ -126,7 +125,9 @@ def check_lines(matrix: Any) -> None:
 
 
 def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
-    """Return the label of the vertex that each name means, of a point first, then of a vertex; print the points found.
+    """Return for each name the label of its vertex: that of the point with this name, else of the vertex itself.
+
+    Prints which points were found, and how far they are from their vertices.
 
     Args:
         result: the open result.
@@ -196,11 +197,11 @@ def _summary(result: ResultReader, as_json: bool) -> None:
 
 
 def verify(store: str, sample: str | None, *, as_json: bool) -> None:
-    """Compare every tile with the manifest, and search sources again; StorageFailed names the first difference.
+    """Compare every tile with the manifest, and some rows with new searches; StorageFailed names the first difference.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph.
-        sample: number of rows to search again, or ``all``; None searches as many as half a second allows.
+        sample: number of rows to search again, or ``all``; None for as many as half a second allows.
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.verify import verify_store

@@ -57,7 +57,9 @@ class Remote(NamedTuple):
     out: Path | None = None
 
     def client(self, patience: float = WORK_SECONDS) -> Client:
-        """Return a client that reports failed attempts on standard error, and makes them for ``patience`` seconds."""
+        """Return a client that reports failed attempts on standard error, and repeats requests for ``patience``
+        seconds.
+        """
         return Client(self.server, tell=_Notes(), patience=patience)
 
     def asker(self) -> Client:
@@ -286,8 +288,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
     Args:
         job: id of the job.
         question: distance, path, row, nearest, within, also or summary.
-        vertices: names of the vertices of the question; then its number: of vertices for nearest, a distance for
-            within.
+        vertices: names of the vertices of the question; for nearest and within also a number of vertices or a distance.
         at: the service, and how the answer is printed.
         points: tables of points, which may stand for vertices.
     """

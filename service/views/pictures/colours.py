@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: Red, green and blue of evenly spaced distances, the nearest first.
 STOPS: Final = ((255, 247, 214), (176, 220, 186), (79, 176, 162), (32, 122, 140), (35, 74, 112), (38, 28, 66))
-#: Ground and lines of the hatching that stands for *no path*, which no distance looks like.
+#: Ground and lines of the hatching that stands for *no path*, which differs from the colour of every distance.
 NO_PATH: Final = ("#cfcbc3", "#7d786e")
 #: Bars of histograms: the accent of the page.
 BARS: Final = "#0f766a"

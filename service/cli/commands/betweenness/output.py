@@ -47,12 +47,12 @@ class PassageArgs:
 
 
 def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
-    """Say on standard error what will be done, and what reading the graph has found.
+    """Print on standard error what will be done, and the notes of the reader of the graph.
 
     Args:
         plan: the plan.
         what: the name of the table, in words.
-        receipt: of the graph.
+        receipt: the receipt of the graph.
     """
     threads = f"{plan.threads} thread{'s' if plan.threads != 1 else ''}"
     tried = f", by a trial of {plan.tried}" if plan.tried else ""

@@ -23,8 +23,8 @@ Compression = Literal["none", "zstd"]
 #: numbers, or names, in a list; on the command line and in forms, a text with commas
 Numbers = list[float] | None
 Words = list[str] | None
-#: numbers by vertex that are summed, or demands: a file, a table or columns; in a request to the service, the id of an
-#: uploaded table, or columns
+#: opportunities or demands: a file, a table or columns; in a request to the service, the id of an uploaded table, or
+#: columns
 Opportunities = Any
 #: where a graph is solved or prepared
 Executor = Annotated[

@@ -1,7 +1,7 @@
 """Encodes the caller's graph as a file for upload; names, direction and vertices without edges are preserved.
 
 Files are sent unchanged.  Edge tables and NetworkX graphs become Parquet, sparse matrices ``.npz``, dense ones
-``.npy``.  Only the library of the caller's graph and the one that writes the file are imported.
+``.npy``.  Only the library of the caller's graph and the library that writes the file are imported.
 """
 
 from __future__ import annotations

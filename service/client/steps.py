@@ -48,7 +48,7 @@ class Request:
 
     Attributes:
         path: the path of the URL, relative to the address of the service.
-        params: the query, without those that are None.
+        params: the query; parameters that are None are left out.
         json: the body as JSON types.
         file: a file to send as the body instead.
         repeatable: whether the request may be sent again when the service may have received it already.

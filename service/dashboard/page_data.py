@@ -104,7 +104,7 @@ def found_jobs(visitor: Visitor, wanted: JobFilter, most: int, before: str | Non
         wanted: which jobs.
         most: jobs on one page; ten times as many if only waiting jobs are listed, which have one page in the order of
             the queue.
-        before: only jobs older than the one with this id.
+        before: only jobs older than the job of this id.
     """
     store, names = visitor.service.jobs, _graph_names(visitor.service, visitor.owner)
     queue = wanted.states == (ACCEPTED,)
@@ -243,7 +243,7 @@ def algorithm(name: str) -> str:
 def kind(record: JobRecord) -> str:
     """Return a word for what a job makes; the empty text for a matrix of distances, which most jobs make.
 
-    The records of a list come without options, so the plan or the columns of a finished table tell what a job makes.
+    The records of a list have no options, so what a job makes follows from its plan, or from the columns of its table.
     """
     semiring = SEMIRINGS.get(record.options.get("semiring", ""))
     if semiring is not None:

@@ -1,4 +1,7 @@
-"""Answers with files, or bytes like those of files: HEAD, ranges, conditions; the kernel sends files where possible."""
+"""Answers with files, or with bytes as if they were files: HEAD, ranges, conditions.
+
+The kernel sends files where possible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of stopped solves.  Only this module knows whether and how a job can be continued."""
+"""Checkpoints of stopped solves.  Only this module decides whether and how a job can be continued."""
 
 from __future__ import annotations
 

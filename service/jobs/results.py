@@ -190,7 +190,7 @@ class ResultReader:
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances), **self.said}
 
     def within(self, source: Label, distance: float) -> dict[str, Any]:
-        """Return the vertices whose distance from a source is at most ``distance``, the nearest first, itself too.
+        """Return the vertices whose distance from a source is at most ``distance``, the source too, the nearest first.
 
         As with a cutoff, ``distance`` is rounded to the type of the distances.  Equal distances are in the order of the
         columns.  Only targets that were solved count.  Raises InvalidRequest as ``check_within`` does.
@@ -220,8 +220,8 @@ class ResultReader:
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
         """Return a histogram of the finite distances of one row, or of the whole matrix, without the diagonal.
 
-        That of a matrix was counted while solving; that of a prepared result is counted on the first request.
-        ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
+        The histogram of a matrix was counted while solving; the histogram of a prepared result is counted on the first
+        request. ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
         """
         self.check_semiring(MIN_PLUS)
         if source is None:

@@ -80,7 +80,7 @@ class Plans:
         """
         key = await anyio.to_thread.run_sync(
             _digest, [graph_id, options]
-        )  # a thread does it, as the request may list a million vertices
+        )  # in a thread, because the request may list a million vertices
         found = self._made.get(key)
         if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
             return found[1]
@@ -165,7 +165,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
     def digested() -> tuple[dict[str, Any], str]:
         return body.options(), _digest(_plain(body.model_dump(mode="json")))
 
-    # a thread does it, as the request may list a million vertices
+    # in a thread, because the request may list a million vertices
     options, digest = await anyio.to_thread.run_sync(digested)
 
     def replayed() -> JobRecord | None:

@@ -128,7 +128,7 @@ def get_summary(
     """Pairs, mean, diameter, radius, histogram; of a table its rows and columns.
 
     Args:
-        counted: whether all rows of a prepared result are counted; other results know their summary.
+        counted: whether all rows of a prepared result are counted; other results store their summary.
     """
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))

@@ -1,6 +1,6 @@
 """Valhalla's route service, ``/route``.
 
-Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  The network knows no
+Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  The network has no
 names of streets and no turns, so the maneuvers of a leg are its departure and its arrival.
 """
 
@@ -82,7 +82,7 @@ def _directions(asked: Mapping[str, Any]) -> str:
 
 
 def _types(given: Sequence[Any]) -> list[str]:
-    """Return the types of places; the first and the last one are breaks, whatever they say."""
+    """Return the types of places; the first and the last place are breaks, whatever the request says."""
     found = ["break", *(place.get("type", "break") for place in given[1:-1]), "break"]
     for number, kind in enumerate(found):
         if not isinstance(kind, str) or kind not in _TYPES:

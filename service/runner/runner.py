@@ -358,7 +358,7 @@ def main() -> None:
     os.nice(settings.runner_nice)
     locks = [FileLock(settings.runner_lock(single)) for single in singles(device)]
     try:
-        # The runner of a service that was killed may still work until its next tile.
+        # The runner of a killed service holds its locks until its next tile, so this waits for them.
         for lock in locks:
             lock.acquire(timeout=settings.stop_seconds)
     except ApspError as error:

@@ -28,7 +28,7 @@ class ShortJobs:
         self._most = settings.short_seconds, settings.short_memory
 
     def claim(self) -> JobRecord | None:
-        """Claim the next one; None if there is none, or if too little memory is free.  Raises DatabaseFailed."""
+        """Claim the next short job; None if there is none, or if too little memory is free.  Raises DatabaseFailed."""
         if available_memory() < self._settings.short_memory:
             return None  # another runner will take the job when its own job is done
         return self._jobs.claim(self._runner, cuda=False, most=self._most)

@@ -36,7 +36,7 @@ _SOLVES: Final = (
 )
 #: most processes that compile while the runner is idle
 PROCESSES: Final = 4
-#: most times that compiling is started, as each job interrupts it; after these, jobs compile what they need
+#: most times that compiling is started, because each job interrupts it; then jobs compile what they need
 STARTS: Final = 20
 #: seconds between two checks for the kernels that another runner compiles
 _REST: Final = 30.0

@@ -221,8 +221,8 @@ class NearLines:
 def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None, *, points: bool) -> Pairs:
     """Return a line for each pair of a source and a target.
 
-    A source vertex is no target of itself.  But a point may be: where either side has points, those at the same vertex
-    are at distance 0 of each other.
+    A source vertex is no target of itself.  If either side has points, a source and a target at the same vertex are a
+    pair with distance 0.
 
     Args:
         pairs: the near pairs of vertices.

@@ -85,7 +85,7 @@ class Selection:
         return found
 
     def _few(self, targets: Indices) -> bool:
-        """Return whether entries are read one by one, as that is faster than reading whole rows."""
+        """Return whether entries are read one by one, because that is faster than reading whole rows."""
         return bool(len(targets) * _ENTRY_COST < self.result.matrix.shape[1])
 
     def source_names(self, sources: Indices) -> pl.Series:

@@ -189,7 +189,7 @@ Batch = dict[int, Graph]
 
 
 def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Batch]:
-    """Yield the graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
+    """Yield the graphs, read by several threads, in batches; graphs that cannot be read are recorded as failed."""
     from engine.api.bulk import failure_of
 
     def read(path: Path) -> tuple[Graph, Receipt] | BulkFailure:

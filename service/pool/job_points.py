@@ -1,4 +1,6 @@
-"""Points in the request of a job: takes them to vertices, describes them in the receipt, and writes lines for them."""
+"""Points in the request of a job: takes them to vertices, describes them in the receipt, and makes table
+lines of them.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ _SOLVES: Final = (
 )
 #: most processes that compile while the runner is idle
 PROCESSES: Final = 4
-#: most times that compiling is started, because each job interrupts it; then jobs compile what they need
+#: compiling is started at most this many times, because each job interrupts it; jobs compile the kernels that then
+#: remain when they need them
 STARTS: Final = 20
 #: seconds between two checks for the kernels that another runner compiles
 _REST: Final = 30.0

@@ -83,10 +83,10 @@ def get_rows(
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
     CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths. A whole row has
-    the targets that were solved, in their order.  Only JSON names the points, and the vertices to which they were
-    taken. For a semiring other than min-plus, which the parameter `semiring` must name, the entries are the values of
-    the best paths: the column is called `value`, and npy has the semiring's value where there is no path. Either
-    `sources` or `source_point` must be given.
+    the targets that were solved, in their order.  Points are possible with JSON only. For a semiring other than
+    min-plus, which the parameter `semiring` must name, the entries are the values of the best paths: the column is
+    called `value`, and npy has the semiring's value where there is no path. Either `sources` or `source_point` must be
+    given.
 
     Args:
         asked: rows, columns (all if none are named), and the format, which goes before ``accept``.

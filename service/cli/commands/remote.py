@@ -41,8 +41,7 @@ from storage.matrix.frame import said_unit
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 
-#: Seconds for which a request without an answer is repeated: for short questions, and for all other requests; the
-#: requests of a wait are repeated ten times as long.
+#: Seconds for which requests are repeated: for short questions, and for others; a wait repeats ten times as long.
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
 #: the largest finite float32; ``struct.pack`` refuses larger numbers
@@ -57,9 +56,7 @@ class Remote(NamedTuple):
     out: Path | None = None
 
     def client(self, patience: float = WORK_SECONDS) -> Client:
-        """Return a client that reports failed attempts on standard error, and repeats requests for ``patience``
-        seconds.
-        """
+        """Return a client that prints failed attempts on standard error, and repeats them for ``patience`` seconds."""
         return Client(self.server, tell=_Notes(), patience=patience)
 
     def asker(self) -> Client:
@@ -74,9 +71,7 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries to request: all to the end of this page, and one more, which shows if there is a next
-        page.
-        """
+        """Return how many entries to request: up to the end of this page, and one more, if there is a next page."""
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
@@ -342,9 +337,8 @@ def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> d
     """Return the entries of a row that are at most ``limit``, as ``ResultReader.within`` does.
 
     Args:
-        row: source, targets, distances.
-        limit: the distance.
-        facts: the facts of the result; a cutoff below ``limit`` is refused.
+        row, facts: the row (source, targets, distances), and the facts of the result.
+        limit: the distance; a cutoff below it is refused.
     """
     cutoff = facts.get("cutoff")
     if cutoff is not None and limit > cutoff:

@@ -25,14 +25,15 @@ from storage.semirings import MIN_PLUS
 
 #: Bytes of memory of a process that compiles.
 PROCESS_MEMORY: Final = 300 * 2**20
-#: Most processes that compile: with more, all would wait for the kernels that take longest.
+#: At most this number of processes compile: more would not end sooner, as the kernels that take longest decide the
+#: time.
 MOST: Final = 16
 #: Separate processes compile if they take less than this share of the seconds that the solving process would take for
 #: all listed kernels.  The share is below 1, because that process would compile only the kernels that it calls.
 WORTHWHILE: Final = 0.7
 #: Seconds until a process is ready to compile.
 PROCESS_START: Final = 1.0
-#: Seconds between two checks whether to stop.
+#: Seconds between two checks of whether to stop.
 LOOK: Final = 0.2
 
 Told = Callable[[ListedKernel, str], None]
@@ -54,7 +55,7 @@ def compile_kernels(
         kernels: the kernels to compile; for those that are compiled already, only their files are looked for.
         processes: number of processes; None for as many as processors and memory allow.
         nice: added to the niceness of the processes.
-        told: called in this thread after each kernel, with the error, empty for none.
+        told: called in this thread after each kernel, with the text of its error, which is empty if it was compiled.
         waiting: called in this thread several times a second.
 
     Raises:
@@ -101,7 +102,7 @@ class _Worker:
 
     Args:
         waiting: the queue of kernels to compile.
-        answers: takes each kernel with its error, empty for none.
+        answers: the queue that receives each kernel with the text of its error, which is empty if it was compiled.
         nice: added to the niceness of the process.
     """
 
@@ -158,7 +159,7 @@ def needed(plan: Plan) -> list[ListedKernel]:
         return missing_for("semirings")
     use = "streamed" if plan.streaming is not None else plan.algorithm
     if use == "prepared":
-        use = "partitioned"  # listed with the same kernels, and a few more for rows
+        use = "partitioned"  # its list has all kernels of "prepared", and a few more for rows
     return missing_for(f"{use} {plan.dtype}")
 
 
@@ -179,7 +180,7 @@ def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
     Raises:
         Cancelled: the monitor asks to stop.
     """
-    count = _abreast(kernels) if len(kernels) > 1 else 1  # no survey for one kernel: it takes as long as a plan
+    count = _abreast(kernels) if len(kernels) > 1 else 1  # a survey takes as long as a plan: too long for one kernel
     if count < 2:
         return
     clock.begin(COMPILING, len(kernels), "kernels")

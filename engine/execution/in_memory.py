@@ -21,10 +21,10 @@ def run(context: SolveContext) -> dict[str, object]:
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
-        NegativeCycle, DoesNotFit, SolveFailed: as the algorithms.
+        NegativeCycle, DoesNotFit, SolveFailed: the algorithm raised it.
     """
     graph, asked = context.profile.graph, context.rectangle
-    # sums along paths need the distances to all vertices, whatever targets are asked for
+    # sums along paths need the distances to all vertices, even if only some targets are asked for
     profile, rectangle = context.profile.open(replace(asked, targets=None) if context.also else asked)
     on_device = context.plan.device == "cuda"
     if on_device and not rectangle.narrow:

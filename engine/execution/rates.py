@@ -74,7 +74,8 @@ def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -
     cuda = machine.cuda
     if cuda is not None and any(c.device == "cuda" for c in near):
         key = f"{cuda.count} {cuda.name}, {kind.name}, {machine.threads} threads"
-        key += ", places apart" if cuda.count > 1 else ""  # not the key of rates from before, which were too low
+        # rates under the key without this suffix, in caches of older versions, are too low
+        key += ", places apart" if cuda.count > 1 else ""
         values = _known(key, lambda: _device_rates(cuda, kind, machine.threads))
         machine = replace(machine, cuda=_with_bus(cuda, kind, values))
     return machine

@@ -109,7 +109,7 @@ def _in_memory(context: StoredSolve, streaming: Tiling, devices: Devices, collec
         with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier, tier:
             tier.level[:] = levels
             _lower(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, levels=levels)
-        if potentials is not None:  # distances replace reduced lengths: rounds could not resume
+        if potentials is not None:  # distances now replace reduced lengths, and no round can resume from distances
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(ClosedRows(matrix, potentials=potentials), collector, monitor, plan.threads, before=whole)
@@ -147,10 +147,10 @@ class _Space:
     array: Array
 
     def lock(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
-        """Do nothing: no device reads it."""
+        """Do nothing: pages are locked only for a GPU that reads them."""
 
     def release(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
-        """Do nothing."""
+        """Do nothing: no page was locked."""
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ def _memory(
         shape: rows and columns.
         plan: gives the type, the device and the threads.
         monitor: gets the phase ``prepare``.
-        ahead: leave the locking of its pages to the caller.
+        ahead: the pages of the memory are not locked here, because the caller locks them.
     """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":

@@ -1,5 +1,5 @@
-"""Plans and checks sums of quantities along the shortest paths: memory, disk and time, and options that they
-exclude.
+"""Plans sums of quantities along the shortest paths (their memory, disk and time), and refuses options that exclude
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
-#: Seconds of one thread: for each vertex and arc of a row's tree of paths, if that is found by a walk (decision 145),
-#: and if every arc counts 1, so that no walk is needed (decision 247); and for each entry that is summed.
+#: Seconds that one thread takes for each vertex and arc of a row's tree of paths: TREE_SECONDS if a walk finds the tree
+#: (decision 145), HOPS_SECONDS if every arc counts 1, so that no walk is needed (decision 247).  SUM_SECONDS are those
+#: for each entry that is summed.
 TREE_SECONDS: Final = 1.5e-8
 HOPS_SECONDS: Final = 5e-9
 SUM_SECONDS: Final = 2.0e-8
@@ -29,16 +30,18 @@ def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
 
     Args:
         graph: the graph, with the quantities.
-        options: their ``also`` names the quantities; sources and targets are the shape.
-        dtype: type of the distances, which decides the tiles.
+        options: their ``also`` names the quantities; their sources and targets decide the shape.
+        dtype: type of the distances, which decides the shape of the tiles.
     """
     grid = layout(_shape(graph, options), WORK_TYPES[dtype].itemsize)
     return sum(grid.total_bytes(kind.itemsize) for kind in sum_types(graph, options.also).values())
 
 
 def sum_memory(graph: Graph, options: Options, threads: int) -> int:
-    """Return the bytes of memory that the sums take: copies of the quantities and of weights or arcs, and for each
-    thread a tree, a band of rows in whole units, and their sums twice, as they are found and as tiles.
+    """Return the bytes of memory that the sums take.
+
+    They hold copies of the quantities and of the weights or arcs.  Each thread also holds a tree of paths, a band of
+    rows of distances, and the sums of these rows twice: as they are found, and as tiles.
 
     Args:
         graph: the graph, with the quantities.
@@ -48,7 +51,7 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
     sizes = sum(kind.itemsize for kind in sum_types(graph, options.also).values())
     columns = _shape(graph, options)[1]
     band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
-    each = 24 if counts_arcs(graph) else 8  # bytes an arc: arcs into vertices, while they are sorted, or weights
+    each = 24 if counts_arcs(graph) else 8  # bytes per arc: of arcs by their heads while they are sorted, or of weights
     return graph.arcs * (sizes + each) + 16 * graph.n + threads * (graph.n * (16 + sizes) + band)
 
 
@@ -108,7 +111,7 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     """Return the plan of the rows, increased by the time of the sums, and with the shape of the result.
 
     Args:
-        plan: from the options of :func:`searched_options`; its memory holds that of the sums.
+        plan: made from the options of :func:`searched_options`; its memory already includes that of the sums.
         graph: the graph, with the quantities.
         options: what was asked.
     """

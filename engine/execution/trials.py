@@ -44,20 +44,20 @@ EDGE: Final = 1024
 TINY: Final = 64
 #: Searches on a GPU are tried only if the table predicts less than this many times the seconds of the plan.
 CONTENDER: Final = 10
-#: If the plan has no products, these are timed only if the table, which is up to 5 times too slow, predicts that they
-#: take less than this many times the seconds of the searches that are left.
+#: If the plan has no products, they are timed only if they are predicted to take less than this many times the seconds
+#: of the searches that are left.  The table may predict up to 5 times the seconds that products really take.
 RIVAL: Final = 6
-#: Searches are tried only if the table predicts less than this many times the plan's seconds.  Where products are
-#: fastest, the table predicts searches by weights within a tenth for evenly distributed weights, and five times too
-#: long where all arcs weigh 1; that misleads no plan, as breadth-first searches are faster there (decision 127).
+#: Searches are tried only if the table predicts less than this many times the plan's seconds.  For searches by weights
+#: on graphs that suit products, the table errs by a tenth if weights are evenly distributed, and predicts five times
+#: too long if all arcs weigh 1, where breadth-first searches are faster anyway (decision 127).
 UNLIKELY: Final = 2
-#: The number of products that are timed if the plan consists of products, and if they only rival its searches.  None is
-#: timed unless the plan is predicted to take more than TIMED_SHARE times as long as timing them.
+#: PRODUCTS products are timed if the plan consists of products, and FEW_PRODUCTS if they only rival its searches.  No
+#: product is timed unless the plan is predicted to take more than TIMED_SHARE times as long as timing them.
 PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
-#: Share of the predicted work that trials may waste; and processor seconds that a trial wastes for each entry of rows
-#: that are kept: the entry is written into memory that is new to the process, copied, and read again for its facts.
+#: WASTE: share of the predicted work that trials may waste.  KEPT_ENTRY: processor seconds wasted for each entry of a
+#: row that is kept: it is written into memory that is new to the process, copied, and read again for its facts.
 WASTE: Final = 0.05
 KEPT_ENTRY: Final = 3e-9
 #: If searches are predicted to take this many times as long as a partition, the partition is used without a trial.
@@ -67,22 +67,22 @@ TRIAL: Final = 0.1
 TRIAL_SHARE: Final = 0.05
 #: A trial on a GPU takes up to 0.25 s; it is made only if searches are predicted to take this many seconds or more.
 DEVICE_WORTHWHILE: Final = 1.0
-#: A trial on a GPU may take a quarter of the steps of a solve (``SearchForm.limit``), or this many if that is more.
+#: A trial on a GPU may take a quarter of the steps of a solve (``SearchForm.limit``), but always at least this many.
 LEAST_LIMIT: Final = 255
-#: A slow trial ends once it has this share of the sources: the more sources it has, the closer they lie to each other.
+#: A slow trial ends once it has more than this share of the sources; fewer sources lie too far apart to predict a
+#: solve.
 TOLD: Final = 0.005
-#: If there are at least this many times the sources of the last trial, one more of its size starts at another place.
+#: If the solve has at least this many times the sources of the last trial, one more of its size starts at another row.
 AGAIN: Final = 40
 #: Each further trial has at most this many times the sources of the previous trial.
 STEP: Final = 64
-#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, memory that the allocator
-#: keeps.
+#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, memory of the allocator.
 HEADROOM: Final = 256 * 2**20
-#: A trial is extended to fill the vectors if that takes less than this share of the sources, or less than LONG_TRIAL.
+#: A trial gets enough sources to fill the vectors if these are less than this share of all, or take under LONG_TRIAL.
 SHARE: Final = 0.05
 #: Most bytes of rows that are kept for the solve; planning counts them in the memory of the process itself.
 MOST_KEPT: Final = 2**26
-#: Seconds, see SHARE.
+#: Seconds; the comment at SHARE says what they limit.
 LONG_TRIAL: Final = 0.3
 #: Kinds of searches whose kernels this process has loaded.  For other kinds, a trial with one thread loads them first,
 #: so that loading is not timed.
@@ -129,12 +129,12 @@ def calibrate(
         return machine, None if on_device is None else Trials(device_search=on_device)
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
-        searched = searched.transposed  # not on the reversed graph, whose searches take about as long
+        searched = searched.transposed  # trials follow arcs forwards all the same: it takes about as long
     trials = _tried_searches(profile, problem, machine, plan, searched)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     once = EDGE**3 / machine.relax_rate[kind.name]
-    asked = any(p.name == "relax" for p in plan.phases)  # timing then only corrects the predicted seconds
+    asked = any(p.name == "relax" for p in plan.phases)  # timing can then change only the predicted seconds
     tried = min((each for each in (trials.search, trials.hop_search) if each is not None), default=None)
     left = len(searched.rows) - trials.found
     rival = not asked and tried is not None and min(products, default=np.inf) < RIVAL * tried * left
@@ -173,7 +173,7 @@ def _tried_searches(
     if "bfs" in mine:
         trial.limit(_most_rows(mine["bfs"], plan, trial, machine, kept=False))
         hops = _if_compiled(trial.seconds, unit=True, bits=True)
-        # searches by weights are not tried if the table predicts no less for them: it errs alike for both kinds
+        # searches by weights are not tried if the table predicts no less time: its error is the same for both kinds
         if singly >= (mine["bfs"].seconds if hops is None else hops * len(searched.rows)):
             return Trials(None, hops, None, trial.found)
     by_weights = min((c for name, c in mine.items() if name != "bfs"), key=lambda c: c.seconds)
@@ -215,7 +215,7 @@ def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Pla
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
     if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds or plan.algorithm == "partitioned":
-        return None  # on deep graphs, whose parts are found first, searches take longer than the table predicts
+        return None  # graphs that suit the parts are deep, and searches there take longer than the table predicts
     from engine.devices.cuda.search import trial_seconds
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
@@ -327,13 +327,13 @@ class SearchTrial:
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
         full = min(len(self._order), self._threads * abreast)
         if full + self._threads > self._most < len(self._order) or not len(self._order):
-            return None  # the time of fewer sources would not predict that of many
+            return None  # the time that few sources take does not predict that of many
         make = BreadthFirst if bits else CpuBackend
         if (loads := self._kernels(unit=unit, bits=bits)) not in _LOADED:
             backend = make(1)
             try:
-                with only_ready():  # loads kernels or raises: planning waits for no compiler
-                    self._search(backend, 1, unit=unit)  # loads kernels of single searches; below, of many
+                with only_ready():  # raises if a kernel is not compiled: planning waits for no compiler
+                    self._search(backend, 1, unit=unit)  # loads the kernels of single searches; below, those of many
                     self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()
@@ -384,7 +384,7 @@ class SearchTrial:
         return len(self._order) - (0 if self._known is None else self._known.count)
 
     def _search(self, backend: CpuBackend, count: int, *, unit: bool, place: int = 0) -> float:
-        """Return the processor seconds of ``count`` searches of sources from ``place`` on, new ones if there are."""
+        """Return the processor seconds of searches from ``count`` sources, new ones if possible, from ``place`` on."""
         order = np.roll(self._order, -place)
         if self._known is not None:
             fresh = order[~self._known.knows(order)]

@@ -49,11 +49,11 @@ class Algorithm:
     Attributes:
         name: as in options, plans and stores.
         title: the name that people see.
-        by_rows: it finishes one row after the other, so finished rows need not be computed again after a stop; the
-            others work on the whole matrix until the end.
-        searches: on processors it ends a search when all targets are found, or at the cutoff; the others compute whole
-            rows.
-        unsuitable: why it cannot answer a problem without a limit on hops; None if it can.
+        by_rows: whether it finishes one row after the other, so that finished rows need not be computed again after a
+            stop; an algorithm that does not works on the whole matrix until the end.
+        searches: whether, on processors, it ends a search when all targets are found, or at the cutoff; an algorithm
+            that does not computes whole rows.
+        unsuitable: takes a problem without a limit on hops; returns why the algorithm cannot solve it, None if it can.
     """
 
     name: str

@@ -19,9 +19,9 @@ Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
 #: Called with the rows of a batch that are finished, and with their facts; None if the facts are not known.
 RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]
-#: Called with the numbers of some rows, int64, the rows themselves in some order of columns, shape (rows, at least n),
-#: and where in that order each vertex is, shape (n,). All further columns are *unreachable*.  The caller uses the array
-#: of rows again after the call.
+#: Called with the numbers of some rows, int64; the rows themselves, shape (rows, at least n), whose columns may be in
+#: any order; and the column of each vertex, shape (n,).  All further columns are *unreachable*.  The caller uses the
+#: array of rows again after the call.
 TakeRows = Callable[[npt.NDArray[np.int64], Array, npt.NDArray[np.integer]], None]
 
 
@@ -47,15 +47,16 @@ class Arcs:
     _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def form(self, make: Callable[[Arcs], _Form]) -> _Form:
-        """Return ``make(self)``, computed at the first call and kept as long as these arcs."""
+        """Return ``make(self)``, which is computed at the first call and kept as long as this object exists."""
         if make not in self._forms:
             self._forms[make] = make(self)
         return self._forms[make]  # type: ignore[no-any-return]
 
 
 def heaviest_out(arcs: Arcs) -> Array:
-    """Return the largest weight of the arcs out of each vertex that has arcs, of which there is at least one; call it
-    through :meth:`Arcs.form`, so that it is found once.
+    """Return the largest weight of the arcs out of each vertex that has such arcs; at least one vertex must have them.
+
+    Call this function through :meth:`Arcs.form`, which keeps the result.
     """
     return np.maximum.reduceat(arcs.weights, arcs.indptr[:-1][np.diff(arcs.indptr) > 0])
 
@@ -73,7 +74,8 @@ class RowSearches(Protocol):
 
         Args:
             worker: number of the calling thread.
-            then: called with the rows that the piece has finished, int64, if there are any, and their facts if known.
+            then: called with the numbers of the rows that the piece has finished, int64, if there are any, and with
+                their facts if these are known.
 
         Returns:
             The number of rows finished, and whether all searches of the batch are done: True for one call only, the
@@ -82,11 +84,12 @@ class RowSearches(Protocol):
         ...
 
     def take_all(self, threads: int, seconds: float, then: RowsDone | None = None) -> tuple[int, bool]:
-        """Do all pieces that one compiled call can do, if there are some; called by one thread, before all others.
+        """Do all pieces that one compiled call can do, if there are any; one thread calls this before any other thread
+        takes a piece.
 
         Args:
             threads: the number of threads to use.
-            seconds: for how long pieces are begun.
+            seconds: no piece is begun after this time.
             then: as in :meth:`take`; called once, with all rows that are finished.
 
         Returns:
@@ -106,9 +109,9 @@ class RowsWanted:
         dtype: working type of the distances; None for the type of the receiving array.  That array may also be float64
             for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
-        levels: that rows need not be written where their facts, and how many targets are at each distance, are found.
-        take: takes rows of all distances in another order of columns, which then need not be written; None where the
-            rows have to be written.
+        levels: allows a search to write no rows if it finds their facts and how many targets are at each distance.
+        take: receives rows of distances to all vertices with their columns in another order; such rows need not be
+            written.  None if the rows have to be written.
     """
 
     unit: bool = False
@@ -140,16 +143,16 @@ class Backend(Protocol):
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         """Set C to min(C, A (x) B), the min-plus product, in place.
 
-        Unreachable entries stay unreachable; those of integers may end up anywhere above ``largest``, see
-        ``engine.model.dtypes.settle``.
+        Unreachable entries stay unreachable; integer ones may end up at any value above ``largest``
+        (``engine.model.dtypes.settle`` repairs them).
 
         Args:
             c: shape (m, n); it may not overlap ``a`` or ``b``.
             a: shape (m, k).
             b: shape (k, n).
             nonnegative: promises that A, B and C hold no entry below zero and no -0.0.
-            upper: C is square and the product is known to be symmetric; only entries on and above the diagonal need be
-                right afterwards.
+            upper: promises that C is square and that the product is symmetric; only entries on and above the diagonal
+                need be right afterwards.
         """
         ...
 
@@ -212,11 +215,12 @@ class Backend(Protocol):
         ...
 
     def share(self, work: Callable[[int], None], most: int | None = None) -> None:
-        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them.
+        """Call ``work(worker)`` once in each thread, and wait for all calls; the calling thread is number 0.
 
         Args:
             work: takes the number of the thread.
-            most: the number of threads to begin with; None for all.  :meth:`widen` lets the others take part.
+            most: the number of threads to begin with; None for all.  :meth:`widen` lets the remaining threads take
+                part.
         """
         ...
 

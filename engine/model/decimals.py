@@ -1,4 +1,4 @@
-"""Writes float weights of few decimals, which most files have, as whole multiples of a small unit such as 0.01."""
+"""Writes float weights as whole multiples of a decimal unit such as 0.01; in most files, weights have few decimals."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from engine.model.dtypes import WORK_TYPES
 
 #: The smallest unit that is tried is 10 to the power of minus this.
 DECIMALS: Final = 9
-#: One over each unit; then how many weights are tried first, with all units at once, and how many next, with each unit
-#: that is left.  These weights rule out most wrong units, so that the others need not be read.
+#: POWERS are one over each unit.  The first FEWEST weights are tried with all units at once, and the first FEW with
+#: each unit that is left.  They rule out most wrong units, so that the remaining weights need not be read for these.
 POWERS: Final = 10.0 ** np.arange(DECIMALS + 1)
 FEWEST: Final = 16
 FEW: Final = 256
@@ -60,13 +60,13 @@ def in_units(
 
 
 def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.DTypeLike = np.float64) -> float:
-    """Return a limit that tells sums of decimal weights apart as their exact values are, however they were rounded.
+    """Return a limit with which rounded sums of decimal weights compare as their exact values compare with ``limit``.
 
-    Sums of multiples of a unit lie on a grid.  In place of the limit, the middle between two points of the grid is
-    compared: 0.1 + 0.2 is a little more than 0.3 in binary, but less than 0.35.
+    In binary, 0.1 + 0.2 is a little more than 0.3.  But exact sums of multiples of a unit lie on a grid, so the middle
+    between two points of the grid, such as 0.35, can take the place of the limit: rounding does not cross it.
 
     Args:
-        limit: of at least 0; distances up to it are wanted.
+        limit: a number of at least 0; distances up to it are wanted.
         weights: the weights of all arcs, shape (arcs,).
         n: the number of vertices; no path has as many arcs.
         dtype: the type in which weights are added.

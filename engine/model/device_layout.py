@@ -12,13 +12,14 @@ from typing import Final
 from engine.model.dtypes import WorkType
 from engine.model.problem import PartsFacts
 
-#: Up to this number of vertices one launch of the single kernel is the fastest way (measured; docs/kernels.md).
+#: Up to this number of vertices, one launch of the kernel that closes a whole matrix is fastest (measured;
+#: docs/kernels.md).
 SINGLE: Final = 3584
 #: Most columns of A (rows of B) in one launch of relax; this bounds the packed copies of its operands.
 SLAB: Final = 4096
 #: Number of arcs that are sent and scattered at a time.
 PIECE: Final = 1 << 20
-#: Bytes of device memory besides the arrays that are counted: kernels, flags, and what the allocator rounds up.
+#: Bytes of device memory that are needed in addition to the arrays: kernels, flags, and what the allocator rounds up.
 SLACK: Final = 64 * 2**20
 
 
@@ -82,8 +83,8 @@ STEPS: Final = 120
 LISTED: Final = 170_000
 #: Tentative distances for an int32 matrix are held in 16 bits at first if no weight is larger than this.
 NARROW: Final = 4096
-#: The search of a block of sources is given up after SWEEPS sweeps for each hop, or, with lists, after LOOKS visits of
-#: each vertex on average.
+#: The search of a block of sources is given up after SWEEPS sweeps for each hop from the hub to the vertex farthest
+#: from it; a search with lists is given up after LOOKS visits of each vertex on average.
 SWEEPS: Final = 24
 LOOKS: Final = 1024
 
@@ -105,7 +106,7 @@ def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> SearchForm:
     """Choose the form of the searches of a graph.
 
     Args:
-        unit: all arcs weigh 1.
+        unit: whether all arcs weigh 1.
         hops: arcs from the hub to the vertex farthest from it.
         n: vertices.
         arcs: arcs.
@@ -131,7 +132,8 @@ def narrow_first(kind: WorkType, heaviest: float) -> bool:
 ROW: Final = 512
 #: Bytes of a vertex's row of tentative distances where each thread block searches its own block of sources (lists).
 LIST_ROW: Final = 128
-#: Rows of bits of each vertex in breadth-first searches: seen, new (twice), and eight planes that count the steps.
+#: Rows of bits that each vertex has in breadth-first searches: one of the sources that have seen it, two of those that
+#: are new to it, and eight planes that count the steps.
 HOPS_ROWS: Final = 11
 #: Thread blocks per multiprocessor that search over lists, and the most bytes that all their tentative distances may
 #: take.
@@ -144,7 +146,7 @@ SWEEP_GROUPS: Final = 33
 
 
 def sweep_groups(arcs: int, rows: int, itemsize: int) -> int:
-    """Return the number of groups of thread blocks that sweep, each over a block of sources of its own.
+    """Return the number of groups of thread blocks; each group sweeps for one block of sources at a time.
 
     Args:
         arcs: arcs of the graph.
@@ -189,9 +191,9 @@ def _halved(batch: int, step: int) -> list[int]:
 
 
 def _fitting(batches: Sequence[int], size: Callable[[int], int], memory: int) -> int:
-    """Return the first of ``batches`` that fits; where none does, the one that needs least.
+    """Return the first of ``batches`` that fits; if none fits, the batch that needs least memory.
 
-    That is not always the smallest batch: a single batch of all rows needs no second buffer.
+    The smallest batch does not always need least: a single batch of all rows needs no second buffer.
     """
     return next((batch for batch in batches if size(batch) <= memory), min(batches, key=size))
 
@@ -228,8 +230,8 @@ class SearchLayout:
         return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
 
     def batch(self, memory: int) -> int:
-        """Return the number of sources of the largest batch that fits ``memory`` bytes; if none fits, of the one that
-        needs least.
+        """Return the number of sources of the largest batch that fits ``memory`` bytes; if none fits, of the batch that
+        needs least memory.
         """
         share = max(LEAST_BATCH, -(-self.rows // SHARE // LEAST_BATCH) * LEAST_BATCH)
         batch = max(1, min(max(self.rows, 1), self.rows if self.form == "lists" else share))
@@ -238,9 +240,9 @@ class SearchLayout:
     def spans(self, batch: int) -> Iterator[range]:
         """Yield the rows of each batch of at most ``batch`` sources.
 
-        The sizes double from LEAST_BATCH to ``batch``, so that copies to the host start early.  Doubling does not delay
-        the copies: a batch is searched while the rows of the previous one, half as many, are copied.  If searching
-        takes longer than that, copies wait for searches whatever the sizes are.
+        The sizes double from LEAST_BATCH to ``batch``, so that copies to the host start early.  A batch is searched
+        while the rows of the previous batch, half as many, are copied.  If the search takes longer than these copies,
+        the next copies have to wait for it, but they would wait with any sizes.
         """
         first, size = 0, batch if batch >= self.rows else min(batch, LEAST_BATCH)
         while first < self.rows:
@@ -250,8 +252,8 @@ class SearchLayout:
 
 # ---- sweeps over parts ----------------------------------------------------------------------------------------------
 
-#: Most rows that a sweep over parts fills at once, a multiple of ROW_STEP, as all batches are; with this many rows,
-#: launches take a small part of the time.
+#: A sweep over parts fills at most this number of rows at once; launches then take a small part of the time.  All
+#: batches are multiples of ROW_STEP.
 SWEEP_BATCH: Final = 8192
 ROW_STEP: Final = 128
 #: A batch holds at most 1 / SWEEP_SHARE of all rows, so that most rows are copied while others are swept.
@@ -285,8 +287,8 @@ class SweepLayout:
         return (self.entries + self.stride * batch + out) * self.itemsize + gathered + 24 * self.n + 64 * batch + SLACK
 
     def batch(self, memory: int) -> int:
-        """Return the number of rows of the largest batch that fits ``memory`` bytes; if none fits, of the one that
-        needs least.
+        """Return the number of rows of the largest batch that fits ``memory`` bytes; if none fits, of the batch that
+        needs least memory.
         """
         share = -(-self.rows // SWEEP_SHARE // ROW_STEP) * ROW_STEP
         return _fitting(_halved(min(SWEEP_BATCH, max(ROW_STEP, share)), ROW_STEP), self.bytes, memory)

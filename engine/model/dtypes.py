@@ -23,7 +23,8 @@ class WorkType:
         name: NumPy's name of the type.
         unreachable: the value that stands for *no path*; +inf for floats.  For integers, twice the sentinel still
             fits the type, so a sum of two entries never wraps.
-        largest: the largest distance that the type holds where no arc is negative; inf for floats, which round instead.
+        largest: the largest distance that the type holds where no arc is negative; inf for floats, which round and do
+            not overflow.
         largest_signed: the largest absolute value of a distance where some arcs are negative; below zero if the type
             does not allow negative arcs.
     """
@@ -101,8 +102,9 @@ def settle(block: npt.NDArray[np.generic]) -> None:
 def adds_exactly(weights: npt.NDArray[np.generic], n: int, kind: WorkType) -> bool:
     """Return whether sums of weights are exact in a type, so that the order in which they are added does not matter.
 
-    That is so for the integer types, whose bounds are proven otherwise.  Sums of floats are exact where all weights are
-    multiples of one power of two, and two paths of n - 1 arcs each are together no longer than the digits reach.
+    The answer is True for integer types: other code proves that their sums fit.  Sums of floats are exact if all
+    weights are multiples of one power of two, and if the lengths of two paths of n - 1 arcs add up to a multiple that
+    the type's digits can hold.
 
     Args:
         weights: of all arcs.

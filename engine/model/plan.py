@@ -79,10 +79,10 @@ class Plan:
         memory: projected peak of host memory, bytes.
         disk: bytes of the finished store.
         seconds: predicted wall time.
-        reason: why this algorithm was selected, in a sentence with numbers.
+        reason: why this algorithm was selected: a sentence with numbers.
         dtype_reason: why this type is safe, in a sentence.
         max_hops: most arcs of a path; None for no limit.
-        device_reason: why this device was selected, in a sentence; empty without a choice.
+        device_reason: why this device was selected, in a sentence; empty if there was only one device to select.
         device_memory: projected peak of the GPU's memory, bytes.
         tier: where the matrix lies during the solve: ``device``, ``host`` or ``store``.
         streaming: how the matrix is cut into stripes and rounds; None where it is not streamed.

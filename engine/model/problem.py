@@ -65,8 +65,8 @@ class Statistics:
         mean_degree: mean number of arcs out of a vertex.
         largest_degree: largest number of arcs out of a vertex.
         degree_deviation: standard deviation of the number of arcs out of a vertex.
-        hops_across: number of arcs of a certain shortest path; the diameter in arcs is at least this, and seldom much
-            more.  None for short solves of which no decision needed it.
+        hops_across: number of arcs of the longest of the shortest paths that were looked at; the diameter in arcs is at
+            least this, and seldom much more.  None for short solves that are planned without this number.
         parts: sizes and costs from a trial partition; None if none was made.
         no_parts: why no trial partition was made.
     """
@@ -92,7 +92,7 @@ class Problem:
         rows: number of sources; n for the whole matrix.
         directed: as in ``storage.graph.graph.Graph``.
         integral: as in ``storage.graph.graph.Graph``.
-        unit: every arc weighs 1.
+        unit: whether every arc weighs 1.
         min_weight: the smallest weight; 0 without arcs.
         max_weight: the largest weight; 0 without arcs.
         smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
@@ -103,12 +103,13 @@ class Problem:
         cutoff: the largest distance wanted; None for no limit.
         hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 if this was not computed.
         across: ``Statistics.hops_across``; 0 if this was not computed.
-        decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.model.decimals``).
+        decimal: whether weights are floats of few decimals, which searches can add as int32
+            (``engine.model.decimals``).
         parts: sizes and costs from a trial partition; None without one.
         device_parts: the same for parts of the sizes that suit a GPU; None without a trial partition.
         no_parts: why there is no trial partition.
-        half: the checkpoint that the solve continues holds only the entries above the diagonal.
-        permuted: all vertices are sources, or all are targets, but not in ascending order.
+        half: whether the solve continues a checkpoint that holds only the entries above the diagonal.
+        permuted: whether all vertices are sources, or all are targets, but not in ascending order.
     """
 
     n: int
@@ -160,8 +161,8 @@ class Device:
         total: bytes of its memory.
         relax_rate: updates per second for each working type.
         count: number of GPUs of this kind in the machine, with consecutive device numbers; only streaming uses several.
-        bus_rate: bytes per second over its bus in each direction, both used at once.
-        bus_most: the limit in bytes per second for all GPUs together.
+        bus_rate: bytes per second over its bus in each direction, while both directions are used.
+        bus_most: the limit of ``bus_rate`` for all GPUs together.
         touch_seconds: seconds to allocate and touch a byte of host memory.
         lock_seconds: seconds to page-lock a byte of host memory for copies.
         free: bytes of its memory that a larger budget could use; None if that is not known.
@@ -248,7 +249,7 @@ class Trials:
     Attributes:
         search: on the processors, with all threads.
         hop_search: the same with one bit per source.
-        device_search: on the GPU; infinite if they were given up.
+        device_search: on the GPU; infinite if these searches were given up.
         found: rows that these trials have computed; a solve by searches on the processors reuses them.
     """
 
@@ -333,8 +334,8 @@ def refuse_also(options: Options, what: str, instead: str) -> None:
 
     Args:
         options: the options.
-        what: what does not sum, for the message.
-        instead: what does.
+        what: the operation that sums nothing, for the message.
+        instead: how to get sums, for the message.
 
     Raises:
         InvalidRequest: the options ask for quantities.
@@ -347,8 +348,8 @@ def refuse_also(options: Options, what: str, instead: str) -> None:
 def refuse_semiring(options: Options, what: str) -> None:
     """Refuse another semiring than min-plus where only distances are understood.
 
-    Measures, near pairs and betweenness have tables without a semiring, in which a width would be read as a distance;
-    their bounded searches, sums and counts along paths mean something for lengths only.
+    The tables of measures, near pairs and betweenness do not name a semiring, so a width in them would be read as a
+    distance.  Their cutoffs, sums and counts of paths also have a meaning for lengths only.
 
     Args:
         options: the options.

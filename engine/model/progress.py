@@ -35,7 +35,7 @@ class Monitor:
         """
 
     def resume(self, phase: str, total: int, unit: str, done: int) -> None:
-        """Report that a phase goes on which another has interrupted; this base class begins it again.
+        """Report that a phase continues after an interruption by another phase; this base class begins it again.
 
         Args:
             phase: name of the phase.
@@ -164,7 +164,7 @@ class _Waiting(threading.local):
         announce: makes the context that is entered around each compilation.
         asked: called for each kernel that is called for the first time, with its module, its name and numba's types of
             the arguments.
-        refuse: whether NotCompiledError is raised instead.
+        refuse: whether NotCompiledError is raised instead of compiling.
         compiling: whether this thread is compiling a kernel; kernels that it calls are then compiled along with it.
         compiled: seconds for which this thread has compiled so far.
     """
@@ -209,8 +209,8 @@ def compilation(kernel: str) -> Iterator[None]:
 def working_time() -> float:
     """Return the seconds of a clock that stands still while this thread compiles kernels.
 
-    A trial that is the first to call a kernel is timed with it: what is predicted from the trial is work that will find
-    the kernel compiled.
+    Trials are timed with it: a trial may be the first to call a kernel and wait for its compilation, but the work that
+    is predicted from the trial will find the kernel compiled.
     """
     return time.perf_counter() - WAITING.compiled
 
@@ -226,7 +226,5 @@ def only_ready() -> Iterator[None]:
 
 
 def told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:
-    """Report each compilation that this thread waits for as a separate phase, as it may take longer than the first
-    solve.
-    """
+    """Report each compilation that this thread waits for as a separate phase: it may take longer than the solve."""
     return announcing(lambda _kernel: clock.aside(COMPILING, "kernels"))

@@ -1,4 +1,4 @@
-"""Sinks, which take finished rows or what a device makes of them, and facts of rows: targets reached, sums and more."""
+"""Sinks, which receive finished rows or what a device computed from them, and facts of rows, such as their sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-#: Arcs by their tails or by their heads (CSR): where those of each vertex begin, their other ends, their weights.
+#: Arcs sorted by their tails or by their heads (CSR): where the arcs of each vertex begin, the vertices at their other
+#: ends, and their weights.
 Side = tuple[Indices, npt.NDArray[np.int32], npt.NDArray[np.int32]]
 #: Number of bins of the distance histogram; if a distance lies beyond the last bin, pairs of bins are merged.
 BINS: Final = 128
@@ -101,7 +102,7 @@ class ArraySink:
 
 
 class AnyOrderSink(Sink, Protocol):
-    """A sink that keeps no row, and may take rows of all distances in another order of columns."""
+    """A sink that keeps no row, and may take rows of distances to all vertices with columns in any order."""
 
     @property
     def any_order(self) -> bool:
@@ -115,7 +116,7 @@ class AnyOrderSink(Sink, Protocol):
             first: number of the first row of the batch.
             rows: numbers of the rows within the batch, shape (rows,).
             block: of the working type, shape (rows, at least n); it may be used again after the call.
-            places: shape (n,): the column of ``block`` in which each vertex is; all others are *unreachable*.
+            places: shape (n,): the column of ``block`` in which each vertex is; all other columns are *unreachable*.
         """
         ...
 
@@ -202,8 +203,8 @@ class FoundFacts:
     Attributes:
         facts: the facts.
         count: counts the distances of these rows in the bins of a histogram.
-        levels: shape (rows, longest + 1): how many targets, the source left out, are at each number of hops; the rows
-            themselves were not written then.  None if they were written.
+        levels: shape (rows, longest + 1): how many targets, not counting the source, are at each number of hops; the
+            rows themselves were then not written.  None if the rows were written.
     """
 
     facts: RowFacts
@@ -213,20 +214,22 @@ class FoundFacts:
 
 @dataclass(frozen=True, eq=False)
 class RowReduction:
-    """What a device computes of whole rows, in place of sending them to the host.
+    """What a device computes from whole rows instead of sending them to the host.
 
     Attributes:
-        own: int64, shape (rows,): the column of each row's source, which does not count; -1 for none.
-        limits: of the working type, ascending: the entries below each of them are counted, and their weights summed.
+        own: int64, shape (rows,): the column of each row's source, which does not count; -1 if it has no column.
+        limits: of the working type, ascending: the entries below each limit are counted, and the weights of their
+            columns summed.
         inverses: whether 1 / distance is summed.
         shares: int64, shape (quantiles, 2): the numerator and the denominator of each quantile.
         nearest: the number of nearest columns.
         held: int32, ascending: the columns that have weights.
         weights: float64, shape (kinds, columns that have weights).
-        levels: whether the numbers of targets at each number of hops tell all that is asked.
-        decay: the number of the decay by which weights count less, its second parameter, and, float64, its middles,
-            which take the place of the limits; None for weights below limits.
-        columns: int32: the columns wanted of rows of all distances, to which all of the above refers; None for all.
+        levels: whether everything that is asked follows from the numbers of targets at each number of hops.
+        decay: how weights count less at larger distances: the number of the decay function, its second parameter, and
+            its middles, float64, which replace the limits.  None if all weights below a limit count fully.
+        columns: int32: the wanted columns of rows of distances to all vertices; all attributes above refer to these
+            columns.  None for all.
         cutoff: the least entry that counts as unreachable, of the working type; None for none.
     """
 
@@ -244,7 +247,7 @@ class RowReduction:
 
     @property
     def bytes(self) -> int:
-        """Bytes of device memory of the results of all rows, and of what they are computed from."""
+        """Bytes of device memory for the results of all rows and for the arrays of this reduction."""
         results = 5 + len(self.limits) * (1 + len(self.weights)) + len(self.shares) + 2 * self.nearest
         given = self.weights.nbytes + self.held.nbytes + (0 if self.columns is None else self.columns.nbytes)
         return 8 * len(self.own) * (1 + results) + given
@@ -259,9 +262,9 @@ class ReducedRows:
         inverses: float64, shape (rows,): the sums of 1 / distance.
         within: int64, shape (rows, limits): the numbers of entries below the limits.
         quantiles: float64, shape (rows, quantiles); NaN where nothing is reached.
-        nearest: int64, shape (rows, nearest): the nearest columns, nearest first, the first ones where distances are
-            equal; -1 where there are fewer.
-        distances: float64, shape (rows, nearest): their distances; NaN where there are fewer.
+        nearest: int64, shape (rows, nearest): the nearest columns, nearest first and, at equal distances, in ascending
+            order; -1 where fewer are reached.
+        distances: float64, shape (rows, nearest): the distances of these columns; NaN where fewer are reached.
         weights: float64, shape (rows, kinds, limits): the sums of weights.
     """
 
@@ -288,26 +291,26 @@ class ReducingSink(Protocol):
         ...
 
     def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
-        """Take the numbers of targets of rows ``first``, ... at each number of hops, if the reduction is content with
-        them; shape (rows, longest + 1), the sources themselves left out.
+        """Take the numbers of targets of rows ``first``, ... at each number of hops, shape (rows, longest + 1), not
+        counting the sources themselves; called only if :attr:`RowReduction.levels` is set.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class PathCounting:
-    """What a device counts in whole rows of distances, in place of sending them to the host.
+    """What a device counts in whole rows of distances instead of sending them to the host.
 
     Attributes:
         sources: int64, shape (rows,): the vertex where the paths of each row begin.
-        own: int64, shape (rows,): the vertex that keeps nothing of them, -1 for none.
-        kept: float64, shape (n,): what each vertex keeps of every row.
+        own: int64, shape (rows,): the vertex at which no path of the row ends; -1 for none.
+        kept: float64, shape (n,): how much ends at each vertex in every row.
         out: ``indptr``, int64, shape (n + 1,), ``heads``, int32, and weights, int32, of the arcs; no weights where each
             arc counts 1.
-        into: the same by their heads: ``indptr``, tails, weights.
+        into: the same arcs sorted by their heads: ``indptr``, tails, weights.
         ends: whether to count what begins and ends at vertices.
         over: whether to count what passes over arcs.
-        most: most rows that are counted side by side, each in a work space of its own.
+        most: most rows that are counted at the same time, each in a work space of its own.
     """
 
     sources: Indices
@@ -347,8 +350,9 @@ class CountedPaths:
         vertices: float64, shape (n,): what passes through each vertex, without what begins or ends there.
         ends: float64, shape (n,): what ends at each vertex; empty where it was not asked for.
         over: float64, shape (arcs,): what passes over each arc; empty where it was not asked for.
-        told: float64, shape (rows, 3): what left the source of each row, what arrived, and the largest number of
-            shortest paths to a vertex; -1 where not all vertices that the row reaches were found over its tight arcs.
+        told: float64, shape (rows, 3): for each row, what left its source, what arrived, and the largest number of
+            shortest paths to a vertex.  That number is -1 if a vertex that the row reaches was not found over its tight
+            arcs.
     """
 
     rows: Indices

@@ -236,14 +236,14 @@ class PanelDevice(Protocol):
         Args:
             k: the panel.
             stripe: number of the stripe.
-            rows: its rows X, shape (rows, n), in host memory; None if the device holds them, or keeps them as a part of
-                the panel given last.
+            rows: its rows X, shape (rows, n), in host memory; None if the device holds them, or still keeps them as a
+                part of the panel of the last ``give``.
             hold: hold the stripe until ``forget``.  There are never more such stripes than ``most_held``.
         """
         ...
 
     def forget(self) -> None:
-        """Hold no stripe any more."""
+        """Release all stripes that the device holds."""
         ...
 
     def close(self, k: int) -> None:

@@ -124,7 +124,7 @@ def _tree(top: Path, own: str) -> tuple[str, ...]:
 
 
 def _content(file: Path | str) -> str:
-    """Return the text of a small file of the system, which ends with the first read that is not full.
+    """Return the text of a small file of the system; the first read that is not full is the last.
 
     A plan reads several of them, and ``read_text`` takes four times as long.
     """
@@ -154,12 +154,12 @@ def _reclaimable(group: str) -> int:
 
 
 def level_settings(wanted: str, present: Mapping[str, bool]) -> dict[str, str]:
-    """Return numba's settings for a level; empty if ``wanted`` is empty or no level fits: then numba compiles for this
-    processor.
+    """Return numba's settings for a level.  They are empty if ``wanted`` is empty or no level fits, so that numba
+    compiles for this processor.
 
     Args:
         wanted: name of a level; ``auto`` for the highest that the processor has, empty for the processor itself.
-        present: whether the processor has a feature, by name.
+        present: for each feature, by name, whether the processor has it.
     """
     names, features, found = list(LEVELS), list[str](), dict[str, str]()
     for name in names if wanted in ("auto", *names) else ():

@@ -29,9 +29,9 @@ class Tier(Protocol):
 
     A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  An array from ``take``
     or ``blank`` belongs to the caller until the caller passes it to ``give`` or ``drop``.  Callers request at most
-    ``window`` arrays in advance, and each device holds at most ``slots`` + 2; in passes, each device requests as many,
-    and holds at most three.  With a symmetric layout only columns from the stripe's first row on are read and written;
-    the others may hold anything.
+    ``window`` arrays in advance, and each device holds at most ``slots`` + 2.  In passes, each device requests at most
+    ``window`` arrays in advance, and holds at most three.  With a symmetric layout only columns from the stripe's first
+    row on are read and written; the other columns may hold anything.
     """
 
     @property
@@ -72,7 +72,7 @@ class Tier(Protocol):
         ...
 
     def drop(self, stripe: int, rows: Array) -> None:
-        """Hand back ``rows``, which the caller has only read."""
+        """Return the array ``rows``, which the caller has only read, to the tier."""
         ...
 
     def retire(self, stripe: int) -> None:
@@ -118,7 +118,7 @@ class HostTier:
         self.level = np.full(tiling.stripes(self.n), -1, np.int64)
 
     def await_rows(self, stripes: Sequence[int]) -> None:
-        """Do nothing: the matrix is there."""
+        """Do nothing: the whole matrix is in memory."""
 
     def take(self, stripe: int) -> Promise[Array]:
         """Return a view of the stripe."""

@@ -26,11 +26,11 @@ CLOSED: Final = 1024
 WALKS: Final = 0
 LOWERED: Final = 1
 FINISHED: Final = 2
-#: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
+#: Stripes in flight on a GPU: one is copied in, one is relaxed, one is copied out, and one waits.
 SLOTS: Final = 4
 #: Products by stripes that are queued ahead on a GPU in passes, so that it has work while the CUDA driver locks a piece
-#: of host memory: for 0.07 to 0.35 s it then accepts no other call.  A product takes about 12 ms at n = 200,000 on an
-#: H200.  More would make a slow GPU work on for seconds after a request to stop.
+#: of host memory, during which it accepts no other call for 0.07 to 0.35 s.  A product takes about 12 ms at n = 200,000
+#: on an H200.  With more queued products, a slow GPU would continue for seconds after a request to stop.
 QUEUED: Final = 8
 
 Span = tuple[int, int]
@@ -85,8 +85,9 @@ class Tiling:
 
         In rounds, these are the panel of the current round and that of the next one, which is closed ahead; with
         ``symmetric`` also the panel after it, whose columns are being collected.  In passes, a CPU holds one panel.  A
-        GPU holds three: one is relaxed, the one before it is stored and relaxes it last, and the next one is loaded.
-        With few slots it holds two, and the next one waits.
+        GPU holds three: the current panel, which is relaxed; the previous panel, which is stored and then relaxes the
+        current one; and the next panel, which is loaded.  With few slots a GPU holds two, and loads the next panel
+        later.
         """
         if self.passes:
             return 1 if self.slots == 1 else 2 if self.slots < SLOTS else 3
@@ -169,10 +170,10 @@ def round_updates(tiling: Tiling, k: int, stripe: int, n: int) -> int:
 def passed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> tuple[int, int]:
     """Return the bytes that all devices together read, and those that they write, in a whole solve in passes.
 
-    Each pass reads every panel once, and once more for each panel that it relaxes but the next one, which finds it on
-    the device where that holds more than one panel.  Of the first panels of a pass, as many as are resident, each
-    device reads every one only once more.  A pass writes every panel once.  For several devices the bytes that are read
-    are about this many.
+    Each pass reads every panel once, and once more for each later panel that it relaxes.  A device that holds more than
+    one panel saves the read for the next panel, which finds it there.  The first panels of a pass become resident as
+    far as the device has memory for them, and are read only once more.  A pass writes every panel once.  For several
+    devices the number of bytes read is approximate.
 
     Args:
         tiling: the layout.
@@ -208,8 +209,9 @@ def streamed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> i
 def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     """Return the most bytes of one device's memory that streaming takes.
 
-    They hold the panels, the workspace of closing them, the slots, each with packed columns, and the resident stripes,
-    in rounds with packed copies of their pivot columns, in passes with packed columns for the products that are queued.
+    They hold the panels, the workspace of closing them, the slots, each with packed columns, and the resident stripes.
+    Rounds add packed copies of the pivot columns of resident stripes; passes add packed columns for the products that
+    are queued.
 
     Args:
         tiling: the layout.
@@ -239,7 +241,7 @@ def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
         n: vertices.
         itemsize: bytes of an entry.
     """
-    if tiling.symmetric:  # this exceeds what the rounds need: mirroring at the end takes buffers of its own
+    if tiling.symmetric:  # more than the rounds need, because mirroring at the end takes further buffers
         return (tiling.panels * tiling.width + min(tiling.width, CHUNK)) * n * itemsize
     width = min(tiling.width, n)
     closing = width * (width + CLOSED) * itemsize

@@ -1,7 +1,7 @@
-"""A plan belongs to one task: the graph it was made for, and what was asked of that graph.
+"""Binds a plan to its task: the graph it was made for, and what was asked of that graph.
 
-Types, layouts and limits of a plan are proven for that task only.  Another graph's distances may pass the type, and
-other sources, limits or cutoffs may not suit the layout, so a plan is refused for any other task.
+Types, layouts and limits of a plan are proven for that task only.  Another graph may have distances that the type
+cannot hold, and other sources, limits or cutoffs may not suit the layout, so a plan is refused for any other task.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_plan(plan: Plan, graph: Graph, options: Options, content: int | None =
 
 
 def content_of(graph: Graph) -> int:
-    """Return a checksum of the arcs of a graph, in O(arcs); limited by the bandwidth of memory."""
+    """Return a checksum of the arcs of a graph; this takes as long as reading them from memory."""
     content = 0
     for array in (graph.indptr, graph.heads, graph.weights):
         content = crc32c(np.ascontiguousarray(array), content)

@@ -3,7 +3,7 @@
 There are three ways to solve a graph of a bulk:
 
 - *stacked*: graphs of one working type, padded to one size, are closed by one launch on the GPU;
-- *beside*: one thread of the CPU solves each graph, with as many graphs at a time as there are threads;
+- *beside*: each graph is solved by one thread of the CPU, and all threads solve graphs at the same time;
 - *alone*: graphs are solved one after the other with the whole machine, planned as ``apsp solve`` plans them.
 
 The plan of a small graph uses only predicted costs.  Nothing is measured, so planning takes less time than the solve.
@@ -45,7 +45,7 @@ class Group:
         side: rows of the padded matrix, or of the largest matrix.
         nonnegative: no arc is negative.
         members: the graphs' places in the bulk.
-        launch: number of graphs in one launch (stacked), or solved at a time.
+        launch: number of graphs in one launch (``stacked``), or that are solved at the same time.
         seconds: predicted time, stores included.
         reason: why the graphs are solved in this way, in a sentence.
         device_memory: bytes of device memory that one launch takes.
@@ -144,7 +144,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
 
 
 def _share(machine: Machine) -> Machine:
-    """Return one thread's share of the machine: the threads solve one graph each at the same time."""
+    """Return one thread's share of the machine, for graphs that the threads solve at the same time, one each."""
     threads = machine.threads
     return replace(
         machine,

@@ -99,8 +99,8 @@ def candidate(
         setting: problem, machine and type.
         algorithm: the algorithm's name.
         phases: the predicted phases, in order.
-        memory: bytes of host memory besides those that the process holds anyway.
-        disk: bytes of disk besides the finished store.
+        memory: bytes of host memory, not counting those that every process holds.
+        disk: bytes of disk, not counting the finished store.
         seconds: predicted time of the whole where phases overlap; None for the sum of the phases.
         fields: the fields whose value is not the default.
     """
@@ -119,9 +119,9 @@ def batch_rows(
 ) -> int:
     """Return the rows of a batch of sources: whole bands of BAND_ROWS rows, at least one.
 
-    A batch fills ``BATCH_BYTES``, or more where it takes more rows to keep all threads busy.  Two batches take at most
-    a quarter of the memory, or one band each.  Where two batches do not fit beside the rest, they have one band less,
-    so that what fits in some memory fits in any larger one: its quarter may have grown by a band, and the rest not.
+    A batch fills ``BATCH_BYTES``, or has more rows if that keeps all threads busy.  Two batches take at most a quarter
+    of the memory, or one band each.  If they do not fit in addition to ``beside``, each has one band less.  So a solve
+    that fits in some memory also fits in a larger memory, whose quarter may hold one more band when the whole does not.
 
     Args:
         n: columns.
@@ -142,7 +142,7 @@ def batch_rows(
 def device_write(setting: Setting) -> Phase:
     """Return the phase in which rows are copied from the device to the store, or to memory where there is no store."""
     machine = setting.machine
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is not counted: every store is slower
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # every store is slower than the bus
     rate = DEVICE_HOST_RATE if machine.disk is None else machine.write_rate * gain
     return Phase("write", setting.store / rate, bytes=setting.store)
 
@@ -234,8 +234,8 @@ def search_candidate(
 ) -> Candidate:
     """Estimate an algorithm that makes one search per source.
 
-    With fewer targets than sources it makes one search per target, if there is memory for the whole rectangle, whose
-    columns the searches fill one after the other.
+    With fewer targets than sources it makes one search per target, if there is memory for the whole rectangle: each
+    search fills a column.
 
     Args:
         setting: problem, machine and type.
@@ -251,7 +251,7 @@ def search_candidate(
     limits, from_targets = {"threads": threads, "memory": setting.machine.memory}, False
     if columns < searches:
         aside = batch_rows(searches, columns, size, **limits) * searches * size
-        # bytes of the reversed arcs, of the whole rectangle, and of those of its bands that are being transposed
+        # bytes of the reversed arcs, of the whole rectangle, and of the bands of it that are being transposed
         rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
         spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
         from_targets = own + rectangle + 2 * aside < spare

@@ -8,8 +8,8 @@ from engine.planning.cost import Setting, preparing_seconds, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate breadth-first searches: for each block of sources a step over the arcs per hop, then writing each
-    entry.
+    """Estimate breadth-first searches: each block of sources takes one step over all arcs per hop, and then each entry
+    is written.
     """
     return search_candidate(
         setting, "bfs", seconds=search_seconds(setting), tried=setting.trials.hop_search, workspace=HOP_BYTES

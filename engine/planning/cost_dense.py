@@ -18,7 +18,7 @@ def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False
         n: vertices.
         itemsize: bytes of an entry.
         threads: number of threads.
-        rounds: whether the bytes are those of the blocked order; else of the recursive one.
+        rounds: whether the order is the blocked one; otherwise it is the recursive one.
     """
     stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else split_point(n))
     panels = 2 * min(PIVOT, n) * n if rounds else 0
@@ -82,9 +82,9 @@ def kleene_updates(n: int, *, symmetric: bool = False) -> int:
 
 @lru_cache(maxsize=256)
 def _halved_updates(n: int, leaf: int) -> int:
-    """Return the updates of the recursive order for a symmetric matrix; the same halves occur again and again.
+    """Return the updates of the recursive order for a symmetric matrix.
 
-    Blocks of at most ``leaf`` vertices are not halved.
+    Blocks of at most ``leaf`` vertices are not halved.  Results are cached, because the same sizes occur many times.
     """
     if n <= leaf:
         return n**3

@@ -19,7 +19,7 @@ from engine.planning.cost import Setting, preparing_seconds, search_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate one search per source, m + n log n each; many searches are made side by side."""
+    """Estimate one search per source, each of O(m + n log n); many searches are made side by side."""
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
 
@@ -53,8 +53,8 @@ def abreast_seconds(setting: Setting) -> float:
 def lattice_passes(problem: Problem) -> float:
     """Return how many times as often as usual searches side by side relax the arcs of a lattice with weights.
 
-    On a lattice, paths of few arcs are often not the shortest ones, so labels are corrected again and again, and more
-    often the wider the lattice is.
+    On a lattice, paths of few arcs are often not the shortest ones, so tentative distances are corrected several times;
+    the wider the lattice is, the more often.
     """
     if problem.unit or not is_lattice(problem):
         return 1.0

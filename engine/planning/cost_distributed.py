@@ -1,9 +1,9 @@
 """Predicted costs of a solve over many workers: the width of the pivot block, bytes and seconds.
 
-In rounds every worker relaxes its share of the stripes.  Closing a panel, and sending it to all others through the
-store, overlap with that if the pivot block is neither too narrow (many panels, short tasks) nor too wide (few stripes
-to distribute, and a single worker computes the product of the pivot block and its panel).  Searches are distributed by
-rows.
+In rounds every worker relaxes its share of the stripes.  Meanwhile the next panel is closed and sent to all workers
+through the store.  These overlap well if the pivot block is neither too narrow (many panels, short tasks) nor too wide
+(few stripes to distribute, and a single worker computes the product of the pivot block and its panel).  Searches are
+distributed by rows.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Times:
     """Seconds that each kind of work takes in all rounds together; all kinds overlap, except for the store.
 
     Attributes:
-        work: products, on the worker that has most of them.
+        work: products, on the worker that has the most stripes.
         panels: closing the panels one after the other while earlier ones are sent; if another worker closed the
             previous panel, closing waits until that panel has arrived.
         orders: the scheduler's own work.
@@ -150,8 +150,8 @@ def times(setting: Setting, workers: Workers, tiling: Tiling) -> Times:
     streamed = max(0, share - capacity(tiling, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
-        # where tasks overlap, closing a panel takes no extra time: its own stripe is then not relaxed; elsewhere each
-        # worker closes its share of the panels besides its products
+        # if tasks overlap, closing a panel takes no extra time, because the panel's own stripe is not relaxed;
+        # otherwise each worker closes its share of the panels in addition to its products
         work=count * (share * stripe + IDLE_SECONDS[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
         panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL_SECONDS),
         orders=count * workers.count * ROUND_TASKS[workers.device] * TASK_SECONDS,

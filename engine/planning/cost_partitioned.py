@@ -65,7 +65,7 @@ def estimate_device(setting: Setting) -> Candidate:
         updates=updates,
     )
     write = device_write(setting)
-    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # the time of one batch; the others overlap
+    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # the time of one batch; all other batches overlap
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
     return candidate(
         setting,
@@ -84,12 +84,12 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
 
     Args:
         setting: problem, machine, type and bytes.
-        facts: the parts, those for processors.
-        directed: whether there are tables in both directions, which one elimination makes.
+        facts: the parts of the sizes that suit processors.
+        directed: whether there are tables in both directions; one elimination makes both.
     """
     size, ways = setting.kind.itemsize, 1 + directed
     prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
-    # one thread touches each page of the tables for the first time, so that the system has to provide the page
+    # the first access to each page of the tables makes the system provide the page; one thread waits for all of them
     prepare = replace(prepare, seconds=prepare.seconds + ways * size * facts.entries / FILL_RATE)
     phases = (Phase("partition", facts.seconds), prepare, setting.written)
     memory = ways * size * facts.entries + 60 * setting.problem.arcs + 40 * setting.problem.n

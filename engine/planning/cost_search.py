@@ -54,7 +54,7 @@ def _candidate(
     ingest = Phase("ingest", start + arcs / DEVICE_INGEST_RATE, bytes=arcs)
     tried = setting.trials.device_search
     seconds = _search_seconds(setting, form, reduced=reduced) if tried is None else tried
-    if seconds == math.inf:  # the GPU gave up a trial, so the processors would search again
+    if seconds == math.inf:  # the GPU gave up a trial; in a solve, the processors would repeat its searches
         seconds = 2 * cost_dijkstra.search_seconds(setting)
     work = Phase("search", problem.rows * seconds, updates=problem.rows * problem.arcs)
     write = device_write(setting)

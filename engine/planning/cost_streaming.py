@@ -1,9 +1,9 @@
 """Predicted costs of streaming on the processors: the layout, the bytes of each tier, and the seconds.
 
-A round reads and writes the whole matrix once; two passes read it once for each panel, and write it twice.  Copies take
-no longer than arithmetic if the pivot block is at least
-*bytes per entry x update rate / bytes per second* wide.   In narrower blocks the disk decides the time, so that a block
-twice as wide takes half as long, but its panels take more host memory.
+A round reads and writes the whole matrix once.  The two passes together read the matrix about once for each panel, and
+write it twice.  Copies take no longer than arithmetic if the pivot block is at least
+*bytes per entry x update rate / bytes per second* wide.  With narrower blocks the disk decides the time: a block twice
+as wide takes half as long, but its panels take more host memory.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
 def disk_work(setting: Setting, tiling: Tiling) -> tuple[int, float]:
     """Return the bytes that a solve from the store reads and writes, and the seconds that the disk takes for them.
 
-    The first reading of a stripe does not count: stripes are made from the arcs.
+    The first reading of a stripe does not count, because it is made from the arcs.
     """
     n, machine = setting.problem.n, setting.machine
     once = entries(tiling, n) * setting.kind.itemsize
@@ -141,11 +141,11 @@ def finish_phase(setting: Setting) -> Phase:
 
 
 def store_buffers(tiling: Tiling, devices: int) -> int:
-    """Return the number of stripes held in host memory while the matrix lies in the store; GPUs get more, so that none
-    waits.
+    """Return the number of stripes held in host memory while the matrix lies in the store; with GPUs there are more, so
+    that no GPU waits.
 
-    In passes each further device requests stripes of its own in advance, and needs as many as the first: with fewer,
-    all could hold stripes that they have read and wait for a place to write.
+    In passes each device requests stripes in advance, so each needs as many as the first.  With fewer, all devices
+    could hold stripes that they have read and wait for one another's memory to write.
     """
     beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
     each = STRIPE_BUFFERS if tiling.passes else tiling.slots + 1
@@ -153,13 +153,13 @@ def store_buffers(tiling: Tiling, devices: int) -> int:
 
 
 def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
-    """Return the phase of the products of all rounds; the processors' other work takes ``beside`` seconds."""
+    """Return the phase of the products of all rounds; other work of the processors takes ``beside`` seconds more."""
     n = setting.problem.n
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
-    # Updates that ``count`` leaves out: closing one panel; in undirected graphs, closing all panels over whole rows,
-    # while other stripes are relaxed, and counted, only right of the diagonal.
+    # Updates that ``count`` leaves out.  For directed graphs they close one panel.  For undirected graphs they close
+    # all panels: a panel is closed over whole rows, while stripes are relaxed, and counted, only right of the diagonal.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 

@@ -74,7 +74,7 @@ def _shares(cuda: Device) -> list[Device]:
 
 
 def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
-    """Return the candidate with the most GPUs that are worth using: each addition must save at least a certain share of
+    """Return the candidate with the most GPUs that are worth using: more GPUs must take less than ``MORE_GPUS_PAY`` of
     the time.
 
     Args:
@@ -148,8 +148,8 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
 
 
 def _rest(write: Phase, relax: Phase) -> Phase:
-    """Return the seconds of writing that remain after the passes, which finish and write rows during their second
-    half.
+    """Return the phase of writing that remains after the passes: during the second half of their time they already
+    write finished rows.
     """
     hidden = relax.seconds / 2
     return replace(write, seconds=max(0.0, write.seconds - hidden) + UNHIDDEN * min(write.seconds, hidden))
@@ -158,8 +158,8 @@ def _rest(write: Phase, relax: Phase) -> Phase:
 def from_store(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over the working store.
 
-    The layout is the fastest one that fits.  If none fits in host memory, it is the one that takes least of it; if none
-    fits on a device, the one that needs least device memory.
+    The layout is the fastest one that fits.  If none fits in host memory, it is the layout that takes least host
+    memory; if none fits on a device, the layout that needs least device memory.
     """
     widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
     grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem), passes=True)

@@ -73,14 +73,15 @@ def whole_width(n: int) -> int:
 
 
 def fastest(found: Sequence[Candidate], memory: int) -> Candidate | None:
-    """Return the fastest candidate that fits; if none fits, the one that needs least, which shows how much is needed.
+    """Return the fastest candidate that fits; if none fits, the candidate that needs least memory, so that a refusal
+    can say how much.
 
     Args:
         found: candidates; may be empty.
         memory: bytes of host memory that may be used.
 
     Returns:
-        The candidate; None where there is none.
+        The candidate; None if ``found`` is empty.
     """
     fitting = [c for c in found if c.memory <= memory]
     if fitting:
@@ -98,7 +99,7 @@ class StreamingDevices:
     Attributes:
         count: their number.
         memory: bytes of each device's memory that may be used.
-        bus_rate: bytes per second in each direction, both used at once, of all devices together.
+        bus_rate: bytes per second of all devices together in each direction, while both directions are used.
         relax_rate: updates a second of all devices together.
     """
 
@@ -119,8 +120,8 @@ def choose_layout(
         n: vertices.
         itemsize: bytes of an entry.
         devices: the GPUs.
-        symmetric: stream half of the matrix.
-        passes: close the matrix in passes.
+        symmetric: whether half of the matrix is streamed.
+        passes: whether the matrix is closed in passes.
 
     Returns:
         The layout; None where not even the smallest stripes and panels fit.
@@ -153,8 +154,8 @@ def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> T
 def _round_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float) -> float:
     """Return the relative time of a round.
 
-    It counts copies that take longer than the kernels, closing, stripes too low for full waves of thread blocks, few
-    slots, and uneven shares of the devices.
+    It counts products, or copies if these take longer; closing; the time lost by stripes that are too low for full
+    waves of thread blocks, and by few slots; and uneven shares of the devices.
 
     Args:
         tiling: the layout.
@@ -179,10 +180,11 @@ def _round_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float
 def waiting(tiling: Tiling, n: int, devices: int, bus: float) -> float:
     """Return the time for which devices that share passes wait for each other, as a share of the time of the products.
 
-    The first panels of a pass are closed one after the other, because each has little other work: the next panel
-    arrives, relaxes, and is closed.  That goes on until a panel's work, shared by all devices, takes longer than this
-    step.  At the end, the devices finish their last panels at even distances.  (Counted.  A simulation of 1 to 8
-    devices agrees to within 0.02 where the share is below a fifth; the formula is higher where it is more.)
+    The first panels of a pass are closed one after the other, because there is little other work: a panel arrives, is
+    relaxed by the previous one, and is closed.  This continues until the work for one panel, shared by all devices,
+    takes longer than such a step.  At the end of a pass, the devices finish their last panels at evenly spaced times.
+    The formula was derived from this, not measured.  A simulation of 1 to 8 devices agrees with it to within 0.02 where
+    the share is below a fifth, and gives less where the share is larger.
 
     Args:
         tiling: the layout.
@@ -195,7 +197,7 @@ def waiting(tiling: Tiling, n: int, devices: int, bus: float) -> float:
 
 
 def _pass_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float) -> float:
-    """Return the relative time of passes, as :func:`_round_cost` does for rounds; the depth of the products is the
+    """Return the relative time of passes, as :func:`_round_cost` does for rounds; here the depth of the products is the
     height of a stripe.
     """
     shares, step = ROUND_SHARES, wanted / BUS_MARGIN / tiling.width
@@ -204,19 +206,19 @@ def _pass_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float)
     low = LOW_STRIPES.get(tiling.width, shares.low_rows / tiling.width)
     few = shares.few_panels if tiling.panels < 3 else 0.0
     between = tiling.height * tiling.width * n / devices.relax_rate
-    # ``fed`` is halved below, because GPUs wait for products only in the pass up, which has half of them
+    # ``fed`` is halved below, because the GPUs wait for the host only in the pass up, which has half of all products
     fed = max(1.0, FEEDING_SECONDS / between) if devices.count > 1 else 1.0
     waits = waiting(tiling, n, devices.count, step)
     return _streaming(tiling, n, devices.count, wanted) + fed / 2 + closing + shallow + low + few + waits
 
 
 def _streaming(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
-    """Return the time of products and copies, as a share of that of the products: a panel takes as long as its products
-    or its copies.
+    """Return the time of products and copies, divided by the time of the products; a panel takes as long as its
+    products or its copies, whichever take longer.
 
-    Where stripes are held, the first panels of a pass need few copies, and the last ones need those of all stripes that
-    are not.  A GPU of 8 GiB that held 18 of 79 stripes of 1,024 rows, n = 80,000, copied as much as its bus could in
-    the last panels, and made 15.1 T updates/s of 16.6; so copies count with the margin.
+    If stripes are held, the first panels of a pass need few copies, and the last panels need copies of all stripes that
+    are not held.  A GPU of 8 GiB held 18 of 79 stripes of 1,024 rows (n = 80,000).  During the last panels, the bus
+    limited it to 15.1 of 16.6 T updates/s, so copies are counted as longer by ``BUS_MARGIN``.
     """
     held, sources = tiling.resident // tiling.group, np.arange(1, max(2, tiling.rounds(n)))
     copied = np.minimum(sources, np.maximum(0, sources - held) + devices)

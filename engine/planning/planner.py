@@ -1,4 +1,4 @@
-"""Selects working type and algorithm, and says why; all that counts is the problem, the machine and the options."""
+"""Selects working type and algorithm, and says why; only the problem, the machine and the options matter."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def choose(
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
     """Return the candidates that can solve the problem and that the options allow, whether they fit or not.
 
-    A trial on a GPU stands for breadth-first and for label-correcting searches alike, so the latter are left out where
-    the former do the same.
+    If both breadth-first and label-correcting searches suit the problem, the latter are left out: a trial on a GPU
+    measures one time for both, so the planner could not compare them.
     """
     hops = options.algorithm == "auto" and unsuitable("bfs", setting.problem) is None
     return [
@@ -138,7 +138,7 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
     if machine.workers is not None:
         return [_judge(candidate, setting, options) for candidate in over_workers(setting)]
     found = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
-    # quantities are summed along the paths of whole rows, which streamed rounds do not make one after the other
+    # quantities are summed along the paths of whole rows, and streamed rounds do not finish one row after the other
     if options.also:
         return found
     if setting.matrix > STREAMED_FROM or not any(c.feasible for c in found if c.algorithm == STREAMED):
@@ -151,7 +151,9 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
 
 
 def _cost(candidate: Candidate) -> float:
-    """Return the seconds to compare, multiplied by UNKEPT for a long solve that would be lost if its process ended."""
+    """Return the seconds by which candidates are compared; those of a long solve that would be lost if its process
+    ended are multiplied by UNKEPT.
+    """
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
     long = LONG_ON_CPU if candidate.device == "cpu" else LONG_ON_GPU
     return candidate.seconds * (1.0 if kept or candidate.seconds < long else UNKEPT)
@@ -196,7 +198,7 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
         wrong = _misfit(WORK_TYPES[name], problem, exact=problem.integral)
         if wrong is None:
             return WORK_TYPES[name], f"distances are at most {problem.bound:,g}: {problem.bound_proof}"
-    # float64 is the widest type, so what rules it out rules out every type
+    # float64 is the widest type: a problem that does not fit it fits no type
     cure = "--dtype float64 rounds them" if problem.integral else "divide all weights by a power of ten"
     raise InvalidRequest(
         f"no type holds the distances, which may reach {problem.bound:g} ({problem.bound_proof}): {wrong}; {cure}",

@@ -1,10 +1,9 @@
 """Refusals: which limit binds, and the least budgets with which the same job would be planned.
 
-A job that no candidate fits is planned again with larger budgets: with more of one resource if that suffices, else with
-more of several.  Each tier is tried by itself, because with the least budget the matrix is streamed from the store, and
+A job for which no candidate fits is planned again with larger budgets: with more of one resource if that suffices, else
+with more of several.  Each tier is tried separately: with the least budget the matrix is streamed from the store, and
 with a larger one it may stay in memory.  In each step a budget grows to the least that a candidate needs, until a
-candidate fits.  What candidates need never shrinks when budgets grow, so the first budget that suffices is the least
-one.
+candidate fits.  A larger budget never makes a candidate need less, so the first budget that suffices is the least one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from engine.planning.cost import Setting
 from engine.planning.cost_distributed import lacking
 from storage.errors import DoesNotFit
 
-#: Plans a problem again: takes setting and options, and returns all candidates, each judged whether it fits.
+#: Plans a problem again: takes setting and options, and returns all candidates, which say whether they fit.
 Replan = Callable[[Setting, Options], list[Candidate]]
 
 #: The resources, in the order in which their budgets grow and remedies name them.
@@ -81,11 +80,11 @@ def _shortage(resource: str, needed: int, available: int, kind: str, state: str)
 
 
 def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options, replan: Replan) -> DoesNotFit:
-    """Return the error for a job that no candidate fits: it names the limit that binds, and the least budgets that
+    """Return the error for a job for which no candidate fits: it names the limit that binds, and the least budgets that
     suffice.
 
     Args:
-        candidates: all candidates; those that the options left out are marked so in the error.
+        candidates: all candidates; the error says which of them the options excluded.
         setting: problem, machine and type.
         options: the user's options.
         replan: plans the same problem with another setting.
@@ -126,7 +125,7 @@ def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]
 
 
 def _planned(one: Remedy, other: Remedy) -> bool:
-    """Return whether the budgets of ``other`` suffice for ``one``, which is no slower."""
+    """Return whether the budgets of ``other`` suffice for ``one`` and ``one`` is no slower."""
     suffices = all(size <= other.budgets.get(name, -1) for name, size in one.budgets.items())
     return suffices and one.candidate.seconds <= other.candidate.seconds
 
@@ -164,12 +163,12 @@ class _Search:
         """Return ``setting`` with just enough of a resource that a candidate of a tier fits; None if none ever does.
 
         Args:
-            setting: where to begin.
+            setting: the setting with the budgets to begin with.
             name: the resource that grows.
             tier: the tier.
             ignored: resources that the candidate may still lack.
         """
-        # two batches take at most a quarter of the memory, so needs grow by less than the budget: few steps suffice
+        # two batches take at most a quarter of the memory, so needs grow by less than the budget, and few steps suffice
         for _ in range(64):
             lacks = [
                 {s.resource: s.needed for s in shortages(c, setting) if s.resource not in ignored}
@@ -279,12 +278,12 @@ def _words(remedy: Remedy, machine: Machine, options: Options) -> str:
 
 
 def option_for(name: str, size: int, machine: Machine, options: Options) -> str | None:
-    """Return the option of the command line that grants a budget; None if the machine does not have as much.
+    """Return the option of the command line that grants a budget; None if the machine has less than that.
 
     Args:
         name: the resource.
         size: bytes that are to be granted.
-        machine: the machine that has refused.
+        machine: the machine on which the job was refused.
         options: the user's options; a budget that is not set means all that is free.
     """
     if name == WORKER_MEMORY:
@@ -301,7 +300,7 @@ def option_for(name: str, size: int, machine: Machine, options: Options) -> str 
 
 
 def field_of(option: str | None) -> str | None:
-    """Return the field of ``Options`` that an option of the command line sets; other words stay as they are."""
+    """Return the field of ``Options`` that an option of the command line sets; any other text is returned unchanged."""
     return option.removeprefix("--").replace("-", "_") if option is not None and option.startswith("--") else option
 
 

@@ -1,4 +1,6 @@
-"""The kernels that reduce rows of distances to measures; each reads some rows of a block while they are in a cache."""
+"""The kernels that reduce rows of distances to measures; each reads a few rows of a block, which then stay in a cache
+for the next kernel.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ import numpy as np
 from engine.devices.cpu.row_facts import add_inverses
 from engine.graph.kernels import njit
 
-#: Entries that are compared with one value together; only if one of them matches, they are examined one by one.
+#: Number of entries that are compared with a value at once; they are examined one by one only if one of them matches.
 CHUNK: Final = 64
-#: Entries that fit the first-level cache, in which they stay while they are compared with each limit.
+#: Number of entries that fit the first-level cache; they stay there while they are compared with each limit.
 STRETCH: Final = 2048
 #: The numbers of the decays other than ``step``.
 EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
-#: The coefficients of f, f^2, ... in the Taylor series of 2^f; the first one left out is below 2^-52 for |f| <= 1/2.
+#: The coefficients of f, f^2, ... in the Taylor series of 2^f; the first term left out is below 2^-52 for |f| <= 1/2.
 _T: Final = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(1, 13))
 _T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = _T
 #: A float64 of magnitude below 2^51 is rounded to a whole number by adding this constant; the lowest bits of the sum
@@ -24,7 +26,7 @@ _T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = _T
 _ROUND: Final = 1.5 * 2.0**52
 #: The exponents between which 2^y is a normal number.
 _LEAST, _MOST = -1022.0, 1023.0
-#: Factors up to this one become 0: unreachable targets get an exponent at one of the limits above, and count 0.
+#: Factors up to this one become 0.  So unreachable targets, whose exponents are at a limit above, count 0.
 _NOTHING: Final = 2.0**-1021
 
 
@@ -78,8 +80,9 @@ def find_first(block, rows, own, values, vertices, out):  # type: ignore[no-unty
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
         values: of the same type, shape (rows,).
-        vertices: int64, shape (columns,): the vertex in each column; the number of vertices for none.
-        out: int64, shape (rows,): -1 where nothing is to be found; else receives the vertex.
+        vertices: int64, shape (columns,): the vertex in each column; a column without a vertex has a number that is
+            larger than those of all vertices.
+        out: int64, shape (rows,): receives the vertices; rows that hold -1 here are skipped.
     """
     for i in range(len(rows)):
         if out[i] < 0:
@@ -112,7 +115,7 @@ def sum_inverses(block, rows, unreachable, out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _picked(row, columns, space):  # type: ignore[no-untyped-def]
-    """Copy the entries of ``row`` in ``columns`` to ``space``, and return them; if they are all, return ``row``."""
+    """Return the entries of ``row`` in ``columns``: ``row`` itself if that is all columns, else a copy in ``space``."""
     if len(columns) == len(row):
         return row
     for k in range(len(columns)):
@@ -208,7 +211,8 @@ def _powers(exponents, whole, bits):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _fade(row, unreachable, decay, middle, value, shares, whole):  # type: ignore[no-untyped-def]
-    """Fill ``shares`` with the factor by which an opportunity at each distance counts; 0 where there is no path.
+    """Fill ``shares`` with the factors by which opportunities at the distances of ``row`` count; 0 where there is no
+    path.
 
     Args:
         row: distances, shape (m,).
@@ -239,7 +243,7 @@ def _fade(row, unreachable, decay, middle, value, shares, whole):  # type: ignor
 
 @njit(nogil=True, cache=True)
 def fade_all(distances, unreachable, decay, tables):  # type: ignore[no-untyped-def]
-    """Fill tables with the factors of all distances of a narrow type.
+    """Fill a table for each middle with the factors of all distances that a narrow type can hold.
 
     Args:
         distances: of a working type, shape (m,).
@@ -320,9 +324,9 @@ def find_nearest(block, rows, own, unreachable, vertices, columns, distances):  
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
         unreachable: the value for *no path*, of the same type as ``block``.
-        vertices: int64, shape (columns,): the vertex in each column, which is found in place of the column; empty to
-            find columns.
-        columns: int64, shape (rows, most), receives them, nearest first; -1 where there are fewer.
+        vertices: int64, shape (columns,): the vertex in each column; vertices are then found instead of columns.  Empty
+            to find columns.
+        columns: int64, shape (rows, most), receives the columns or vertices, nearest first; -1 where there are fewer.
         distances: float64, shape (rows, most), receives the distances; NaN where there are fewer.
     """
     most, usual = columns.shape[1], len(vertices) == 0

@@ -1,7 +1,7 @@
 """The kernel that finds quantiles of rows of distances.
 
-The entries of a row are counted in bins between the least and the largest distance.  The counts tell in which bin the
-wanted entry lies, and only the entries of that bin are partitioned.
+The entries of a row are counted in bins between the least and the largest distance.  From the counts follows the bin
+that holds the wanted entry, and only the entries of that bin are partitioned.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from engine.graph.kernels import njit
 _BINS: Final = 1024
 #: Number of histograms that are filled in rotation, so that a count need not wait for the previous one to be stored.
 _ROTATED: Final = 4
-#: Entries whose bins are compared with the wanted one together; only if one matches, they are examined one by one.
+#: Number of entries whose bins are compared with the wanted bin at once; they are examined one by one only if one of
+#: them matches.
 _TOGETHER: Final = 64
 #: Up to this many entries, insertion sort is faster than partitioning.
 _SMALL: Final = 16
-#: The largest inverse width of a bin: an infinite one times 0 would be NaN.
+#: The largest inverse width of a bin; an infinite inverse width, multiplied by 0, would be NaN.
 _STEEPEST: Final = 1e300
 
 
 @njit(nogil=True, cache=True)
 def _select(values, first, last, k):  # type: ignore[no-untyped-def]
-    """Bring the entry of rank ``k`` to its place in ``values[first:last]``; none before it is larger then."""
+    """Reorder ``values[first:last]`` so that ``values[k]`` is what it would be after sorting, and no entry before it is
+    larger.
+    """
     while last - first > _SMALL:
         middle = (first + last) // 2
         a, b, c = values[first], values[middle], values[last - 1]
@@ -56,7 +59,7 @@ def _select(values, first, last, k):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _span(row, unreachable):  # type: ignore[no-untyped-def]
-    """Return the least and the largest distance of a row; the first one is *unreachable* if there is none."""
+    """Return the least and the largest distance of a row; the least is *unreachable* if the row has no distance."""
     least = largest = unreachable
     for x in row:
         if x != unreachable:
@@ -87,7 +90,7 @@ def _count(bins, found):  # type: ignore[no-untyped-def]
     whole = len(bins) - len(bins) % _ROTATED
     for j in range(0, whole, _ROTATED):
         for k in range(_ROTATED):
-            found[k, np.uint64(bins[j + k])] += 1  # an unsigned index needs no code for negative ones
+            found[k, np.uint64(bins[j + k])] += 1  # unsigned, so that numba makes no code for negative indices
     for j in range(whole, len(bins)):
         found[0, bins[j]] += 1
     for k in range(1, _ROTATED):
@@ -122,7 +125,7 @@ def find_quantiles(block, rows, own, unreachable, shares, out):  # type: ignore[
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
         unreachable: the value for *no path*, of the same type as ``block``.
-        shares: int64, shape (shares, 2): numerators and denominators, ascending as shares.
+        shares: int64, shape (shares, 2): the numerator and denominator of each share, the shares in ascending order.
         out: float64, shape (rows, shares), receives the distances.
     """
     values, bins = np.empty(block.shape[1], block.dtype), np.empty(block.shape[1], np.int32)

@@ -2,12 +2,12 @@
 
 An arc (u, v) is *tight* in the row of a source if d(u) + weight = d(v).  A walk from the source along tight arcs is as
 long as a shortest path to each of its vertices, so a breadth-first walk finds the fewest arcs of a shortest path, also
-where arcs of length zero make cycles.  The predecessor of v is a vertex before it whose path has one arc less; of
-several, the one with the lowest number.
+where arcs of length zero make cycles.  The predecessor of v is the tail of a tight arc into v whose path has one arc
+less than that of v; if there are several such tails, it is the one with the lowest number.
 
-Where every arc counts 1, the distances are the numbers of arcs already.  Then no walk is needed: the predecessor of v
-is the first tail of an arc into v that is one nearer to the source, so rows are read in the order of the vertices, and
-only adding up follows the distances (decision 247).
+Where every arc counts 1, the distances themselves are numbers of arcs, and no walk is needed: the predecessor of v is
+the first tail of an arc into v whose distance is smaller by one.  So predecessors are found in the order of the
+vertices, and only adding up follows the order of the distances (decision 247).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _add_up(last, queue, before, via, quantities, sums):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
-    """Write the sums of the vertices ``columns`` to ``out``, shape (columns, k) transposed; ``columns`` empty: all."""
+    """Write the sums of the vertices ``columns``, or of all if that is empty, to ``out``, shape (k, columns)."""
     for k in range(sums.shape[1]):
         if len(columns) == 0:
             for v in range(len(hops)):
@@ -89,16 +89,17 @@ def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # 
     """Sum quantities along the shortest paths of some rows.
 
     Args:
-        rows: shape (rows, n): distances, whose sums with weights are exact, or those of searches that add from the
-            source.
+        rows: shape (rows, n): distances.  Either sums of distances and weights are exact, or the rows come from
+            searches that add one arc after the other, beginning at the source.
         sources: int64, shape (rows,): the source of each row.
         unreachable: the value for *no path*, of the type of ``rows``.
-        limits: whether distances beyond a cutoff are unreachable, and how many vertices, the first ones, no path
-            passes through.
+        limits: whether distances beyond a cutoff are unreachable; and the number of terminals, which are the first
+            vertices, and which no path passes through.
         arcs: indptr, heads and weights.
-        quantities: int32, shape (arcs, k): those of which int32 holds all sums; float64, shape (arcs, l): the others.
-        wanted: int64, the vertices of the columns, empty for all; the values for *no path*, int32 and float64; and what
-            receives the sums: int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
+        quantities: int32, shape (arcs, k), with the quantities of which int32 holds all sums; and float64, shape (arcs,
+            l), with all other quantities.
+        wanted: int64, the vertices of the columns, empty for all; the values for *no path*, int32 and float64; and the
+            arrays that receive the sums: int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
 
     Returns:
         Row and vertex of the first entry that is not a shortest distance; -1 and -1 if all are.
@@ -147,7 +148,8 @@ def _levels(row, source, unreachable, limited, arcs, tree):  # type: ignore[no-u
         if row[v] == unreachable:
             continue
         arc, shorter, hops = -1, False, np.int64(row[v])
-        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):  # backwards: the tight arc from the lowest tail is last
+        # backwards, so that the tight arc from the lowest tail comes last
+        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):
             found = row[tails[e]]
             length = np.int64(found) + 1
             shorter |= length < hops
@@ -203,8 +205,8 @@ def sum_by_hops(rows, sources, unreachable, limits, arcs, quantities, wanted):  
     Args:
         rows: of whole numbers, shape (rows, n): the distances; *unreachable* is larger than all.
         sources, unreachable, limits, wanted: as for :func:`sum_along`.
-        arcs: of the reversed graph: where the arcs into each vertex begin, and their tails, ascending; and the number
-            of arcs out of each vertex.
+        arcs: arrays of the reversed graph: where the arcs into each vertex begin, and their tails, ascending; and the
+            number of arcs out of each vertex.
         quantities: as for :func:`sum_along`, of these arcs.
 
     Returns:
@@ -228,7 +230,7 @@ def sum_by_hops(rows, sources, unreachable, limits, arcs, quantities, wanted):  
 
 @njit(nogil=True, cache=True)
 def in_units(rows, per, out):  # type: ignore[no-untyped-def]
-    """Write distances as whole multiples of a unit: ``per`` of them make 1; *unreachable*, +inf, becomes -1.
+    """Write distances as whole multiples of 1 / ``per``; *unreachable*, +inf, becomes -1.
 
     Args:
         rows: float64, shape (rows, n).

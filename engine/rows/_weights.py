@@ -21,5 +21,6 @@ def scatter(arcs, first, ends, out):  # type: ignore[no-untyped-def]
         row, tail = out[i], first + i
         row[:] = far
         for e in range(indptr[tail], indptr[tail + 1]):
-            row[heads[e]] = min(weights[e] + 0, most)  # + 0 turns -0.0, whose bits sort below every number, into 0.0
+            # + 0 turns -0.0, which code that compares bits would take for the least number, into 0.0
+            row[heads[e]] = min(weights[e] + 0, most)
         row[tail] = 0

@@ -31,7 +31,7 @@ MEASURES: Final = (
 _NOT_NEGATIVE: Final = ("closeness", "closeness_plain", "harmonic")
 DIRECTIONS: Final = ("out", "in")
 DECAYS: Final = ("step", "exponential", "linear", "logistic")
-#: The largest denominator of a quantile: the product with the number of vertices still fits int64.
+#: The largest denominator of a quantile; its product with any number of vertices fits int64.
 _DENOMINATOR: Final = 10**9
 #: Bytes of an entry of a table.
 _ENTRY: Final = 8
@@ -46,9 +46,9 @@ class MeasureRequest(TypedDict, total=False):
         measures: names out of ``MEASURES``; all of them if left out.
         direction: ``out``: a row for each source, over the distances from it to the targets; ``in``: a row for each
             target, over the distances from the sources to it.
-        within: distances; each, such as 15, fills a column ``within_15`` with the number of vertices at most that far
-            away.
-        quantiles: shares from 0 to 1; each fills a column ``quantile_0.5``.
+        within: distances; each, such as 15, fills a column such as ``within_15`` with the number of vertices at most
+            that far away.
+        quantiles: shares from 0 to 1; each, such as 0.5, fills a column such as ``quantile_0.5``.
         nearest: the number of nearest vertices that each row has, with their distances.
         opportunities: by name, such as ``jobs``, a number for each vertex, shape (n,); each name fills a column
             ``jobs_15`` for each distance in ``within``.
@@ -74,7 +74,7 @@ class AskedMeasures:
         names: measures, in the order of ``MEASURES``.
         direction: ``out`` or ``in``.
         within: distances, ascending.
-        quantiles: exact shares, ascending.
+        quantiles: shares as exact fractions, ascending.
         nearest: number of nearest vertices.
         opportunities: float64, shape (n,), by name.
         decay: one of ``DECAYS``.
@@ -120,7 +120,7 @@ def table_bytes(rows: int, columns: Sequence[str]) -> int:
 
     Args:
         rows: its rows.
-        columns: the names of its columns but the first, which holds the vertices.
+        columns: the names of its columns, without the first, which holds the vertices.
     """
     return rows * (1 + len(columns)) * _ENTRY
 

@@ -17,9 +17,9 @@ from storage.threads import in_threads
 
 Array = npt.NDArray[np.generic]
 
-#: Entries of rows that a thread fills at a time.
+#: Number of entries that a thread fills at a time.
 _PIECE = 1 << 20
-#: Entries of rows whose facts are gathered at once.
+#: Number of entries of the rows whose facts are gathered at once.
 _GATHERED = 1 << 23
 
 
@@ -60,7 +60,7 @@ def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
     """
     from engine.rows._weights import scatter
 
-    # an arc longer than every distance is on no shortest path, but its weight might not fit the type
+    # a weight that is larger than every distance may not fit the type; as *unreachable* it changes no distance
     most = np.float64(np.inf) if not kind.integer else np.int64(kind.unreachable)
     scatter((graph.indptr, graph.heads, graph.weights), first, (kind.sentinel(), most), out)
 
@@ -72,7 +72,7 @@ class ClosedRows:
     Attributes:
         matrix: shape (n, n), or only the rows wanted, in any memory order; in the working type.
         rows: vertex indices of the rows wanted; None for all.
-        picked: ``matrix`` holds only the rows wanted.
+        picked: whether ``matrix`` holds only the rows wanted.
         potentials: shape (n,), h: the entries are reduced lengths d + h[source] - h[target], and h[source] - h[target]
             is subtracted in float64.  None if the entries are distances.
     """

@@ -21,7 +21,7 @@ class FloatSink:
         return self._out
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Convert ``block`` into its place."""
+        """Convert ``block`` to floats and write it to matrix entry (``row``, ``column``)."""
         place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
         if block.dtype.kind == "f":
             place[...] = block

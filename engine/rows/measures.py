@@ -1,7 +1,7 @@
 """The sink that reduces rows of distances to measures; no row is kept.
 
-The thread that has computed some rows reduces them while they are in its cache, and writes only to the entries of these
-rows in the columns of the table.  So threads share no data, and neither locks nor a final merge are needed.
+The thread that has computed some rows reduces them while they are in its cache, and writes only the table entries of
+these rows.  So threads share no data, and neither locks nor a final merge are needed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _GROUP: Final = 1 << 19
 
 
 def _narrowed(weights: Floats, decay: str) -> Array:
-    """Return weights as int32 if they are whole and no sum of some of them leaves that type, as kernels add these
-    faster; a decay takes floats.
+    """Return weights as int32, which kernels add faster, if they are whole and all their sums fit that type.
+
+    With a decay they stay floats, because they are multiplied by fractions.
     """
     if decay != "step" or not (np.abs(weights).sum(1) < 2.0**31).all() or (weights != np.rint(weights)).any():
         return weights
@@ -42,7 +43,7 @@ def _narrowed(weights: Floats, decay: str) -> Array:
 
 
 class _Ordered(NamedTuple):
-    """What kernels are given of the columns, in the order in which these lie.
+    """What kernels need to know about the columns of a block, in the order in which these lie.
 
     Attributes:
         own: int64, shape (rows of the table,): the column of each row's source; -1 for none.
@@ -93,7 +94,7 @@ class MeasureSink:
         given = np.array(list(asked.opportunities.values()))
         weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]
         held = np.flatnonzero((weights != 0).any(0))
-        # if half of all columns or more have weights, copying their entries takes longer than reading whole rows
+        # reading whole rows is faster than copying the entries of columns with weights if these are half of all or more
         held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
         self._held, self._weights = (
             held.astype(np.int32),
@@ -148,7 +149,7 @@ class MeasureSink:
 
     @property
     def any_order(self) -> bool:
-        """Whether rows may come in another order of columns: where these are all vertices."""
+        """Whether the columns of rows may come in any order: they may if they are all vertices."""
         return self._whole
 
     def take(self, first: int, rows: Indices, block: Array, places: npt.NDArray[np.integer]) -> None:
@@ -158,7 +159,8 @@ class MeasureSink:
             first: number of the first row of the batch.
             rows: numbers of the rows within the batch, shape (rows,).
             block: of the working type, shape (rows, at least n).
-            places: shape (n,), the same for all rows: the column in which each vertex is; all others are *unreachable*.
+            places: shape (n,), the same in all calls: the column in which each vertex is; all other columns are
+                *unreachable*.
 
         Raises:
             SolveFailed: the sum of some row is not finite.
@@ -170,7 +172,7 @@ class MeasureSink:
 
     @property
     def reduction(self) -> RowReduction:
-        """What a device computes of whole rows."""
+        """What a device is to compute from whole rows."""
         weights = self._weights.astype(np.float64)
         decay = None if self._fading is None else self._fading[0]
         asked, inverses = self._asked, len(self._inverse) > 0
@@ -194,11 +196,12 @@ class MeasureSink:
             self._sum_of[numbers] = reduced.weights
 
     def take_levels(self, first: int, levels: Counts) -> None:
-        """Take the numbers of targets of rows at each number of hops; ``farthest`` must not be asked for.
+        """Compute the measures of rows from their numbers of targets at each number of hops; ``farthest`` must not be
+        asked for.
 
         Args:
             first: number of the first row.
-            levels: int64, shape (rows, longest + 1); the sources themselves are left out.
+            levels: int64, shape (rows, longest + 1), not counting the sources themselves.
         """
         hops, numbers = np.arange(levels.shape[1]), np.arange(first, first + len(levels))
         largest = np.where(levels > 0, hops, 0).max(axis=1)
@@ -206,11 +209,13 @@ class MeasureSink:
         self._take_levels(numbers, levels)
 
     def _order(self, places: npt.NDArray[np.integer], width: int) -> _Ordered:
-        """Return what kernels take in place of columns, own columns and weights, if columns are in another order."""
+        """Return what kernels need to know about columns that are in another order; ``places`` and ``width`` describe
+        it.
+        """
         vertices = np.full(width, len(places), np.int64)
         vertices[places] = np.arange(len(places))
         moved = places[self._held].astype(np.int32)
-        if len(moved) == len(places):  # a row is read as it is, with weights of 0 in columns without a vertex
+        if len(moved) == len(places):  # whole rows are read; columns without a vertex get weights of 0
             held, weights = np.arange(width, dtype=np.int32), np.zeros((len(self._weights), width), self._weights.dtype)
             weights[:, moved] = self._weights
         else:
@@ -221,7 +226,7 @@ class MeasureSink:
 
     @property
     def levels_suffice(self) -> bool:
-        """Whether facts of rows, and how many targets are at each number of hops, tell all that is asked."""
+        """Whether all measures asked for follow from facts of rows and numbers of targets at each number of hops."""
         return not (len(self._weights) or self._asked.nearest)
 
     def _take_levels(self, numbers: Indices, levels: Counts) -> None:
@@ -283,7 +288,7 @@ class MeasureSink:
             self._sum_of[numbers] = self._opportunities(block, rows, every)
 
     def _decay(self) -> tuple[tuple[int, float, Floats], Floats | None]:
-        """Return the decay as kernels take it, and its values for all distances if the type has few enough."""
+        """Return the decay in the form that kernels take, and a table of its values if the type has few distances."""
         from engine.rows import _measures as kernels
 
         number = {"exponential": kernels.EXPONENTIAL, "linear": kernels.LINEAR, "logistic": kernels.LOGISTIC}
@@ -313,8 +318,8 @@ class MeasureSink:
     def columns(self) -> dict[str, Array]:
         """Return the measures of all rows by the names of their columns, each of shape (rows,).
 
-        Counts are int64, vertices are indices (-1 for none), sums are int64 where distances are integers; all else is
-        float64, with NaN where a row has no such number.
+        Counts are int64, vertices are indices (-1 for none), and sums are int64 if distances are integers.  All other
+        columns are float64, with NaN where a row has no such number.
         """
         found = self._of_facts()
         asked = self._asked

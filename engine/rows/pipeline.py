@@ -1,8 +1,8 @@
 """Passes rows from searches to a sink; threads never wait for each other while there is work.
 
-Each thread takes the most urgent task: write a piece of a finished batch; else search a block of the current batch;
-else begin the next batch.  The thread that has searched a block gathers the facts of its rows while they are in its
-cache.  So there is no barrier between batches, and no thread that does nothing but write.
+Each thread takes the first of these tasks that exists: write a piece of a finished batch, search a block of the current
+batch, begin the next batch.  The thread that has searched a block gathers the facts of its rows while they are in its
+cache.  So there is no barrier between batches, and no thread that only writes.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from engine.model.progress import Monitor
 from engine.model.rows import Array, FactSink, Sink
 from storage.errors import Cancelled
 
-#: Entries that are written at once: as many as fit in a cache, but at least the rows of one tile.
+#: Number of entries that are written at once, so that they fit in a cache; a write has at least the rows of one tile.
 PIECE: Final = 2**18
 #: Seconds after which all threads take part in a run that was begun with some of them, because it seemed short.
 PATIENCE: Final = 0.012
 #: Seconds for which a run may begin searches in compiled calls; meanwhile it reports no progress and notices no request
 #: to stop.
 AT_ONCE: Final = 0.5
-#: Up to this number of rows, one thread finishes what a compiled call has left.
+#: If a compiled call has left at most this number of rows, one thread searches them alone.
 FEW_ROWS: Final = 16
-#: Seconds between two reports of progress.  Reports are made between pieces, and then a request to stop is noticed,
-#: too.
+#: Seconds between two reports of progress.  Reports are made between pieces, and each also notices a request to stop.
 REPORT: Final = 0.05
 
 
@@ -62,7 +61,7 @@ class _Batch:
         buffer: the array of which ``block`` is a part.
         block: shape (rows, columns); receives the rows of the batch.
         searches: the searches of the batch.
-        left: number of pieces that still have to be written, once all rows are found.
+        left: number of pieces that still have to be written; set when all rows are found.
     """
 
     first: int
@@ -81,9 +80,9 @@ class RowPipeline:
         sink: receives the rows.
         monitor: receives the progress, in rows, and is asked whether to stop; called by one thread.
         buffers: arrays that hold one batch each; or one array for all rows if the sink offers one (:func:`place_of`).
-        in_place: whether ``buffers`` is that array.
-        few: the number of threads that a short run is begun with; None for all.  If it is not over after ``PATIENCE``
-            seconds, all take part.
+        in_place: whether ``buffers`` is that one array of the sink.
+        few: the number of threads that begin a run that seems short; None for all.  If it is not over after
+            ``PATIENCE`` seconds, all threads take part.
     """
 
     def __init__(
@@ -102,7 +101,8 @@ class RowPipeline:
         # isinstance with the protocol FactSink takes 25 microseconds
         self._facts = cast("FactSink", sink) if hasattr(sink, "gather") and hasattr(sink, "keep") else None
         self._free, self._in_place = deque(buffers), in_place
-        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
+        # code enters the lock, not the condition: an interrupt in a method of the condition could leave the lock held
+        # (decision 166)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._writes: deque[Callable[[int], None]] = deque()
@@ -134,7 +134,7 @@ class RowPipeline:
             try:
                 raise error
             finally:
-                del error  # an error and a frame that refer to each other would keep the graph alive
+                del error  # an error and a frame that refer to each other would keep the graph in memory
         self._report()
 
     def _search_all(self) -> None:
@@ -144,7 +144,7 @@ class RowPipeline:
         if batch is None:
             return
         last, late = False, time.perf_counter() + AT_ONCE
-        # a second call searches what the first has given up, in blocks of another form, such as a wider type
+        # the second call searches the blocks that the first call has given up, in another form, such as a wider type
         for _ in range(2):
             if not last and (left := late - time.perf_counter()) > 0:
                 rows, last = batch.searches.take_all(self._backend.threads, left, self._gatherer(batch))
@@ -159,7 +159,7 @@ class RowPipeline:
     def _rescue(self) -> None:
         """Write the rows of finished batches after a request to stop, so that they can be committed, and report them.
 
-        Other threads have finished what they were writing when the request came, and have not reported it either.
+        What other threads were writing when the request came is finished, too, but was not reported yet.
         """
         if isinstance(self._error, Cancelled):
             while self._writes:
@@ -203,8 +203,8 @@ class RowPipeline:
         self._backend.widen()
 
     def _report(self, worker: int = 0) -> None:  # noqa: ARG002 - called like all tasks
-        """Tell the monitor about the rows done since the last report: written, or searched directly into the sink's
-        array.
+        """Report to the monitor the rows done since the last report: rows that were written, or were searched directly
+        into the sink's array.
         """
         self._last, self._due = time.perf_counter(), False
         with self._lock:
@@ -227,7 +227,7 @@ class RowPipeline:
                 self._free.popleft()
             self._now, self._beginning = batch, False
             self._open += 1
-            if not batch.searches.waiting:  # all rows are known, so there is no last search that would finish the batch
+            if not batch.searches.waiting:  # all rows are known: no search will finish the batch
                 self._finish(batch)
             self._changed.notify_all()
 

@@ -18,8 +18,8 @@ def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return the sources whose eccentricities are compared for radius and centre, as a mask of shape (sources,).
 
     A dead end that reaches one neighbour has a small eccentricity but is no centre.  So only sources that reach at
-    least nine tenths of the largest reach are compared.  Demanding the largest reach itself would be too much: a
-    one-way entrance to a network reaches one vertex more than the vertices inside, and would be the only source left.
+    least nine tenths of the largest reach are compared.  The largest reach itself would be too strict: a one-way
+    entrance to a network reaches one vertex more than the vertices inside, and would be the only source compared.
 
     Args:
         reach: number of targets that each source reaches, itself included where it is a target; shape (sources,).
@@ -59,7 +59,7 @@ class Summary:
     Args:
         sources: vertex index of each row, shape (rows,).
         n: vertices.
-        integral: distances are whole numbers.
+        integral: whether distances are whole numbers.
         targets: vertex index of each column; None for all ``n`` vertices.
     """
 
@@ -117,7 +117,9 @@ class Summary:
             self._own_histogram(largest).add(count, largest)
 
     def _sums_like(self, sums: Array) -> Array:
-        """Return the sums of all rows in the type of ``sums``, because whole numbers in float64 may overflow int64."""
+        """Return the array of the sums of all rows, in the type of ``sums``: sums in float64 may be too large for
+        int64.
+        """
         with self._lock:
             if self._sums is None:
                 self._sums = np.zeros(len(self._sources), sums.dtype)
@@ -159,7 +161,7 @@ class Summary:
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
     def part(self, row: int) -> PartialSummary:
-        """Return these rows' summary, to be joined to a larger one in which they begin at row ``row``."""
+        """Return the summary of these rows, to be joined to a larger summary in which they begin at row ``row``."""
         found = self._histogram()
         bins = None if found is None else (found.width, found.below, found.counts)
         found_rows = (self._reach, self._eccentricity, self._farthest)
@@ -237,7 +239,7 @@ class SummarySink:
         sink: receives the rows.
         sources: vertex index of each row, shape (rows,).
         n: vertices.
-        integral: distances are whole numbers.
+        integral: whether distances are whole numbers.
         targets: vertex index of each column; None for all ``n`` vertices.
     """
 
@@ -315,12 +317,12 @@ class SummarySink:
 
 
 def _adds_up(numbers: Array) -> bool:
-    """Return whether the sum of some int64 cannot overflow."""
+    """Return whether the sum of some int64 numbers certainly fits int64."""
     return len(numbers) * int(np.abs(numbers).max(initial=0)) < 2**63
 
 
 def _consecutive(row: int, rows: npt.NDArray[np.int64]) -> int | npt.NDArray[np.int64]:
-    """Return ``rows`` counted from ``row`` on: only the first number where they ascend by one."""
+    """Return ``row`` + ``rows``; if these are consecutive, only the first of them."""
     many = len(rows)
     if many and rows[-1] - rows[0] == many - 1 and (rows[1:] > rows[:-1]).all():
         return row + int(rows[0])
@@ -340,7 +342,7 @@ class _Histogram:
         least = 1.0 if integral else NARROWEST
         self.width = 2.0 ** math.ceil(
             math.log2(max(width, least))
-        )  # ``largest``, and so ``width``, is negative if all distances so far are
+        )  # ``largest``, and so ``width``, is negative if all distances so far are negative
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 

@@ -1,10 +1,11 @@
 """Sums of further quantities along the shortest paths, taken from finished rows of distances.
 
-The tree of shortest paths of a source follows from its row and the graph (``engine.rows._sums``), so whatever algorithm
-has found the row, the sums are the same.  That needs sums of weights without rounding.  Whole numbers have that, and so
-have fractions that are whole multiples of a small unit, such as 0.001, because distances are rounded back to it.  For
-other fractions, rows have to be those of searches that add one arc after the other, beginning at the source: each entry
-is then the least rounded sum of any path, and an arc is tight if its rounded sum is the entry.
+The tree of shortest paths of a source follows from its row and the graph (``engine.rows._sums``), so the sums do not
+depend on the algorithm that found the row.  This is true only if sums of weights are not rounded.  Sums of whole
+numbers are not; fractions that are whole multiples of a small unit, such as 0.001, can be used as well, because
+distances are rounded back to multiples of it.  For other fractions, rows have to come from searches that add one arc
+after the other, beginning at the source: each entry is then the least rounded sum of any path, and an arc is tight if
+its rounded sum is the entry.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Sums of whole numbers up to this are exact in float64.
 _EXACT: Final = 2.0**53
-#: Rounding a float64 distance to units gives the right number if n times the longest path is at most this many units:
-#: every addition is off by at most 2^-52 of the sum, so n additions are off by at most an eighth of a unit.
+#: Rounding a float64 distance to units gives the right number if n times the length of the longest path is at most this
+#: many units: every addition is off by at most 2^-52 of the sum, so n additions are off by at most an eighth of a unit.
 _FOUND_AGAIN: Final = 2.0**49
 
 
@@ -37,10 +38,10 @@ class Exactness:
     """How tight arcs are recognised in a graph.
 
     Attributes:
-        per: how many units make 1, where weights are fractions and multiples of a unit; 0 where they are compared as
-            they are.
-        rounded: whether sums of weights are rounded so far that only searches from the source give rows that can be
-            used.
+        per: how many units make 1, if weights are fractions and multiples of a unit; 0 if weights are compared as they
+            are.
+        rounded: whether sums of weights are rounded so much that only rows from searches that begin at the source can
+            be used.
     """
 
     per: int = 0
@@ -65,8 +66,8 @@ def exactness(graph: Graph) -> Exactness:
     longest = _longest(graph, weights)
     for per in (*(10**power for power in range(DECIMALS + 1)), *(2**power for power in range(1, 31))):
         far = longest * per * graph.n > _FOUND_AGAIN
-        # where ``far``, a unit is used if its multiples fit int32: searches add those of a decimal unit without
-        # rounding (``engine.model.decimals``)
+        # if sums are ``far``, a unit can be used only if they fit int32 as multiples of it: searches then add these
+        # multiples without rounding (``engine.model.decimals``)
         if far and longest * per > WORK_TYPES["int32"].largest:
             continue
         if np.array_equal(np.rint(weights * per) / per, weights):
@@ -75,12 +76,14 @@ def exactness(graph: Graph) -> Exactness:
 
 
 def adds_whole(graph: Graph) -> bool:
-    """Return whether sums of whole weights are exact in float64, and so are all intermediate ones of either sign."""
+    """Return whether sums of whole weights are exact in float64, including all intermediate sums of either sign."""
     return REACH * _longest(graph, graph.weights) <= _EXACT
 
 
 def _longest(graph: Graph, values: Array) -> float:
-    """Return a bound on the absolute sum of values along any path: each vertex adds the largest of its arcs out."""
+    """Return a bound on the absolute sum of values along any path: the sum, over all vertices, of the largest value of
+    the arcs out of each.
+    """
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     if len(starts) == 0:
         return 0.0
@@ -148,7 +151,7 @@ class PathSums:
         self._others = self._stacked(self._fractions, np.float64, into)
 
     def _stacked(self, names: list[str], dtype: npt.DTypeLike, into: Indices | None) -> Array:
-        """Return some quantities side by side, in the order ``into`` of the arcs; None for that of the graph."""
+        """Return some quantities side by side, with arcs in the order ``into``; None for the order of the graph."""
         stacked: Array = np.empty((self._graph.arcs, len(names)), dtype)
         for k, name in enumerate(names):
             values = self._graph.quantities[name]
@@ -193,16 +196,17 @@ class PathSums:
 
 
 class SumSink:
-    """A sink that takes rows of all distances, writes the sums of quantities, and passes on the columns of the targets.
+    """A sink that takes rows of distances to all vertices, writes the sums of quantities, and passes on the columns of
+    the targets.
 
-    Rows are passed on after their sums are written, so the sink that takes them counts no row without sums.  Several
+    Rows are passed on after their sums are written, so the next sink counts no row whose sums are missing.  Several
     threads may write different rows.
 
     Args:
-        sink: takes the rows, narrowed to the targets.
+        sink: receives the rows, narrowed to the targets.
         sums: what is summed.
         wanted: rows and columns of the result.
-        quantities: takes the sums, by name.
+        quantities: for each quantity, by name, the sink of its sums.
         first: the row of the result that is row 0 here.
     """
 
@@ -224,7 +228,7 @@ class SumSink:
 
         Raises:
             ValueError: the rows are not whole.
-            SolveFailed: as :meth:`PathSums.of`.
+            SolveFailed: a row does not hold the shortest distances of the graph (:meth:`PathSums.of`).
             StorageFailed: the sums cannot be written.
         """
         if column != 0 or block.shape[1] != self._wanted.n:

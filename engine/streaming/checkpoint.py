@@ -31,7 +31,7 @@ from storage.semirings import MIN_PLUS, check_understood
 
 #: Seconds from one commit to the next.
 INTERVAL: Final = 25.0
-#: A stopped solve keeps its work if it has run for this many seconds, or has committed before.
+#: A stopped solve commits its work if it has run for this many seconds, or has committed before.
 WORTH: Final = 5.0
 #: Bytes of rows that ``Continued`` reads back at a time.
 _PIECE: Final = 2**25
@@ -92,14 +92,16 @@ class Journal:
             self.work += time.thread_time() - work
 
     def lower(self, progress: Mapping[str, object]) -> None:
-        """Replace the record by one that counts less, ``progress``; called before the next tile is written."""
+        """Replace the record by a record of ``progress``, which counts less; called before a tile that it no longer
+        counts is overwritten.
+        """
         if self.writer.record() is not None:
             self.writer.lower(self._record(progress))
 
     def forget(self) -> None:
-        """Replace the record by one that counts no round.
+        """Replace the record by a record that counts no round.
 
-        It is called before a tile is written from which no solve could resume.
+        It is called before tiles are overwritten by others from which no solve can resume.
         """
         record = self.writer.record()
         if record is not None and record.get("kind") in LOWERED_KINDS:
@@ -199,7 +201,7 @@ class Continued:
         """Write rows and gather their facts.
 
         Args:
-            row: the first row of the block, counted from the first row that was not done before.
+            row: the first row of the block, counted from the first row that earlier processes have not done.
             column: the first column.
             block: array of shape (rows, columns).
         """
@@ -207,7 +209,7 @@ class Continued:
 
     @property
     def place(self) -> None:
-        """None, as searches cannot write rows directly into the store."""
+        """None, because searches cannot write rows directly into the store."""
 
     def gather(
         self,
@@ -216,11 +218,13 @@ class Continued:
         some: npt.NDArray[np.int64] | None = None,
         found: FoundFacts | None = None,
     ) -> None:
-        """Gather the facts of rows as :meth:`engine.rows.summary.SummarySink.gather`, counted as in :meth:`write`."""
+        """Gather the facts of rows as :meth:`engine.rows.summary.SummarySink.gather` does; ``row`` is counted as in
+        :meth:`write`.
+        """
         self._all.gather(row + self._done, block, some, found)
 
     def keep(self, row: int, block: Array) -> None:
-        """Write rows whose facts have been gathered, counted as in :meth:`write`."""
+        """Write rows whose facts have been gathered; ``row`` is counted as in :meth:`write`."""
         self._all.keep(row + self._done, block)
 
     def read_back(self, writer: WorkingMatrix) -> None:
@@ -243,9 +247,7 @@ class Continued:
 
 
 def resumable(path: Path | None, *, resume: bool) -> Checkpoint | None:
-    """Return the checkpoint from which a solve into ``path`` would resume; None if there is no checkpoint or no
-    tiles.
-    """
+    """Return the checkpoint from which a solve into ``path`` would resume; None if there is none or it has a fault."""
     found = find_checkpoint(path) if resume and path is not None else None
     return None if found is None or found.fault is not None else found
 
@@ -281,14 +283,14 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
 
 
 def resumes_half(checkpoint: Checkpoint | None) -> bool:
-    """Return whether ``checkpoint`` counts rounds of the half form, which only a solve in that form resumes from.
+    """Return whether ``checkpoint`` counts rounds of the half form, from which only a solve in that form can resume.
 
-    A record that counts no round, or that a solve in the half form could not use, does not bind a plan to that form.
+    The answer is False if the record counts no round, or if a solve in the half form could not use it either.
     """
     if checkpoint is None or checkpoint.record.get("kind") != "rounds":
         return False
     recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
-    wanted = replace(recorded, potentials=None)  # undirected graphs, which alone have a half form, need no potentials
+    wanted = replace(recorded, potentials=None)  # only undirected graphs have a half form, and they need no potentials
     begun = max((level for level, _ in checkpoint.record["levels"]), default=-1) >= 0
     return recorded.half and begun and way_on(recorded, wanted) is not Way.FORGET
 

@@ -19,7 +19,7 @@ class CpuStreamer:
     """A :class:`engine.model.stripe_device.Streamer` over a backend; every method has finished its work when it
     returns.
 
-    Several streamers can share their panels.  Stripes can also be resident here, as copies; only tests use that.
+    Several streamers can share their panels.  Stripes can also be resident, as copies; only tests use that.
     """
 
     name = "cpu"
@@ -175,7 +175,9 @@ class CpuStreamer:
             settle(panel)
 
     def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
-        """Transpose the columns of pivot block ``k`` of the rows ``span`` into panel ``k``."""
+        """Transpose the columns of pivot block ``k`` of ``rows`` into panel ``k``; ``span`` are the matrix rows of
+        ``rows``.
+        """
         columns = slice(*self._job.pivot(k))
         self._backend.transpose(self._panel(k)[:, slice(*span)], rows[:, columns])
 

@@ -1,4 +1,4 @@
-"""The threads of a streamed run, one for each device, and what they tell the thread that began the run."""
+"""The threads of a streamed run, one for each device, and their reports to the thread that began the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Stopped(Exception):  # noqa: N818
 
 
 class Member(Protocol):
-    """What a crew asks of a device; its own thread calls both."""
+    """The operations of a device that a crew calls, always in the device's own thread."""
 
     def guard(self) -> AbstractContextManager[object]:
         """Return the context in which the device works."""
@@ -40,19 +40,21 @@ class Crew:
 
     Args:
         devices: the devices.
-        monitor: gets the updates.
-        apart: whether a single device has a thread of its own, too.  Without one it works in the calling thread.
+        monitor: receives the number of updates.
+        apart: whether a device that is the only one gets a thread of its own, too; otherwise it works in the calling
+            thread.
 
     Attributes:
-        alone: whether a single device works in the calling thread.
-        lock: held while what the threads share changes.
-        change: tells threads that wait that something has changed.
+        alone: whether there is one device and it works in the calling thread.
+        lock: held while data that the threads share are changed.
+        change: wakes waiting threads after such a change.
     """
 
     def __init__(self, devices: Sequence[Member], monitor: Monitor, *, apart: bool = True) -> None:
         self._devices, self._monitor = devices, monitor
         self.alone = len(devices) == 1 and not apart
-        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
+        # code enters the lock, not the condition: an interrupt in a method of the condition could leave the lock held
+        # (decision 166)
         self.lock = threading.RLock()
         self.change = threading.Condition(self.lock)
         self._stop, self._errors, self._news = False, list[BaseException](), 0
@@ -61,12 +63,12 @@ class Crew:
     # ---- the calling thread -----------------------------------------------------------------------------------------
 
     def run(self, work: Callable[[int], None]) -> None:
-        """Call ``work`` with the index of each device, in its thread, and return when all have ended.
+        """Call ``work`` with the index of each device, in that device's thread, and return when all calls have ended.
 
         Raises:
             Cancelled: the monitor asked to stop; stripes that were on their way back from a device have been reported.
             SolveFailed: a device has no thread, because the system refused to start one.
-            BaseException: what the first device that failed has raised.
+            BaseException: the exception of the device that failed first.
         """
         if self.alone:
             self._work_here(work)

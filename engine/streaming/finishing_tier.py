@@ -24,18 +24,18 @@ from storage.threads import Promise, ThreadPool
 class FinishingHostTier(KeptHostTier):
     """A :class:`KeptHostTier` for passes; a context manager.
 
-    While the passes continue, threads gather the facts of finished rows and write the rows. At intervals another thread
-    copies stripes as the pass down has left them, and records the levels that the store has. So each stripe is written
-    at most twice.
+    While the passes continue, threads gather the facts of finished rows and write the rows.  At intervals another
+    thread copies to the store the stripes that the pass down has lowered, and records the levels that the store has.
+    So each stripe is written at most twice.
 
     Args:
         matrix: the matrix, shape (n, n).
         tiling: how the matrix is cut, in passes.
         journal: its working store gets the rows, and it writes the records.
         collector: gathers the facts of finished rows and passes them on to the working store.
-        monitor: gets the progress of the rows that must be there before the passes (phase ``ingest``), and of those
-            that are written after them (phase ``write``).
-        threads: number of threads of the solve; as many more write.
+        monitor: receives the progress of the rows that must be loaded before the passes (phase ``ingest``), and of the
+            rows that are written after them (phase ``write``).
+        threads: number of threads of the solve; the same number of further threads write.
         idle: whether the processors have little other work, as in a solve on a GPU.
     """
 
@@ -55,8 +55,8 @@ class FinishingHostTier(KeptHostTier):
         self._loading: Loading
         self._stored: Levels = self.level.copy()  # a lower bound of the level of each stripe's tiles in the store
         self._known: npt.NDArray[np.bool_] = self._stored >= FINISHED  # stripes that an earlier process has finished
-        # Copying a stripe holds the stripe's lock to its end; finished rows are written only afterwards, so that no
-        # older copy replaces them.
+        # A thread that copies a stripe holds the stripe's lock until the copy has ended.  Finished rows are written
+        # only afterwards, so that no older copy replaces them.
         self._guards = [threading.Lock() for _ in self.level]
         self._left: dict[int, deque[Span]] = {}  # by stripe: rows of tiles that no thread has begun to write
         self._bands = np.zeros(len(self.level), np.int64)  # rows of tiles of each stripe that are not written yet
@@ -66,7 +66,7 @@ class FinishingHostTier(KeptHostTier):
         self._writes: deque[Promise[int]] = deque()
 
     def begin(self, levels: Levels, loading: Loading, release: Rows | None = None) -> None:
-        """Begin with the levels that the store has; the matrix holds the same, or will once it is loaded.
+        """Begin with the levels that the store has; the matrix has the same levels once it is loaded.
 
         Args:
             levels: the level of each stripe.
@@ -87,7 +87,7 @@ class FinishingHostTier(KeptHostTier):
         self._loading.wait(self._monitor, stripes)
 
     def take(self, stripe: int) -> Promise[Array]:
-        """Return a promise of a view of the stripe, which is kept when the stripe is ready.
+        """Return a promise of a view of the stripe; it is fulfilled when the stripe is ready.
 
         Its result raises StorageFailed if the stripe cannot be read.
         """
@@ -104,17 +104,17 @@ class FinishingHostTier(KeptHostTier):
         self._release(*self._tiling.rows(stripe, self.n))
 
     def commit(self, k: int) -> None:
-        """Begin a copy if one is due.
+        """Begin to copy stripes to the store if the interval has passed.
 
         Raises:
-            StorageFailed: the last copy, or writing finished rows, failed.
+            StorageFailed: the last copy failed, or finished rows could not be written.
         """
         while self._writes and self._writes[0].done():
             self._written += self._writes.popleft().result()
         super().commit(k)
 
     def finish(self, tiling: Tiling) -> None:  # noqa: ARG002
-        """Wait until all rows are written; gather the facts of those that an earlier process has finished.
+        """Wait until all rows are written; gather the facts of the rows that an earlier process has finished.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -131,7 +131,7 @@ class FinishingHostTier(KeptHostTier):
             self._monitor.step(self._writes.popleft().result())
 
     def save(self) -> None:
-        """Copy all stripes of which the store has an older state, as :meth:`KeptHostTier.save` does.
+        """Copy to the store all stripes of which it has an older state, as :meth:`KeptHostTier.save` does.
 
         Raises:
             StorageFailed: a copy failed.
@@ -154,10 +154,10 @@ class FinishingHostTier(KeptHostTier):
         self._writes.append(self._pool.submit(self._finish, stripe, work))
 
     def _help(self) -> None:
-        """Let further threads write the stripes that are left.
+        """Let further threads write the remaining stripes, after the passes.
 
-        During the passes a stripe has one thread: with more, the thread that feeds the device waits for the
-        interpreter's lock.
+        During the passes one thread writes each stripe: with more, the thread that queues the device's work would wait
+        for the interpreter's lock.
         """
         for stripe, bands in list(self._left.items()):
             work = self._gather if self._known[stripe] else self._collector.write
@@ -166,7 +166,7 @@ class FinishingHostTier(KeptHostTier):
     def _finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> int:
         """Write the remaining rows of a stripe, or gather its facts; return the number of rows."""
         count, guard, bands = 0, self._guards[stripe], self._left[stripe]
-        with guard:  # a copy that began earlier has ended, and a later one leaves this stripe alone
+        with guard:  # wait for a copy that has begun; later copies skip this stripe
             pass
         while not self._stopping:
             try:

@@ -1,8 +1,8 @@
-"""What the tiles of a checkpoint hold, what a solve needs them to hold, and how the solve may use them.
+"""The forms of tiles in checkpoints: which form a checkpoint has, which one a solve writes, and whether it can resume.
 
 Every checkpoint keeps this rule: *at every instant, the record claims no more progress for a tile than the tile's file
-contains.*  Where a solve cannot use all of the recorded progress, it may write tiles that contain less than the record
-claims; before the first of them it lowers the record, durably (``engine.streaming.checkpoint.Journal.lower``).
+contains.*  A solve that cannot use all of the recorded progress may write tiles that contain less than the record
+claims; before it writes such a tile, it lowers the record durably (``engine.streaming.checkpoint.Journal.lower``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from engine.model.plan import Plan
 from engine.model.tiling import Tiling
 from storage.matrix.format import crc32c
 
-#: Stands for the potentials of a record that does not name any.  Versions that wrote such records did not keep the rule
-#: above, so the tiles may contain less progress than the record says.
+#: Stands for the potentials of a record that does not name any.  Only older versions wrote such records.  They did not
+#: keep the rule above, so the tiles may contain less progress than the record says.
 UNKNOWN: Final = "unknown"
 #: Kinds of records of unfinished matrices, in whose tiles entries may still fall.
 LOWERED_KINDS: Final = ("rounds", "passes")
@@ -30,9 +30,9 @@ LOWERED_KINDS: Final = ("rounds", "passes")
 class Way(Enum):
     """How a solve resumes from a checkpoint.
 
-    CONTINUE: the solve uses all recorded progress.  LOWER: it can use a part, and lowers the record to that part before
-    it writes a tile.  FORGET: it can use nothing, and writes a record that counts nothing before it writes a tile.
-    REFUSE: the tiles are of another kind, and the solve does not begin.
+    CONTINUE: the solve uses all recorded progress.  LOWER: it can use a part of the progress, and lowers the record to
+    that part before it writes a tile.  FORGET: it can use none of the progress, and writes a record that counts nothing
+    before it writes a tile.  REFUSE: the tiles are of another kind, and the solve does not begin.
     """
 
     CONTINUE = "continue"
@@ -47,8 +47,8 @@ class CheckpointForm:
 
     Attributes:
         dtype: name of the working type.
-        kind: ``rows``, finished one after the other; ``rounds`` and ``passes``, entries that rounds or passes still
-            lower; ``whole``, final distances that an in-memory solve writes at its end.
+        kind: ``rows``: rows that are finished one after the other; ``rounds`` and ``passes``: entries that rounds or
+            passes still lower; ``whole``: final distances that an in-memory solve writes at its end.
         cut: for ``rounds`` and ``passes``, height of a stripe and width of a pivot block, in rows and columns.
         half: for ``rounds``, whether only entries on or right of the diagonal count.
         potentials: fingerprint of the potentials by which the lengths are reduced (:func:`fingerprint`); None for true
@@ -93,7 +93,7 @@ def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
         return Way.CONTINUE
     if recorded.potentials != wanted.potentials:
         return Way.FORGET
-    if wanted.kind == "whole":  # it overwrites tiles with final distances, which are never behind the record
+    if wanted.kind == "whole":  # the solve writes only final distances, which hold all progress that a record can claim
         return Way.CONTINUE
     if recorded.half and not wanted.half:
         return Way.FORGET

@@ -1,7 +1,7 @@
 """The matrix in host memory, copied to the working store at intervals, so that another process can resume the solve.
 
-The copy is made while stripes change (a fuzzy checkpoint): each copied stripe is at least as advanced as the stripe was
-when copying it began, which is all that resuming needs (see ``engine.model.tier``).
+The copy is made while stripes change (a fuzzy checkpoint).  Each copied stripe is at least as advanced as the stripe
+was when its copy began, and resuming needs no more than that (see ``engine.model.tier``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
 from storage.threads import Promise, ThreadPool, in_threads
 
-#: Limits on the cost of copies.  On the processors, copies may take the share COST of (threads x seconds), and of this
-#: process's processor time; in a solve on GPUs, which leave the processors idle, the share IDLE_COST of (threads x
-#: seconds).
+#: Limits on the cost of copies.  In a solve on processors, copies may take the share COST of (threads x seconds), and
+#: of this process's processor time.  In a solve on GPUs, which leave the processors idle, they may take the share
+#: IDLE_COST of (threads x seconds).
 COST: Final = 0.02
 IDLE_COST: Final = 0.5
 #: Most threads that copy in a solve on GPUs.
@@ -65,7 +65,7 @@ class KeptHostTier(HostTier):
         return self._asked == k
 
     def commit(self, k: int) -> None:
-        """Begin a copy if one is due.
+        """Begin to copy the stripes to the store if a copy is due.
 
         Raises:
             StorageFailed: the last copy failed.
@@ -79,12 +79,10 @@ class KeptHostTier(HostTier):
             self._copying = self._keeper.submit(self._copy_all)
 
     def finish(self, tiling: Tiling) -> None:
-        """Do nothing: rows are mirrored when they are written, while earlier rows are still being written to the
-        disk.
-        """
+        """Do nothing: rows are mirrored later, when they are written, so that mirroring overlaps with the disk."""
 
     def save(self) -> None:
-        """Copy once more if the time limit allows, else leave the last copy; no stripe may change during this call.
+        """Copy the stripes once more if the time limit allows; no stripe may change during this call.
 
         If no stripe has finished a round in this run, the store may be more advanced than memory, so it is left
         unchanged.

@@ -16,8 +16,9 @@ from storage.threads import ThreadPool
 class Mirror:
     """Reads whole rows of a working store, a few stripes at a time.
 
-    A symmetric layout stores the columns from a stripe's first row on; the others are in the stripes above, transposed.
-    The stripes above are read once for each group of stripes, so more buffers mean fewer reads.
+    A symmetric layout stores only the columns from a stripe's first row on; the columns left of these are in the
+    stripes above, transposed.  The stripes above are read once for each group of stripes, so more buffers mean fewer
+    reads.
 
     Args:
         writer: the working store.
@@ -31,15 +32,15 @@ class Mirror:
         self._n = writer.shape[1]
 
     def groups(self, stripes: list[int]) -> Iterator[list[int]]:
-        """Cut ``stripes`` into runs of neighbours, at most one stripe for each buffer."""
+        """Cut ``stripes`` into runs of consecutive stripes, none longer than the number of buffers."""
         cuts = [k for k, (a, b) in enumerate(pairwise(stripes), 1) if b != a + 1]
         for start, stop in pairwise([0, *cuts, len(stripes)]):
             for k in range(start, stop, len(self._buffers)):
                 yield stripes[k : min(stop, k + len(self._buffers))]
 
     def whole(self, group: list[int], *, done: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
-        """Yield each stripe of ``group`` with all its columns; ``done`` returns whether the store has all columns
-        already.
+        """Yield each stripe of ``group`` with all its columns; ``done`` returns whether the store already has all
+        columns of a stripe.
         """
         buffers = zip(group, self._buffers, strict=False)
         rows = {s: buffer[: self._span(s)[1] - self._span(s)[0]] for s, buffer in buffers}
@@ -75,7 +76,7 @@ class Mirror:
         self._writer.read_rows(self._span(stripe)[0], rows, column=0 if whole else self._tiling.left(stripe))
 
     def _gather(self, lacking: list[int], group: dict[int, Array]) -> None:
-        """Fill the columns left of the diagonal of the stripes ``lacking`` of a group."""
+        """Fill the columns left of the diagonal in those stripes of a group that ``lacking`` names."""
         start = self._span(next(iter(group)))[0]
         self._each(lambda i: self._transpose_band(i, start, lacking, group), range(-(-start // self._writer.tile[0])))
         for s in lacking:

@@ -1,7 +1,7 @@
 """The journal of a run that prepares a graph: it commits finished parts at intervals.
 
-After a step is done for a part, the part's arrays do not change any more.  A resumed run computes the other parts from
-these arrays as an uninterrupted run would, so the tables are the same to the last bit.
+Once a step is done for a part, the arrays that it filled do not change any more.  A resumed run computes the remaining
+parts from these arrays as an uninterrupted run would, so the tables are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from storage.graph.graph import graph_digest
 from storage.matrix.format import software
 from storage.prepared.journal import PreparedJournal, committed
 
-#: Seconds between two commits; a shorter run makes none.
+#: Seconds between two commits; a run that takes less time makes no commit.
 EVERY: Final = 10.0
-#: About the most bytes of the arrays in a file of a commit; they are copied while the file is written.
+#: Approximate limit on the bytes of the arrays in one file of a commit; they are copied while the file is written.
 PIECE_BYTES: Final = 32 << 20
-#: A graph of at least this many vertices and arcs has its dissection committed at once: finding it takes a second or
-#: more.
+#: The dissection of a graph is committed as soon as it is known if vertices and arcs together are at least this many:
+#: finding it then takes a second or more.
 LARGE: Final = 1 << 18
 _DISSECTION: Final = "dissection"
 STEPS: Final = ("eliminate", "extend", "backward")
 
 
 class PartJournal(PartRecorder):
-    """Commits finished parts, and restores those that an earlier run has committed.
+    """Commits finished parts, and restores the parts that an earlier run has committed.
 
     Attributes:
         resumed: for each step, the number of parts that were restored and not computed again.
@@ -70,7 +70,7 @@ class PartJournal(PartRecorder):
             self._take_up(step)
 
     def begin_backward(self, flat: Array) -> None:
-        """Fill the tables of the reversed graph with the parts that an earlier run has recorded.  Raises
+        """Fill the tables of the reversed graph with the parts that an earlier run has committed.  Raises
         StorageFailed."""
         self._backward = tables_of(self._parts, flat)
         self._take_up("backward")
@@ -106,7 +106,9 @@ class PartJournal(PartRecorder):
         self._last = time.monotonic()
 
     def _pieces(self, step: str, some: Indices) -> list[Indices]:
-        """Cut parts into runs whose arrays have about ``PIECE_BYTES``, or one part each where a part has more."""
+        """Cut ``some`` parts into runs whose arrays have about ``PIECE_BYTES`` together; a larger part is a run of its
+        own.
+        """
         sizes = [sum(block.nbytes for block in self._blocks(step, i)) for i in some.tolist()]
         return np.split(some, np.flatnonzero(np.diff(np.cumsum(sizes) // PIECE_BYTES)) + 1)
 
@@ -119,7 +121,7 @@ class PartJournal(PartRecorder):
         self.resumed[step] = int(self._done[step].sum())
 
     def _blocks(self, step: str, i: int) -> list[Array]:
-        """Return the arrays of a part that a step fills."""
+        """Return those arrays of part ``i`` that a step fills."""
         if step == "eliminate":
             return eliminated_blocks(self._tables, self._eliminated, i)
         size = int(self._parts.starts[i + 1] - self._parts.starts[i])
@@ -135,7 +137,7 @@ def digest_of(parts: Parts, dtype: str) -> str:
 
 
 def identity_of(profile: GraphProfile) -> dict[str, str]:
-    """Return the identity that two runs must share if one is to resume the other: fingerprints of graph and program."""
+    """Return fingerprints of graph and program; a run resumes another only if these are the same for both."""
     return {"graph": graph_digest(profile.graph), "software": software()}
 
 
@@ -143,7 +145,7 @@ def keep_dissection(profile: GraphProfile, kept: PreparedJournal) -> None:
     """Commit the dissection of a large graph, unless it is committed already.
 
     Args:
-        profile: the graph, opened; its dissection is known.
+        profile: the graph with terminals opened (:meth:`GraphProfile.open`).
         kept: the journal.
 
     Raises:
@@ -157,11 +159,11 @@ def keep_dissection(profile: GraphProfile, kept: PreparedJournal) -> None:
 
 
 def take_dissection(profile: GraphProfile, inner: GraphProfile, target: str) -> None:
-    """Give a graph's profile the dissection that an interrupted run into ``target`` has committed, if there is one.
+    """Set the dissection that an interrupted run into ``target`` has committed in a graph's profile, if there is one.
 
     Args:
         profile: the graph.
-        inner: the same, opened.
+        inner: the same graph, opened (:meth:`GraphProfile.open`); it receives the dissection.
         target: where the prepared graph will be.
     """
     if inner.dissected:

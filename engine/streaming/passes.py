@@ -1,27 +1,31 @@
 """The two passes of a streamed solve: which panel is relaxed by which stripes, and when its rows are final.
 
-Let A[i] be the rows of panel i, of B panels.  The *pass down* takes the panels from the first to the last.  It relaxes
-A[i] by the rows above it, A[i] <- min(A[i], A[i, k] (x) A[k]) for k = 0, ..., i - 1, and then closes its pivot block.
-A[i] then has the lengths of all walks whose intermediate vertices lie in pivot blocks 0 to i.  The *pass up* takes the
-panels from the last but one to the first, and relaxes A[i] by the rows below it.  These are final, and so A[i] is: a
-walk from i either stays in pivot blocks 0 to i, or has a first vertex in a later block j, so that its length is a sum
-of A[i, j], as the pass down left it, and the final A[j].
+Let A[i] be the rows of panel i, and A[i, k] their columns in pivot block k.  The *pass down* takes the panels from the
+first to the last.  It relaxes A[i] by the rows above it, A[i] <- min(A[i], A[i, k] (x) A[k]) for k = 0, ..., i - 1, and
+then closes its pivot block.  A[i] then has the lengths of all walks whose intermediate vertices lie in pivot blocks 0
+to i.  The *pass up* takes the panels from the last but one to the first, and relaxes A[i] by the rows below it, which
+are final.  Then A[i] is final, too: a walk that begins in block i either stays in pivot blocks 0 to i, or has a first
+vertex in a later block j, so that its length is the sum of an entry of A[i, j], as the pass down left it, and an entry
+of the final A[j].
 
-Each pair of panels meets twice and each panel is closed once, which makes n^3 updates, as many as rounds need.  But a
-device writes each panel only twice, and reads the others, and rows are final one panel after the other during the
-second half of the work.  So they are written to the store while the passes continue.  The passes are elimination and
-back substitution in the min-plus semiring (Carre, An algebra for network routing problems, 1971), by blocks.
+Of each two panels, each relaxes the other once, and each panel is closed once.  That makes n^3 updates, as many as
+rounds need.  But a device writes each panel only twice, and otherwise only reads.  Rows become final one panel after
+the other during the second half of the work, and are written to the store while the passes continue.  The passes are
+elimination and back substitution in the min-plus semiring (Carre, An algebra for network routing problems, 1971), by
+blocks.
 
-Several devices take the panels in this order, each the next one when it is about to end its last one.  A device relaxes
-its panel by all panels that the others have given back, and then by each further one as it arrives.  The first panel
-that is not given back yet needs none that is missing, so the devices never wait for each other in a circle.
+Several devices share the panels in this order: a device takes the next panel when it is about to finish its current
+one.  It relaxes the panel by all panels that other devices have given back, and then by each further panel when that is
+given back.  The first panel that is not given back yet needs only panels that are, so the devices never wait for each
+other in a circle.
 
-A pass needs its first panels for all later ones.  So a device holds the first stripes that it reads in a pass, as many
-as its memory can hold, and reads only the others again.
+The first panels of a pass are needed for all later ones.  So a device holds the first stripes that it reads in a pass,
+as many as its memory can hold, and reads only the remaining stripes again.
 
 Entries only fall, and each is at all times the length of a walk.  So a panel may be relaxed again over any mixture of
-old and new entries, as in rounds.  Moreover, closing alone suffices to make a panel as the pass down leaves it if each
-of its rows r has the lengths of all walks with intermediate vertices up to r, however the rows before were cut.
+old and new entries, as in rounds.  Moreover, closing alone completes the pass down for a panel if each of its rows r
+already has the lengths of all walks with intermediate vertices up to r.  This is so whatever the layout was in which
+the rows were computed.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ class PanelTask:
         way: the pass.
         panel: number of the panel.
         sources: panels by which it is relaxed, in this order.
-        last: whether the matrix has no later panel, so that the pass down leaves this one final.
+        last: whether this is the last panel of the matrix, which the pass down leaves final.
     """
 
     way: Direction
@@ -72,17 +76,17 @@ class PanelTask:
 
     @property
     def reached(self) -> int:
-        """The level that the panel has afterwards."""
+        """The level that the panel has after the task."""
         return FINISHED if self.way is Direction.UP or self.last else LOWERED
 
     @property
     def needed(self) -> int:
-        """The level that the sources must have."""
+        """The level that the sources must have before they relax the panel."""
         return LOWERED if self.way is Direction.DOWN else FINISHED
 
     @property
     def own(self) -> int:
-        """The level that the panel itself must have; -1 for any."""
+        """The level that the panel itself must have before the task; -1 if it may have any level."""
         return -1 if self.way is Direction.DOWN else LOWERED
 
 
@@ -136,9 +140,10 @@ def run(
         tiling: how the matrix is cut; ``tiling.passes`` is set.
         tier: holds the matrix.
         devices: the devices that compute; any number, of any speed.
-        monitor: gets updates (phase ``relax``) and is asked whether to stop, from the calling thread.
+        monitor: receives the number of updates (phase ``relax``) and is asked whether to stop, in the calling thread.
         nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
-        levels: shape (stripes,), the level that each stripe has reached; None for -1, no level, everywhere.
+        levels: shape (stripes,), the level that each stripe has reached, -1 for none; None if no stripe has reached
+            any.
 
     Raises:
         Cancelled: the monitor asked to stop; the tier contains whole stripes only.
@@ -167,7 +172,7 @@ class _Run:
     ) -> None:
         self._tier, self._devices, self._monitor = tier, devices, monitor
         crew = self._crew = Crew(devices, monitor, apart=False)
-        streamers = cast(Sequence[Streamer], devices)  # a device looks in it for others on its GPU
+        streamers = cast(Sequence[Streamer], devices)  # a device looks here for other devices on the same GPU
         self._job = StripeJob(tiling, tier, nonnegative, [], streamers, self._done, crew.advance, crew.check)
         self._tasks = tasks(levels, tiling, tier.n)
         self._left = deque(self._tasks)  # the tasks that no device has taken
@@ -187,15 +192,16 @@ class _Run:
         finally:
             for device in self._devices:
                 device.release()
-            # break reference cycles, so that the tier's memory is freed as soon as its last user drops it
+            # break reference cycles, so that the tier's memory is freed as soon as no caller refers to it
             self._crew.part()
             self._job.devices = self._devices = ()
             del self._job
 
     def _pending(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the levels for which devices wait: a panel has none of those that a remaining task will give it.
+        """Return the levels that count as reached for devices that wait for a stripe.
 
-        So no device reads a stripe that another one may be writing.
+        A level that a remaining task will bring a panel to does not count yet, even if the record has it.  So no device
+        reads a stripe that another device may be writing.
         """
         found = levels.copy()
         for task in reversed(self._tasks):
@@ -264,13 +270,13 @@ class _Run:
 
 
 class SourcePlace(Enum):
-    """Where a device finds the rows of a source."""
+    """Where a device finds the rows of a stripe that relaxes its panel."""
 
-    #: On the device itself.
+    #: The rows are on the device itself.
     DEVICE = "device"
-    #: In the tier; from then on the device holds them.
+    #: The rows are in the tier; the device holds them once it has read them.
     HELD = "held"
-    #: In the tier.
+    #: The rows are in the tier, and the device does not hold them.
     TIER = "tier"
 
 
@@ -281,8 +287,8 @@ class _Feed:
         job: the run.
         device: the device, in whose thread all methods are called.
         crew: the threads of the run.
-        left: the tasks that no device has taken, in order; this one takes the next when it requests the last stripe of
-            its last one.
+        left: the tasks that no device has taken, in order; this device takes the next task after it has requested the
+            last stripe of its current task.
         levels: shape (stripes,), the level that each stripe has reached; changed by other threads.
     """
 
@@ -312,22 +318,25 @@ class _Feed:
         found, rows = self._ahead.popleft()
         assert found == stripe
         self._ask(window)
-        # meanwhile this device reports the stripes that have come back from it, as other devices may need them
+        # while it waits, this device reports the stripes that have come back from it, because other devices may need
+        # them
         if not self._crew.alone:
             self._crew.wait(self._device, rows.done)
         return rows.result()
 
     def close(self) -> None:
-        """End the sequence, which refers to this object, so that the tier's memory is freed with its last user."""
+        """End the generator of requests: it refers to this object, and that to the tier, whose memory could not be
+        freed.
+        """
         self._requests.close()
 
     def _sequence(self) -> Generator[tuple[int, int], None, None]:
-        """Take tasks, and yield each stripe to be taken from the tier, and the level that it must have."""
+        """Take tasks; yield each stripe that they need from the tier, with the level that it must have."""
         before, held = cast("PanelTask | None", None), set[int]()
         while self._left:
             try:
                 task = self._left.popleft()
-            except IndexError:  # another device was faster
+            except IndexError:  # another device has taken the last task
                 return
             kept = -1
             if before is not None and self._device.keeps and before.reached >= task.needed:
@@ -349,7 +358,9 @@ class _Feed:
             before = task
 
     def _ask(self, most: int) -> None:
-        """Request the next stripes from the tier in advance, as long as they have their levels."""
+        """Request stripes from the tier in advance, until there are ``most`` requests or the next stripe has not
+        reached its level.
+        """
         while self._next is not None and len(self._ahead) < most:
             stripe, needed = self._next
             if self._levels[stripe] < needed:

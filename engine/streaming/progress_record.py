@@ -1,4 +1,4 @@
-"""Writes the round that each stripe has reached into a record, and reads it from there for a solve with any layout."""
+"""Writes the round or level that each stripe has reached into a record, and reads it for a solve with any layout."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Levels = npt.NDArray[np.int64]
 
 
 def progress_of(levels: Levels, tiling: Tiling) -> dict[str, object]:
-    """Return the record of ``levels``, which are lower bounds of the round or level that each stripe has reached; -1
-    for none.
+    """Return the record of ``levels``: for each stripe a lower bound of the round or level that it has reached, -1 for
+    none.
 
-    The record holds pairs (level, number of stripes).
+    The record holds a pair (level, number of stripes) for each run of stripes with the same level.
 
-    In the half form, a level one above the last round means that the stripe is whole: its columns left of the diagonal
-    are stored, too.
+    In the half form, the last round plus one means that the stripe is whole: its columns left of the diagonal are
+    stored, too.
     """
     runs = [[int(level), len(list(run))] for level, run in groupby(levels.tolist())]
     cut = {"height": tiling.height, "width": tiling.width, "symmetric": tiling.symmetric}
@@ -35,9 +35,9 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
     """Return a lower bound of the round or level that each stripe of ``tiling`` has reached, from a record; -1 for
     none.
 
-    If the record has another layout, only a part of it may count. For rounds, these are the rounds that all stripes
-    have finished. For passes, these are finished rows, and the rows above the first row that no pass has lowered; the
-    panels of the latter need to be closed once more (WALKS).
+    If the record has another layout, only a part of its progress may count.  Of rounds, those count that all stripes
+    have finished.  Of passes, finished rows count, and so do the rows above the first row that the pass down has not
+    lowered; panels of the latter rows have to be closed once more (their level is WALKS).
 
     Args:
         record: a record whose kind is ``rounds`` or ``passes``.
@@ -53,8 +53,8 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
     rounds = -(-n // width)
     done = n if found.min() >= rounds - 1 else (int(found.min()) + 1) * width
     if tiling.passes:
-        # Every entry has the lengths of all walks whose intermediate vertices lie before ``done``, so panels that lie
-        # wholly before it have reached what the pass down leaves.
+        # Every entry has the lengths of all walks whose intermediate vertices are below ``done``.  So panels whose rows
+        # are all below ``done`` are as the pass down leaves them.
         levels = np.full(tiling.stripes(n), FINISHED if done >= n else -1)
         levels[: done // tiling.width * tiling.group] = FINISHED if done >= n else LOWERED
         return levels
@@ -89,10 +89,11 @@ def take_up(
     mirrored: bool = False,
     joined: bool = False,
 ) -> Levels:
-    """Return a lower bound of the round that each stripe in the store has reached; -1 for one to be made from the arcs.
+    """Return a lower bound of the round or level that each stripe in the store has reached; -1 for a stripe that has to
+    be made from the arcs.
 
-    If that is less than the record says, this call lowers the record, before any tile is written.  Every solve in
-    rounds begins with this call.
+    If that is less than the record says, this call lowers the record, before any tile is written.  Every streamed solve
+    begins with this call.
 
     Args:
         journal: has the record; records that it writes later name ``potentials``.

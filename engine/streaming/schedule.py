@@ -1,9 +1,10 @@
 """The rounds of a streamed solve: which device closes which panel, which device relaxes which stripe, and in which
 order.
 
-Each device has a thread.  In round k, each device loads panel k; one of them, the leader of panel k + 1, closes that
-panel one round ahead; resident stripes are relaxed where they are; each other stripe is taken by the next device that
-is free.  The stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is closed.
+Each device has a thread.  In round k, each device loads panel k.  One of them, the leader of panel k + 1, closes that
+panel one round ahead.  Resident stripes are relaxed on their device; each of the remaining stripes is taken by the next
+device that is free.  The stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is
+closed.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def run(
 
     Args:
         tiling: how the matrix is cut.
-        tier: holds the matrix; all its stripes have reached round ``first_round`` - 1 at least.
+        tier: holds the matrix; each of its stripes has reached at least round ``first_round`` - 1.
         devices: the devices that compute; any number, of any speed.
-        monitor: gets updates (phase ``relax``) and is asked whether to stop, from the calling thread.
+        monitor: receives the number of updates (phase ``relax``) and is asked whether to stop, in the calling thread.
         nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
         first_round: the round to begin with; above 0 when resuming.
 
@@ -110,7 +111,7 @@ class _Run:
             self._part()
 
     def _part(self) -> None:
-        """Break reference cycles, so that the tier's memory is freed as soon as its last user drops it."""
+        """Break reference cycles, so that the tier's memory is freed as soon as no caller refers to it."""
         self._crew.part()
         self._job.devices = self._devices = ()
         del self._job, self._asked
@@ -138,7 +139,7 @@ class _Run:
     def _follow(self, device: Streamer, k: int) -> None:
         """Copy panel ``k`` to a device once it is closed."""
         self._crew.wait(device, lambda: self._closed >= k)
-        # ``follow`` collects columns in the buffer of panel k - 1, which no device may be using any more
+        # ``follow`` collects columns in the buffer of panel k - 1, so all devices must have finished using that buffer
         if self._tiling.symmetric:
             self._crew.wait(device, lambda: min(self._position) >= k)
         device.follow(k)
@@ -154,7 +155,7 @@ class _Run:
             self._change.notify_all()
 
     def _bring(self, device: Streamer, k: int) -> None:
-        """Load the stripes of pivot block ``k``, which are resident, onto the device."""
+        """Copy the stripes of pivot block ``k``, which will be resident, to the device."""
         for stripe in self._job.members(k):
             self._crew.check()
             rows = self._tier.take(stripe).result()
@@ -162,8 +163,8 @@ class _Run:
             self._tier.drop(stripe, rows)
 
     def _seed(self) -> None:
-        """When a symmetric layout resumes, copy the columns of the first two panels from the stripes above, in one
-        pass.
+        """For a symmetric layout that resumes, copy the columns of the first two panels from the stripes above them;
+        each stripe is read once.
         """
         if not self._tiling.symmetric:
             return
@@ -216,7 +217,7 @@ class _Run:
         return found.result()
 
     def _sequence(self) -> Iterator[tuple[int, int]]:
-        """Yield all (round, stripe) in about the order in which the devices will ask for them."""
+        """Yield all pairs (round, stripe), approximately in the order in which the devices will need them."""
         for k in range(self._first, self._rounds):
             closed = k + 1
             if closed < self._rounds and closed not in self._owner:

@@ -1,8 +1,8 @@
 """The matrix in the working store: stripes pass through a few buffers, and finished rounds are committed.
 
 Background threads read ahead, write back and commit, so a device waits for the disk only if the stripe that it needs is
-still being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing. In
-the last round, or when a pass has finished them, rows are passed to ``observe`` before they are written.
+still being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing.
+Finished rows, those of the last round or of the pass up, are passed to ``observe`` before they are written.
 
 Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of the round of each stripe.
 """
@@ -28,7 +28,7 @@ from engine.streaming.progress_record import Levels, progress_of, take_up
 from storage.matrix.working import WorkingMatrix
 from storage.threads import Dropped, Promise, ThreadPool
 
-#: Threads that read, and threads that write, this many each: a disk is fastest with several requests in flight.
+#: Number of threads that read, and also of those that write: a disk is fastest with several requests in flight.
 IO_THREADS: Final = 4
 #: Stripes that are read ahead.
 WINDOW: Final = 2
@@ -50,7 +50,7 @@ class StoreTier:
         observe: called once with each finished row, from several threads for different rows.
         monitor: asked between stripes of the last pass whether to stop.
         buffers: how many stripes, arrays of shape (rows of a stripe, n), are in host memory at a time.
-        threads: number of threads that read; as many more write.
+        threads: number of threads that read, and also of those that write.
     """
 
     window = WINDOW
@@ -72,7 +72,8 @@ class StoreTier:
         self._last = tiling.last(self.n)
         self._levels = take_up(journal, tiling, self.n, mirrored=True)
         self._seen = np.zeros(tiling.stripes(self.n), np.bool_)
-        # enter the lock itself: an interrupt may end the methods of its condition with the lock held (decision 166)
+        # code enters the lock, not the condition: an interrupt in a method of the condition could leave the lock held
+        # (decision 166)
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}
@@ -91,12 +92,12 @@ class StoreTier:
         return np.minimum(self._levels, self._last)
 
     def await_rows(self, stripes: Sequence[int]) -> None:
-        """Do nothing: a stripe is waited for when it is taken."""
+        """Do nothing: devices wait for each stripe when they take it."""
 
     def take(self, stripe: int) -> Promise[Array]:
         """Return a promise of a buffer with the rows of a stripe, read from the store or made from the arcs.
 
-        Its result raises StorageFailed if they cannot be read.
+        Its result raises StorageFailed if the rows cannot be read.
         """
         found: Promise[Array] = Promise()
         with self._lock:
@@ -148,7 +149,7 @@ class StoreTier:
         return False
 
     def commit(self, k: int) -> None:  # noqa: ARG002
-        """Raise the first error of a background thread; commits are made by such a thread, at intervals."""
+        """Raise the first error of a background thread, if any; such a thread makes the commits, at intervals."""
         with self._lock:
             self._check()
 
@@ -205,7 +206,7 @@ class StoreTier:
         return buffer[: self._height(stripe)]
 
     def _serve(self) -> None:
-        """Begin to read the requested stripes in order, as long as there are free buffers."""
+        """Begin to read the requested stripes in order, until no buffer is free."""
         while True:
             with self._lock:
                 ready = next((a for a in self._asked if a[0] not in self._writing), None)

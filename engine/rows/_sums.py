@@ -148,8 +148,7 @@ def _levels(row, source, unreachable, limited, arcs, tree):  # type: ignore[no-u
         if row[v] == unreachable:
             continue
         arc, shorter, hops = -1, False, np.int64(row[v])
-        # backwards, so that the tight arc from the lowest tail comes last
-        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):
+        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):  # backwards: the tight arc from the lowest tail is last
             found = row[tails[e]]
             length = np.int64(found) + 1
             shorter |= length < hops

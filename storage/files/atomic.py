@@ -71,9 +71,9 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
     Args:
         path: the file.
         buffers: at most 1,024 of them (IOV_MAX), each C-contiguous.
-        flush: ask the kernel to begin writing to the disk now, without waiting for it, so that the fsync of many files
-            at the end has little left to do.
-        past: write past the page cache (O_DIRECT), where the file system supports it.
+        flush: whether the kernel is asked to begin writing to the disk now, without waiting for it, so that the fsync
+            of many files at the end has little left to do.
+        past: whether the file is written past the page cache (O_DIRECT), where the file system supports it.
 
     Raises:
         OSError: the file system refused.
@@ -97,7 +97,7 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
 def _write_all(handle: int, buffers: Sequence[Buffer]) -> None:
     rest = [memoryview(buffer) if isinstance(buffer, bytes) else buffer.data for buffer in buffers]
     while rest:
-        # A short write is legal (a signal, a nearly full disk).
+        # The system may write only a part, for example after a signal or on a nearly full disk.
         rest = remaining(rest, os.writev(handle, rest))
 
 
@@ -117,8 +117,8 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
     """Overwrite a file in place and make it durable; almost none of its pages stay in the page cache.
 
     Args:
-        path: the file, made if it does not exist; its disk blocks are used again.
-        buffers: C-contiguous.
+        path: the file, made if it does not exist; if it exists, its disk blocks are used again.
+        buffers: what to write; each is C-contiguous.
         size: bytes of all buffers together.
 
     Raises:
@@ -141,8 +141,8 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
 def sync_data(handle: int) -> None:
     """Make the bytes of an open file durable, with the metadata needed to read them.
 
-    The time of the last change is left out, as it would cost the file system a transaction for every tile.  Raises
-    OSError.
+    The time of the last change is not made durable, because that would cost the file system a transaction for every
+    tile.  Raises OSError.
     """
     getattr(os, "fdatasync", os.fsync)(handle)
 
@@ -241,9 +241,9 @@ class Staging:
         """Make the folder and lock it.
 
         Args:
-            target: the path that it will have.
-            what: what writes it, as in :class:`storage.files.writing.Writing`, so that nobody else writes it meanwhile;
-                None where others may, and the first one to finish counts.
+            target: the path that the folder will have.
+            what: what writes the target, as in :class:`storage.files.writing.Writing`, so that nobody else writes it
+                meanwhile; None if several may write it, of which the first to finish counts.
 
         Raises:
             Conflict: another process writes the target.
@@ -258,7 +258,7 @@ class Staging:
             raise failure("make a staging folder for", target, error) from error
 
     def publish(self, *, replace: bool) -> None:
-        """Put the folder, which must be durable, at ``target``; what was there is removed only afterwards.
+        """Put the folder, which must be durable, at ``target``; an earlier folder there is removed only afterwards.
 
         Raises:
             Conflict: the target exists and ``replace`` is False; the folder stays staged.
@@ -285,9 +285,9 @@ class Staging:
     def check_held(self) -> None:
         """Raise StorageFailed unless the path still leads to the folder that this process has locked.
 
-        A process that was suspended may wake after another has moved its folder away.  It would then write by path, and
-        so create a folder of the same name without the earlier files.  A folder that was moved away never comes back;
-        so if this check passes, everything written before is in the right folder.
+        A process that was suspended may continue after another process has moved its folder away.  As it writes by
+        path, it would then create a folder of the same name without the earlier files.  A folder that was moved away
+        never comes back, so if this check passes, everything written before is in the right folder.
         """
         self._check_process()
         check_leads(self.folder, self._lock)
@@ -320,14 +320,14 @@ class Staging:
             self._writing = None
 
     def _unlock(self) -> None:
-        # cleared first: if an interrupt came after os.close, a second os.close could hit another file of this number
+        # cleared first: after an interrupt behind os.close, a second os.close could close another file of this number
         handle, self._lock = self._lock, None
         if handle is not None:
             os.close(handle)
 
 
 def clear_stale(target: Path) -> None:
-    """Remove the staging folders of dead writers of ``target``; if one had moved the old store aside, move it back."""
+    """Remove staging folders that killed writers of ``target`` left; move back an old store that one moved aside."""
     aside = set_aside(target)
     with contextlib.suppress(OSError):
         if aside.exists() and not target.exists():
@@ -366,7 +366,7 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between mkdir and flock a cleaner may have taken the folder for a dead writer's and removed it.
+            # Between mkdir and flock, another process may have removed the folder as that of a writer that has ended.
             if folder.stat().st_ino == os.fstat(handle).st_ino:
                 return folder, handle
         except (BlockingIOError, FileNotFoundError):

@@ -68,7 +68,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         os.lseek(handle, 0, os.SEEK_SET)
         _set_direct(handle, size, on=False)
         return False
-    # the rest is less than a block: it is written through the page cache, as O_DIRECT writes whole blocks only
+    # the rest is less than a block and is written through the page cache, because O_DIRECT writes whole blocks only
     _set_direct(handle, size, on=False)
     _write_all(handle, place[whole:size].data)
     return True
@@ -105,18 +105,18 @@ def buffer_for(size: int) -> Bytes:
 
 
 def _aligned(size: int) -> Bytes:
-    """Allocate ``size`` bytes aligned to a large page; the whole large pages among them are requested as such."""
+    """Allocate ``size`` bytes aligned to a large page; the kernel is asked to use large pages where whole ones fit."""
     memory = mmap.mmap(-1, size + _LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = np.frombuffer(memory, np.uint8)
     skip = -whole.ctypes.data % _LARGE
     if hasattr(mmap, "MADV_HUGEPAGE") and size >= _LARGE:
-        with contextlib.suppress(OSError):  # the kernel has no large pages; small ones work too
+        with contextlib.suppress(OSError):  # if the kernel has no large pages, small pages are used
             memory.madvise(mmap.MADV_HUGEPAGE, skip, size // _LARGE * _LARGE)
     return whole[skip : skip + size]
 
 
 def _set_direct(handle: int, size: int, *, on: bool) -> bool:
-    """Switch O_DIRECT on or off for an open file of ``size`` bytes; False if it is unsupported or gains nothing."""
+    """Switch O_DIRECT on or off for an open file of ``size`` bytes; return False if it is unsupported or useless."""
     if not _FLAG or not _LEAST <= size <= _MOST:
         return False
     flags = fcntl.fcntl(handle, fcntl.F_GETFL)
@@ -157,7 +157,7 @@ def load_file(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def settle_file(path: Path) -> None:
-    """Make a file's bytes durable, and let the system forget its pages.  Raises OSError."""
+    """Make a file's bytes durable, and let the system drop its pages from the page cache.  Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""A lock between processes: a file lock that the operating system frees when its holder ends, even by a kill."""
+"""A lock between processes: a file lock that the operating system frees when its holder ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FileLock:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._wait(handle, time.monotonic() + timeout)
-            with contextlib.suppress(OSError):  # if the disk is full, others are refused without a name
+            with contextlib.suppress(OSError):  # if the disk is full, other processes are refused without our name
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BaseException:  # an interrupt, too: only this function can close the descriptor
@@ -44,7 +44,7 @@ class FileLock:
             time.sleep(0.05)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held."""
+        """Free the lock; nothing happens if it is not held."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -70,7 +70,7 @@ def lock_folder(base: Path, target: Path) -> int:
 
     Args:
         base: the folder.
-        target: what is written by whoever holds the lock, for the error.
+        target: what the holder of the lock writes, for the error.
 
     Raises:
         Conflict: another process holds it.
@@ -84,7 +84,7 @@ def lock_folder(base: Path, target: Path) -> int:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the previous holder may have removed the folder that was opened: a lock on it would keep nobody out
+            # the previous holder may have removed the folder after it was opened; a lock on that would exclude nobody
             if base.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
         except FileNotFoundError:

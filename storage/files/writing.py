@@ -1,8 +1,8 @@
-"""One writer at a time for each place, whatever it writes: ``.NAME.writing`` beside the place, with a lock on it.
+"""Lets one writer at a time write a file or folder NAME: the writer locks the file ``.NAME.writing`` beside it.
 
-Every command that writes a result holds it from its beginning to its end, so of two commands with one output the
-second is refused before it works, and is told who the first one is.  The system frees the lock when its process ends;
-the file that a killed process leaves is used by the next writer and removed.
+Every command that writes a result holds the lock from its beginning to its end.  So of two commands with the same
+output, the second is refused before it does any work, and its message names the first.  The system frees the lock when
+its process ends; a lock file that a killed process has left is used by the next writer and then removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 
 from storage.errors import Conflict
 
-#: Most bytes that are read of a lock file, which says who holds the lock.
+#: At most this number of bytes of a lock file is read; they say who holds the lock.
 _BYTES: Final = 4096
 
 
@@ -32,20 +32,20 @@ class _Hold:
     Attributes:
         file: the open file; closing it frees the lock.
         key: device and inode of the file.
-        users: the numbers of the :class:`Writing` that share the lock.
+        users: the ``id`` of each :class:`Writing` that shares the lock.
         process: the process that took the lock; a forked child has the file open, too, but no right to write.
     """
 
     def __init__(self, path: Path) -> None:
         """Open the file, which is made if there is none.  Raises OSError."""
-        self.file = FileIO(path, "a+")  # if an interrupt comes now, this object closes itself; a number would not
+        self.file = FileIO(path, "a+")  # if an interrupt follows, this object closes itself; a descriptor would not
         found = os.fstat(self.file.fileno())
         self.key = found.st_dev, found.st_ino
         self.thread, self.users = threading.get_ident(), set[int]()
         self.process = os.getpid()
 
     def end(self, path: Path) -> None:
-        """Remove the file, and free the lock.  An interrupt may end this; it can then be done again."""
+        """Remove the file, and free the lock.  An interrupt may end this call; the call can then be repeated."""
         if self.file.closed:
             return
         if _HELD.get(self.key) is self:
@@ -53,7 +53,7 @@ class _Hold:
         with contextlib.suppress(OSError):
             if self.process == os.getpid() and path.stat().st_ino == self.key[1]:
                 path.unlink()
-        self.file.close()  # last: while it is open, no other file gets its inode number, compared above
+        self.file.close()  # last: no other file gets its inode number, compared above, while it is open
 
 
 #: Each lock that this process holds, by device and inode of its file.
@@ -72,11 +72,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class Writing:
-    """The right to write one place.  A thread that has it may take it again, for a part of the same work.
+    """The right to write one file or folder.  A thread that has this right may take it again for a part of its work.
 
-    A context manager; ``release`` does the same as leaving it. An interrupt may come between any two steps, even just
-    before ``__exit__``. So some object holds the lock at every moment, each step of releasing can be repeated, and an
-    object that is no longer used gives up the lock (decision 147).
+    A context manager; ``release`` does the same as leaving it.  An interrupt may come between any two steps, even just
+    before ``__exit__``.  So some object owns the lock at every moment, each step of releasing can be repeated, and an
+    object that is no longer used frees the lock (decision 147).
     """
 
     _hold: _Hold | None = None
@@ -86,10 +86,10 @@ class Writing:
 
         Args:
             target: the file or folder that is written; the folder around it exists.
-            what: what writes it, such as ``prepare``, for the message to others.
+            what: the command that writes it, such as ``prepare``, for the messages of other commands.
 
         Raises:
-            Conflict: another process, or another thread, writes it; the message says which.
+            Conflict: another process, or another thread, writes the target; the message says which.
             StorageFailed: the file system refused.
         """
         self._target = Path(target).absolute()
@@ -124,7 +124,7 @@ class Writing:
             hold = _Hold(self._path)
             try:
                 fcntl.flock(hold.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # the previous writer may have removed the file that was opened: a lock on it would keep nobody out
+                # the previous writer may have removed the file after it was opened; a lock on that would exclude nobody
                 if self._path.stat().st_ino == hold.key[1]:
                     self._hold = hold
                     break
@@ -144,7 +144,7 @@ class Writing:
         _HELD[hold.key] = hold
         about = {"what": what, "process": os.getpid(), "host": socket.gethostname()}
         about["since"] = datetime.now(UTC).isoformat(timespec="seconds")
-        with contextlib.suppress(OSError):  # if the disk is full, other writers are refused without a name
+        with contextlib.suppress(OSError):  # if the disk is full, other writers are refused without our name
             os.ftruncate(hold.file.fileno(), 0)
             hold.file.write(json.dumps(about).encode())
 
@@ -169,17 +169,18 @@ class Writing:
 
 
 def writing_early(target: Path | None, what: str) -> AbstractContextManager[object]:
-    """Return the right to write a place that a command takes before it reads its input.
+    """Return the right to write a file or folder, for a command that takes this right before it reads its input.
 
     Args:
         target: the file or folder; None for no file.
         what: as in :class:`Writing`.
 
     Returns:
-        A context; it holds nothing where there is no folder around the target, which the command will say.
+        A context manager.  It holds nothing if the target's parent folder does not exist, which the command reports
+        later.
 
     Raises:
-        Conflict, StorageFailed: as :class:`Writing`.
+        Conflict, StorageFailed: as for :class:`Writing`.
     """
     if target is None or not target.absolute().parent.is_dir():
         return contextlib.nullcontext()
@@ -199,7 +200,7 @@ def _remove_free(path: Path) -> None:
 
 
 def _holder(file: FileIO) -> str:
-    """Return who holds the lock of an open file, as it has said."""
+    """Return who holds the lock of an open file, from the file's content."""
     try:
         about: dict[str, Any] = json.loads(os.pread(file.fileno(), _BYTES, 0))
         process, host = int(about["process"]), str(about["host"])

@@ -21,11 +21,11 @@ AnyArray = npt.NDArray[np.generic]
 
 #: Up to this number, whole numbers are exact in float64, so rules that compute in float64 are exact as well.
 EXACT = 2**53
-#: Most arcs that are sorted with NumPy, which up to this number takes less time than importing scipy.sparse.
+#: Up to this number of arcs, NumPy sorts them: that takes less time than importing scipy.sparse.
 FEW_ARCS = 1 << 18
-#: Entries processed at a time where a temporary array of the whole length would raise the peak memory of reading.
+#: Number of entries processed at a time where a temporary array for all entries would raise the peak memory of reading.
 CHUNK = 1 << 20
-#: Entries processed at a time where several passes are made over them, so that they stay in a cache of the processor.
+#: Number of entries processed at a time in several passes, so that they stay in a cache of the processor.
 CACHED = 1 << 14
 
 
@@ -41,13 +41,14 @@ def is_label(text: str) -> bool:
 
 @dataclass
 class ArcList:
-    """Arcs to build a graph from; ``build_from`` empties it, so that no column is held twice.
+    """Arcs to build a graph from; ``build_from`` empties the columns, so that none is held twice.
 
     Attributes:
         tails, heads: int32 or int64, shape (entries,).
         weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
         quantities: further numbers of each arc by name, int32, int64 or float64, shape (entries,) each.
-        greatest: whether the greatest weight of parallel arcs stays, instead of the smallest (``Graph.parallel``).
+        greatest: whether the parallel arc of the greatest weight is kept, not that of the smallest
+            (``Graph.parallel``).
     """
 
     tails: AnyArray
@@ -73,7 +74,8 @@ def _extent(columns: tuple[AnyArray, ...]) -> tuple[int, int]:
 def index_by_label(arcs: ArcList) -> IntArray:
     """Replace labels by vertex indices and return the labels that occur, ascending.
 
-    If the labels span a small range, a table maps them to indices; else (OpenStreetMap ids) a search in sorted labels.
+    If the labels span a small range, a table maps them to indices; otherwise, as for ids of OpenStreetMap, they are
+    searched in the sorted labels.
     """
     low, high = _extent((arcs.tails, arcs.heads))
     span = high - low + 1
@@ -97,7 +99,7 @@ def index_by_label(arcs: ArcList) -> IntArray:
 def _distinct(*columns: AnyArray) -> IntArray:
     """Return the distinct entries, ascending; the temporary arrays hold about as many entries as the result.
 
-    It sorts and drops repeats, because ``np.unique`` hashes integers and took ten times as long.
+    Entries are sorted and repeats dropped; ``np.unique`` hashes integers, which took ten times as long.
     """
     found = np.empty(0, np.int64)
     parts: list[IntArray] = []
@@ -133,7 +135,7 @@ def _rank(column: AnyArray, labels: IntArray) -> npt.NDArray[np.int32]:
 
 
 def _look_up(column: AnyArray, low: int, table: npt.NDArray[np.int32] | None) -> AnyArray:
-    """Return ``column - low`` as int32 indices, through the rank table where the labels have gaps."""
+    """Return ``column - low`` as int32; with a ``table``, for labels with gaps, return its entries at these places."""
     if table is None and low == 0 and column.dtype == np.int32:
         return column
     out = np.empty(len(column), np.int32)
@@ -147,12 +149,12 @@ def shift_to_index(arcs: ArcList, base: int, n: int) -> None:
     """Convert vertex numbers ``base .. base + n - 1`` to vertex indices ``0 .. n - 1``.
 
     Args:
-        arcs: its columns are replaced by int32 indices.
+        arcs: the arcs; their tails and heads are replaced by int32 indices.
         base: the number of the first vertex.
         n: number of vertices.
 
     Raises:
-        InvalidGraph: a number lies outside; the message names it.
+        InvalidGraph: a number is out of this range; the message names it.
     """
     low, high = _extent((arcs.tails, arcs.heads))
     if low <= high and (low < base or high >= base + n):
@@ -166,7 +168,7 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
     """Check that all weights are lengths, and return whole numbers as int64 (int32 stays).
 
     Raises:
-        InvalidGraph: NaN, -inf, or a whole number beyond 2**53.
+        InvalidGraph: a weight is NaN, -inf, or a whole number beyond 2**53.
     """
     if weights.dtype.kind in "iu":
         low, high = _extent((weights,))
@@ -186,13 +188,11 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
 
 
 def _whole_numbers(weights: AnyArray) -> IntArray | None:
-    """Return floats as int64 if all are whole and at most 2**53, else None; two passes, chunk by chunk, within the
-    cache.
-    """
+    """Return floats as int64 if all are whole and at most 2**53, else None; each piece is checked within the cache."""
     out = np.empty(len(weights), np.int64)
     for first in range(0, len(weights), CACHED):
         piece, whole = weights[first : first + CACHED], out[first : first + CACHED]
-        with np.errstate(invalid="ignore"):  # NaN and infinity become some integer, which they do not equal
+        with np.errstate(invalid="ignore"):  # NaN and infinity become an integer that differs from them
             whole[:] = piece
         if not np.array_equal(whole, piece) or max(-int(whole.min()), int(whole.max())) > EXACT:
             return None
@@ -203,8 +203,8 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
     """Remove self loops and arcs of weight +inf; return how many of each were removed.
 
     Raises:
-        NegativeCycle: a self loop has a negative weight, and weights are lengths.
-        InvalidGraph: a weight is +inf, and the greatest of parallel arcs is wanted, so that weights are no lengths.
+        NegativeCycle: a self loop has a negative weight, and the smallest of parallel arcs is kept.
+        InvalidGraph: a weight is +inf, and the greatest of parallel arcs is kept, so that weights are no lengths.
     """
     keep = arcs.tails != arcs.heads
     loops = len(keep) - int(np.count_nonzero(keep))
@@ -248,8 +248,9 @@ def mirror(arcs: ArcList) -> None:
 def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, dict[str, AnyArray], int]:
     """Sort arcs that have quantities into rows and by head, and merge parallel arcs; empties ``arcs``.
 
-    Of parallel arcs the one of the smallest weight stays (of the greatest, if ``arcs.greatest``), with its own
-    quantities; of those with the same weight the one whose first quantity is smallest, then the second, and so on.
+    Of parallel arcs, the one with the smallest weight is kept with its quantities (with ``arcs.greatest`` that with the
+    greatest).  Of parallel arcs with the same weight, the one whose first quantity is smallest is kept; if these are
+    equal, too, the second quantity decides, and so on.
 
     Args:
         arcs: the arcs, whose ends are vertex indices.
@@ -273,7 +274,7 @@ def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32]
 
 
 def check_quantity_name(name: str) -> None:
-    """Refuse a name that cannot be that of an array of a store, which is a folder.  Raises InvalidRequest."""
+    """Raise InvalidRequest if a quantity cannot have this name: it names the folder of an array in a store."""
     if not _QUANTITY.fullmatch(name) or name.endswith((" ", ".")):
         raise InvalidRequest(
             f"quantity {name[:80]!r} cannot name an array of a store: at most 80 letters, digits, blanks, _ - . + %, "
@@ -283,10 +284,11 @@ def check_quantity_name(name: str) -> None:
 
 
 def given_quantities(given: Mapping[str, npt.ArrayLike] | None) -> dict[str, AnyArray]:
-    """Return the quantities of arcs by name, none for None.
+    """Return the checked quantities of arcs by name; an empty dictionary for None.
 
     Raises:
-        InvalidGraph, InvalidRequest: as :func:`quantity_values`; or they are not columns by name.
+        InvalidGraph: :func:`quantity_values` refuses the numbers.
+        InvalidRequest: a name cannot be that of an array, or ``given`` is no mapping of names to columns.
     """
     if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         raise InvalidRequest(f"quantities must be columns by name, found {shown(given)}", field="quantities")
@@ -334,8 +336,8 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     from scipy.sparse import coo_array
 
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
-    # SciPy would add up parallel arcs.  This flag claims that there are none, so SciPy leaves them unchanged, and the
-    # code below takes the best of them.
+    # SciPy would add up parallel arcs.  This flag tells it that there are none, so that it leaves them for the code
+    # below, which keeps the best of them.
     rows.has_canonical_format = True
     arcs.tails = arcs.heads = np.zeros(0, np.int32)
     arcs.weights = None
@@ -365,7 +367,7 @@ def _sorted_rows(arcs: ArcList, weights: AnyArray, n: int) -> tuple[IntArray, np
 def _merge_parallel(
     indptr: IntArray, heads: npt.NDArray[np.int32], values: AnyArray, best: np.ufunc = np.minimum
 ) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:
-    """Merge equal heads, which are adjacent within a row, into one arc with the ``best`` of their weights."""
+    """Merge arcs of a row with the same head, which are adjacent, into one arc with the ``best`` of their weights."""
     repeats = np.zeros(len(heads), np.bool_)
     np.equal(heads[1:], heads[:-1], out=repeats[1:])
     starts = indptr[:-1]
@@ -386,12 +388,12 @@ def _merge_parallel(
 
 
 def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """Return the weights as int32 if it holds all; they may be whole numbers now that parallel arcs are merged."""
+    """Return the weights as int32 or int64 if all are whole, which merging parallel arcs may have made them."""
     weights = canonical_weights(weights)
     if weights.dtype == np.int64:
         low, high = _extent((weights,))
         if low >= -(2**31) and high < 2**31:
             return weights.astype(np.int32)
     elif weights.dtype == np.float64:
-        np.add(weights, 0.0, out=weights)  # minus zero becomes zero, so that equal weights have equal bytes
+        np.add(weights, 0.0, out=weights)  # -0.0 becomes 0.0, so that equal weights have equal bytes
     return weights  # type: ignore[return-value]

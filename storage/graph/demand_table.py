@@ -32,19 +32,19 @@ class Demands:
 
 
 def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> Demands:
-    """Read demands: the first column names origins, the second destinations, the third says how much.
+    """Read demands: the first column names origins, the second destinations, the third holds flows.
 
     Args:
         path: a CSV file with a header, or a Parquet file.
-        labels: of the vertices of the graph, ascending, shape (n,).
-        flow: the column that says how much; None for the third.
+        labels: the labels of the graph's vertices, ascending, shape (n,).
+        flow: the name of the column of flows; None for the third column.
 
     Returns:
         The demands, in the order of the file.
 
     Raises:
         NotFound: the file, the column, or a vertex of the file does not exist.
-        InvalidRequest: the file is no such table or has no header, or a flow is no finite number of at least 0.
+        InvalidRequest: the file is no such table, has no header, or a flow is negative or no finite number.
     """
     check_given_paths(path=path)
     check_texts(flow=flow)

@@ -1,7 +1,7 @@
 """The validated graph: compressed sparse rows, vertex labels, and a receipt of what cleaning changed.
 
-``build_graph`` is the only way in: it applies the rules that every reader shares (parallel arcs, self loops,
-zeros, infinities) and makes the canonical form on which digests, stores and engines rely.
+Graphs are made by ``build_graph`` or ``build_from``.  They apply the rules that every reader shares (for parallel arcs,
+self loops, zeros and infinities) and make the canonical form on which digests, stores and engines rely.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from storage.graph.kept_quantities import load_quantities, save_quantities
 from storage.options import lists_options
 
 #: Newest version of the folder written by ``save_graph``.  A graph with quantities has version 3, because earlier
-#: readers would drop them; one with terminals has version 2, because a reader of version 1 would let paths pass through
-#: them; all other graphs have version 1.
+#: readers would drop these.  A graph with terminals has version 2, because a reader of version 1 would let paths pass
+#: through them.  All other graphs have version 1.
 FORM = 3
 
 IntArray = npt.NDArray[np.int64]
@@ -51,22 +51,22 @@ IntArray = npt.NDArray[np.int64]
 class Graph:
     """A clean graph in compressed sparse rows (CSR).
 
-    No self loops, no parallel arcs, no NaN or infinite weight.  An undirected graph holds both arcs of each edge.
+    It has no self loop, no parallel arcs, no NaN or infinite weight.  An undirected graph holds both arcs of each edge.
 
     Attributes:
         indptr: int64, shape (n + 1,); the arcs out of vertex u are ``indptr[u]:indptr[u + 1]``.
         heads: int32, shape (arcs,); ascending within each row.
         weights: int32, int64 or float64, shape (arcs,); integer exactly when every weight is a whole number.
         labels: int64 or ``StringDType``, shape (n,), strictly ascending (numbers by value, names by code point).
-        directed: False when the arcs mirror each other.
+        directed: False for an undirected graph, in which each arc has a reverse arc of the same weight.
         weighted: False when every arc weighs 1 because the file has no weights (distances are then hops).
         terminals: how many vertices, the first ones, are terminals: paths may begin or end there, but not pass through.
         coordinates: where the vertices are; None if that is not known.
         unit: what the weights measure, such as ``min``; None if that is not known.
-        parallel: which of parallel arcs was kept, ``least`` or ``greatest``.  Widest and most reliable paths need the
-            greatest; which one it was cannot be seen from the arcs.
-        quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each;
-            they decide no path, and are summed along the shortest ones where that is asked for.
+        parallel: which of parallel arcs was kept, ``least`` or ``greatest``; the arcs do not show it.  Widest and most
+            reliable paths need the greatest.
+        quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each.
+            They do not influence paths; on request they are summed along the shortest paths.
     """
 
     indptr: IntArray
@@ -93,7 +93,7 @@ class Graph:
 
     @property
     def m(self) -> int:
-        """Number of arcs of a directed graph, of edges of an undirected one."""
+        """Number of arcs of a directed graph; number of edges of an undirected one."""
         return self.arcs if self.directed else self.arcs // 2
 
     @property
@@ -120,7 +120,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Counts:
-    """What cleaning removed: self loops, arcs (edges) merged into a parallel one, arcs of weight +inf."""
+    """How many self loops, arcs (edges) merged into a parallel one, and arcs of weight +inf cleaning has removed."""
 
     self_loops: int
     parallel_arcs: int
@@ -147,23 +147,23 @@ def build_graph(
 
     Args:
         tails, heads: integers, shape (entries,).  With ``labels`` or ``n`` they are vertex indices 0 .. n - 1;
-            without, they are the labels themselves and the vertices are those that occur.
-        weights: numbers, shape (entries,), or None: every arc weighs 1 and the graph counts hops.
+            otherwise they are labels, and the vertices are those whose labels occur.
+        weights: numbers, shape (entries,); None if every arc weighs 1, so that distances are hops.
         labels: shape (n,), strictly ascending int64 or strings.
         n: number of vertices, labelled 0 .. n - 1; if ``labels`` are given, too, it must be their number.
-        directed: False mirrors every entry.
-        mirrored: the entries of an undirected graph hold both arcs of each edge already.
-        quantities: further numbers of every entry by name, shape (entries,) each.  Of parallel arcs of the same weight
-            the one is kept whose first quantity is smallest, then the second, and so on.
+        directed: whether the graph is directed; if not, every entry also makes the reverse arc.
+        mirrored: whether the entries of an undirected graph already hold both arcs of each edge.
+        quantities: further numbers of every entry by name, shape (entries,) each.  Of parallel arcs with the same
+            weight, the one with the smallest first quantity is kept; if these are equal, the second decides, and so on.
         parallel: which of parallel arcs is kept, ``least`` or ``greatest``; None for the least.
 
     Returns:
         The graph, and counts of what was dropped or merged.
 
     Raises:
-        InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
+        InvalidGraph: a weight is NaN, -inf, or whole and beyond 2**53; an index is out of range; labels do not ascend.
         InvalidRequest: entries of an array are masked.
-        NegativeCycle: a self loop of negative weight.
+        NegativeCycle: a self loop has a negative weight.
     """
     check_flags(directed=directed, mirrored=further.get("mirrored", False))
     greatest = keeps_greatest(further.get("parallel"))
@@ -190,13 +190,13 @@ def build_graph(
 def build_from(
     arcs: ArcList, *, labels: AnyArray | None, directed: bool, mirrored: bool = False, base: int = 0
 ) -> tuple[Graph, Counts]:
-    """Build a graph like ``build_graph``, but consume the columns: peak memory is that of ``arcs`` and the result.
+    """Build a graph like ``build_graph``, but empty the columns: the peak memory is that of ``arcs`` and the result.
 
     Args:
         arcs: the columns, shape (entries,) each; empty afterwards.
-        labels: shape (n,), strictly ascending; None: the columns hold the labels themselves.
-        directed: False mirrors every entry.
-        mirrored: the entries of an undirected graph hold both arcs of each edge already.
+        labels: shape (n,), strictly ascending; None if the columns hold the labels themselves.
+        directed: whether the graph is directed; if not, every entry also makes the reverse arc.
+        mirrored: whether the entries of an undirected graph already hold both arcs of each edge.
         base: the number that the columns use for the first of ``labels`` (1 in most file formats).
 
     Returns:
@@ -228,11 +228,11 @@ def build_from(
 
 
 def graph_digest(graph: Graph) -> str:
-    """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
+    """Return ``sha256:<hex>`` of the content of a graph.
 
-    Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
-    Coordinates and unit count where there are any, and quantities, in their order, and which of parallel arcs was kept
-    where it is not the least.
+    The content is n, direction, rows, heads, the values of weights, and labels; and if the graph has them, terminals,
+    coordinates, unit, and quantities in their order.  ``parallel`` counts if it is not ``least``.  Equal graphs have
+    equal digests, whatever file they came from and whatever integer type holds their weights.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
@@ -264,7 +264,7 @@ def graph_digest(graph: Graph) -> str:
 
 
 def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
-    """Return the index of the vertex with label ``text``; NotFound names it and the range of the labels."""
+    """Return the index of the vertex with label ``text``; raise NotFound, which names the range of the labels."""
     labels = graph_or_labels.labels if isinstance(graph_or_labels, Graph) else graph_or_labels
     if len(labels) == 0:
         raise NotFound(f"no vertex {text!s}: the graph has no vertices")
@@ -293,12 +293,12 @@ def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
 
     Args:
         graph: the graph.
-        receipt: the receipt of its reader, stored with it.
+        receipt: the receipt of the graph's reader, stored in the same folder.
         folder: a path that does not exist; missing parents are made.
 
     Raises:
         Conflict: the folder exists.
-        StorageFailed: it cannot be written.
+        StorageFailed: the folder cannot be written.
     """
     target = Path(folder)
     if target.exists():
@@ -338,7 +338,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         "text_labels": text,
         "terminals": graph.terminals,
         "digest": graph_digest(graph),
-        # An empty ``length_of`` is left out, because earlier versions, which do not know it, would refuse the receipt.
+        # An empty ``length_of`` is left out, because earlier versions refuse a receipt with this unknown member.
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
     if graph.unit is not None:

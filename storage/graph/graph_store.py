@@ -1,4 +1,4 @@
-"""Uploaded graphs: one folder per graph, named by its content, on the disk and optionally in an object store."""
+"""Uploaded graphs: one folder per graph, named by a digest of its content, on the disk or also in an object store."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class GraphStore:
         try:
             for name in objects.names(f"{graph_id}/"):
                 objects.fetch(name, staging.folder / Path(name).name)
-            with contextlib.suppress(Conflict):  # another process has fetched it meanwhile
+            with contextlib.suppress(Conflict):  # another process has fetched the graph meanwhile
                 staging.publish(replace=False)
         except OSError as error:
             raise atomic.failure("write", folder, error) from error

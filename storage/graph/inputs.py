@@ -1,4 +1,4 @@
-"""Turns the arrays and lists that callers give for tails, heads and labels into arrays of one kind; finds names."""
+"""Converts the arrays and lists that callers give for tails, heads and labels to int64 or text arrays; finds names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
 
-#: Most known names that an unknown name is compared with, for each of the capital and the small first letter.
+#: An unknown name is compared with at most this number of known names that begin with its first letter, and with as
+#: many that begin with the same letter in the other case.
 _COMPARED = 2_000
 
 
@@ -27,7 +28,7 @@ class ArcOptions(TypedDict, total=False):
 
 
 def keeps_greatest(parallel: str | None) -> bool:
-    """Return whether the greatest of parallel arcs is kept. Raises InvalidRequest for an unknown word."""
+    """Return whether the greatest of parallel arcs is kept.  Raises InvalidRequest for an unknown word."""
     if parallel not in (None, "least", "greatest"):
         raise InvalidRequest(f"parallel {parallel!r} is unknown; use least, greatest", field="parallel")
     return parallel == "greatest"
@@ -44,12 +45,12 @@ def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
 
 
 def _form(array: npt.NDArray[Any]) -> str:
-    """Return the type of an array, and the number of its axes if it is not one."""
+    """Return the type of an array, and its number of axes if that is not 1, for messages."""
     return str(array.dtype) if array.ndim == 1 else f"{array.dtype} of {array.ndim} axes"
 
 
 def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Return an array in which Python's whole numbers are int64 and Python's texts are ``StringDType``.
+    """Return an array in which Python's whole numbers have become int64, and Python's texts ``StringDType``.
 
     NumPy alone would convert a list such as ``[1, 2**63]`` to floats, and leave the objects in an object array
     unconverted.
@@ -79,7 +80,7 @@ def as_texts(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     """Return an array of texts, named ``name`` in messages, as ``StringDType``.
 
     Raises:
-        InvalidGraph: a text holds half a character (a lone surrogate), which no file can hold.
+        InvalidGraph: a text contains a lone surrogate (half a character), which cannot be encoded in a file.
     """
     try:
         return array.astype(np.dtypes.StringDType())
@@ -126,8 +127,8 @@ def search_text(labels: AnyArray, name: str) -> int:
 
 
 def similar_label(labels: AnyArray, name: str) -> str | None:
-    """Return the name that is most like ``name`` among some that begin with the same character, capital or small; None
-    if none is.  Capital and small letters are alike.
+    """Return the label that is most similar to ``name``, among some that begin with the same character; None if none is
+    similar.  Capital and small letters count as equal.
     """
     alike: dict[str, str] = {}
     for begin in dict.fromkeys((name[:1], name[:1].upper(), name[:1].lower()) if name else ()):

@@ -16,7 +16,7 @@ from storage.graph.cleaning import AnyArray, check_quantity_name, chunks
 def save_quantities(quantities: Mapping[str, AnyArray], folder: Path) -> list[dict[str, Any]]:
     """Write each quantity into a file of its own, and return what :func:`load_quantities` needs, as JSON types.
 
-    Files have numbers for names, so that no name of a column becomes one of a file.
+    The names of the files are numbers, because the name of a quantity may not be allowed for a file.
 
     Args:
         quantities: numbers of every arc by name, shape (arcs,) each.
@@ -31,16 +31,16 @@ def save_quantities(quantities: Mapping[str, AnyArray], folder: Path) -> list[di
 
 
 def load_quantities(kept: Sequence[Mapping[str, Any]], folder: Path, arcs: int) -> dict[str, AnyArray]:
-    """Return the quantities by name in their order, memory-mapped; every byte of them is read once and compared.
+    """Return the quantities by name in their order, memory-mapped; every byte is read once, to compare the checksums.
 
     Args:
-        kept: from :func:`save_quantities`.
-        folder: where they are.
-        arcs: how many numbers each has.
+        kept: what :func:`save_quantities` returned.
+        folder: the folder that holds the files.
+        arcs: the number of arcs, and so of the numbers of each quantity.
 
     Raises:
-        StorageFailed: a file is damaged, cut off, or not that of this graph.
-        Others: OSError, ValueError, KeyError and TypeError where a file is missing, or ``kept`` is damaged.
+        StorageFailed: a file is damaged or truncated, or belongs to another graph.
+        OSError, ValueError, KeyError, TypeError: a file is missing, or ``kept`` is damaged.
     """
     found: dict[str, AnyArray] = {}
     for number, about in enumerate(kept):

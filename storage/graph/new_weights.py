@@ -37,8 +37,8 @@ class ArcWeights:
     Attributes:
         tails, heads: labels, int64 or text, shape (entries,).
         weights: numbers, shape (entries,); +inf closes an arc.
-        mirrored: an undirected list holds both arcs of each edge.
-        both: the second half of the entries is the first one again, with tails and heads exchanged.
+        mirrored: whether an undirected list holds both arcs of each edge.
+        both: whether the second half of the entries repeats the first half with tails and heads exchanged.
         where: returns the place of an entry, such as ``roads.csv, line 7``, from its number and the two labels.
     """
 
@@ -57,8 +57,8 @@ class NewGraph:
     Attributes:
         graph: the graph; it has the arcs that are not closed.
         closed: the closed arcs, as ``tail * n + head``, ascending.
-        changed: the arcs whose weights differ from those before, also as ``tail * n + head``, ascending.
-        known: all arcs, open and closed.
+        changed: the arcs whose weights differ from their earlier weights, also as ``tail * n + head``, ascending.
+        known: the number of all arcs, open and closed.
     """
 
     graph: Graph
@@ -90,25 +90,26 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
 def _names(array: npt.NDArray[Any]) -> AnyArray:
     wraps = (
         array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63
-    )  # labels are int64, so a larger number is no label
+    )  # labels are int64, so a number beyond that is no label
     if (array.dtype.kind in "iu" and not wraps) or not array.size:
         return array.astype(np.int64)
     return as_texts(array, "arcs")
 
 
 def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -> ArcWeights:
-    """Read weights of arcs from a graph file of any format, in its order and before anything of it is cleaned.
+    """Read weights of arcs from a graph file of any format, in the order of the file and without cleaning them.
 
     Args:
         path: the file.
-        reading: as ``storage.readers.read_graph`` takes it.
-        directed: whether the stored graph is directed.  If not, an entry counts for the edge, however it is written; if
-            so, an entry of a directed file counts for one arc, and one of an undirected file for both.
+        reading: options as for ``storage.readers.read_graph``.
+        directed: whether the stored graph is directed.  If it is undirected, an entry counts for the edge in both
+            directions.  If it is directed, an entry of a directed file counts for one arc, and an entry of an
+            undirected file for both.
 
     Raises:
-        InvalidRequest: the file has no weights, vertices of it are not those of another file, or a unit or coordinates
-            are given, which stay as they are.
-        ApspError: as ``storage.readers.read_graph``.
+        InvalidRequest: the file has no weights; its arcs cannot be matched with those of another file; or ``reading``
+            has a unit or coordinates, which new weights cannot change.
+        ApspError: as for ``storage.readers.read_graph``.
     """
     if said := next((name for name in ("unit", "coordinates") if reading.get(name)), None):
         raise InvalidRequest(f"new weights keep unit and coordinates of the graph; {said} was given", field=said)
@@ -159,12 +160,11 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
             not closed must be given.
 
     Returns:
-        The graph with the new weights.  It is equal to any graph of the same arcs and weights, whatever its weights
-        were before.
+        The graph with the new weights.  It does not depend on the earlier weights, except where arcs keep them.
 
     Raises:
-        NotFound: an arc is given that the graph does not have, or one that it has is not given.
-        InvalidGraph: a weight is no length, or an edge has two.
+        NotFound: an arc is given that the graph does not have, or an arc that must be given is missing.
+        InvalidGraph: a weight is no length, or an edge has two weights.
         InvalidRequest: an arc is negative, and the graph has terminals.
         NegativeCycle: a loop is negative.
     """
@@ -194,7 +194,7 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
     if graph.terminals and new.arcs and new.weights.min() < 0:
         raise InvalidRequest("a graph with terminals cannot have negative arcs", field="weights")
     unit = graph.unit if graph.weighted else None
-    # An arc that keeps its weight is still the one of its parallel arcs that was kept when the graph was read.
+    # An arc that keeps its weight was selected among its parallel arcs when the graph was read, by ``graph.parallel``.
     parallel = graph.parallel if changed and graph.weighted else new.parallel
     new = replace(
         new, weighted=True, terminals=graph.terminals, coordinates=graph.coordinates, unit=unit, parallel=parallel
@@ -238,7 +238,7 @@ def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, 
 
 
 def _check_edges(graph: Graph, known: Indices, places: Indices, others: Indices, values: AnyArray) -> None:
-    """Refuse an edge that is listed at one end only, or with two weights; of parallel arcs the least counts."""
+    """Raise if an edge is listed in one direction only, or with two weights; of parallel arcs the least counts."""
     there, listed = np.full(len(known), np.inf), np.zeros(len(known), np.bool_)
     np.minimum.at(there, places, values)
     listed[places] = True
@@ -252,7 +252,7 @@ def _check_edges(graph: Graph, known: Indices, places: Indices, others: Indices,
 
 
 def _indices(labels: AnyArray, names: AnyArray) -> Indices:
-    """Return the vertex indices of names, -1 where there is no such vertex."""
+    """Return the index of the vertex that each name labels; -1 where there is none."""
     if labels.dtype.kind in "iu":
         if names.dtype.kind not in "iu":
             names, text = np.empty(len(names), np.int64), names

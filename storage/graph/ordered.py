@@ -17,11 +17,11 @@ def build_from_rows(indptr: IntArray, heads: npt.NDArray[np.int32], weights: Any
     Args:
         indptr: shape (n + 1,): where the entries of each row begin.
         heads: shape (entries,), in range, strictly ascending within each row.
-        weights: float64, shape (entries,), or None: every arc weighs 1.
+        weights: float64, shape (entries,); None if every arc weighs 1.
 
     Raises:
-        InvalidGraph: NaN, -inf, whole weights beyond 2**53.
-        NegativeCycle: a self loop of negative weight.
+        InvalidGraph: a weight is NaN, -inf, or whole and beyond 2**53.
+        NegativeCycle: a self loop has a negative weight.
     """
     n = len(indptr) - 1
     labels = np.arange(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What an exported table says about the unit of its distances, where its format has a place for that."""
+"""Names the unit of distances in the metadata of exported tables, for formats that have metadata."""
 
 from __future__ import annotations
 

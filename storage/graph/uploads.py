@@ -1,4 +1,4 @@
-"""Raw uploads on their way to a reader: temporary files in one folder.  Imports no NumPy: the API process uses it."""
+"""Stores raw uploads in temporary files until they are read.  The API process uses it, so it does not import NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Uploads:
         """Make an empty file whose name ends like ``filename``, because readers use the ending to detect formats.
 
         Raises:
-            DoesNotFit: ``size`` bytes were announced and the disk has fewer.
+            DoesNotFit: the client announced ``size`` bytes, and the disk has fewer free.
         """
         free = shutil.disk_usage(self._folder).free
         if size is not None and size > free:

@@ -29,10 +29,10 @@ ENDINGS: Final = (".parquet", ".csv")
 
 
 class Tabular:
-    """What can be had as a table: as a data frame of each kind, and as a file.
+    """Base of results that can be returned as data frames of several kinds, and written to a file.
 
     Attributes:
-        unit: what its distances measure; None if that is not known.
+        unit: what the distances measure; None if that is not known.
     """
 
     unit: str | None = None
@@ -50,13 +50,13 @@ class Tabular:
         return self.to_polars().to_pandas()
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the table of :meth:`to_polars` as Parquet or CSV, by the ending of the path.
+        """Write the table of :meth:`to_polars` as Parquet or CSV; the ending of the path decides which.
 
         The metadata of Parquet names the unit of distances (``distance_unit``), if it is known.
 
         Args:
             path: a file name that ends in ``.parquet`` or ``.csv``.
-            overwrite: replace an existing file.
+            overwrite: whether an existing file is replaced.
 
         Raises:
             InvalidRequest: the path has another ending.
@@ -74,8 +74,8 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
     Args:
         labels: the labels of all vertices, shape (n,).
         vertices: the vertex index of each row, shape (rows,); the first column, ``vertex``.
-        columns: the other columns by name, each of shape (rows,); NaN stands for a missing value.
-        named: the columns that hold vertex indices, -1 for none.
+        columns: the further columns by name, each of shape (rows,); NaN stands for a missing value.
+        named: the names of the columns that hold vertex indices, in which -1 stands for a missing vertex.
     """
     import polars as pl
 
@@ -90,12 +90,12 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
 
 
 def arc_frame_of(labels: Array, tails: Indices, heads: Indices, columns: Mapping[str, Array]) -> pl.DataFrame:
-    """Return a table with a row for each arc: ``source`` and ``target``, then other columns.
+    """Return a table with a row for each arc: ``source`` and ``target``, then further columns.
 
     Args:
-        labels: of all vertices, shape (n,).
+        labels: the labels of all vertices, shape (n,).
         tails, heads: the vertex indices of each row, shape (rows,).
-        columns: the other columns by name, each of shape (rows,).
+        columns: the further columns by name, each of shape (rows,).
     """
     import polars as pl
 
@@ -104,7 +104,7 @@ def arc_frame_of(labels: Array, tails: Indices, heads: Indices, columns: Mapping
 
 
 def _labelled(name: str, labels: Array, vertices: Indices) -> pl.Series:
-    """Return the labels of vertices as a column; null where there is none."""
+    """Return the labels of vertices as a column called ``name``; null where the vertex index is -1."""
     import polars as pl
 
     there = vertices >= 0
@@ -145,11 +145,11 @@ def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False, uni
     Args:
         frame: the table.
         path: the file; its ending decides the format.
-        overwrite: replace an existing file.
-        unit: what distances in it measure, for the metadata of Parquet; CSV has no place for it.
+        overwrite: whether an existing file is replaced.
+        unit: what the distances measure, for the metadata of Parquet; CSV has no metadata.
 
     Raises:
-        InvalidRequest, Conflict, NotFound: as :func:`check_table`.
+        InvalidRequest, Conflict, NotFound: as for :func:`check_table`.
         StorageFailed: the disk refused; DiskFull if it is full.
     """
     check_table(path, overwrite=overwrite)
@@ -175,12 +175,12 @@ def _write(frame: pl.DataFrame, path: Path, part: Path, unit: str | None) -> Non
 
 
 def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) -> dict[str, npt.NDArray[np.float64]]:
-    """Read numbers by vertex: the first column names vertices, the others hold a number for each.
+    """Read numbers of vertices: the first column names vertices, and each further column holds a number for each.
 
     Args:
         path: a CSV file with a header, or a Parquet file.
         labels: the labels of the graph's vertices, ascending, shape (n,).
-        columns: the names of the columns to read; None for all but the first.
+        columns: the names of the columns of numbers to read; None for all.
 
     Returns:
         For each column an array of shape (n,); 0 for vertices that the file does not name.
@@ -208,11 +208,11 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
 
 
 def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
-    """Return the table of a file, whose columns are texts if it is CSV; errors name ``field``.
+    """Return the table of a file; columns of CSV are texts.  Errors name ``field``.
 
     Raises:
         NotFound: the file cannot be opened.
-        InvalidRequest: it is no such table.
+        InvalidRequest: the file is neither a CSV nor a Parquet table.
     """
     import polars as pl
 
@@ -232,12 +232,12 @@ def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
 
 
 def check_header(path: Path, names: list[str], labels: Array, field: str) -> None:
-    """Refuse a CSV file whose first line is a row, because that row would be left out.
+    """Refuse a CSV file without a header: its first row would be read as the header.
 
     Args:
         path: the file.
-        names: its columns.
-        labels: of the vertices.
+        names: the names of its columns, from its first line.
+        labels: the labels of the vertices.
         field: the option that named the file.
     """
     numbers = [name for name in names[1:] if is_number(name)]
@@ -268,7 +268,9 @@ def place_in(path: Path, row: int) -> str:
 
 
 def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the vertex index that each entry of a column names; an unknown name is refused with its line."""
+    """Return the index of the vertex that each entry of a column names; raise NotFound with the line of an unknown
+    name.
+    """
     import polars as pl
 
     found = np.empty(len(column), np.int64)
@@ -287,7 +289,7 @@ def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
 
 
 def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the vertex index that each entry of a column names; none may be named twice."""
+    """Return the index of the vertex that each entry of a column names; raise if a vertex is named twice."""
     found = vertices_of(path, column, labels)
     order = np.argsort(found, kind="stable")
     twice = np.flatnonzero(np.diff(found[order]) == 0)
@@ -299,7 +301,7 @@ def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
 
 
 def numbers_in(path: Path, column: pl.Series, field: str = "opportunities") -> npt.NDArray[np.float64]:
-    """Return the numbers of a column; missing and other entries are refused by an error that names ``field``."""
+    """Return the numbers of a column; raise InvalidRequest, which names ``field``, for an entry that is no number."""
     import polars as pl
 
     text = column.dtype == pl.String()

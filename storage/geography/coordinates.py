@@ -35,7 +35,7 @@ class Coordinates:
     Attributes:
         x, y: float64, shape (n,), NaN where a vertex has no coordinates; longitude and latitude in degrees if
             ``geographic``.
-        geographic: whether they are longitude and latitude (WGS 84), else coordinates of a plane.
+        geographic: whether x and y are longitude and latitude (WGS 84); otherwise they are coordinates of a plane.
         columns: further columns by name, such as ``name``, each int64, float64 or ``StringDType`` of shape (n,).
     """
 
@@ -51,12 +51,12 @@ class Coordinates:
 
     @property
     def system(self) -> str:
-        """``lonlat`` or ``plane``."""
+        """The system of coordinates: ``lonlat`` or ``plane``."""
         return LONLAT if self.geographic else PLANE
 
     @property
     def names(self) -> Array | None:
-        """The names of the vertices, shape (n,), empty where there is none; None without a column ``name``."""
+        """The names of the vertices, shape (n,), empty for vertices without a name; None without a column ``name``."""
         return self.columns.get("name")
 
     def taken(self, order: npt.NDArray[np.int64]) -> Coordinates:
@@ -110,16 +110,16 @@ def wrong_degrees(x: float, y: float) -> str | None:
 
 
 def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int], str], field: str = "nodes") -> None:
-    """Refuse coordinates that are none; NaN stands for a missing one.
+    """Refuse numbers that cannot be coordinates; NaN stands for a missing coordinate.
 
     Args:
         x, y: shape (k,).
         geographic: whether they are degrees.
-        where: says where a row is, given its number from 0.
-        field: what holds them, for errors.
+        where: returns the place of a row in the file, for errors, from its number counted from 0.
+        field: the argument that holds the coordinates, for errors.
 
     Raises:
-        InvalidRequest: one is infinite, only one of the two is there, or degrees are out of range.
+        InvalidRequest: a coordinate is infinite or out of range, or a row has only one of the two.
     """
     lone = np.flatnonzero(np.isnan(x) != np.isnan(y))
     if len(lone):
@@ -133,7 +133,7 @@ def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int],
 
 
 def check_system(system: str | None) -> None:
-    """Refuse a system of coordinates that is not known.  Raises InvalidRequest."""
+    """Raise InvalidRequest if the system of coordinates is neither ``lonlat`` nor ``plane`` nor None."""
     if system is not None and system not in SYSTEMS:
         raise InvalidRequest(f"coordinates are {' or '.join(SYSTEMS)}, found {system!r}", field="coordinates")
 
@@ -150,7 +150,9 @@ def add_to_digest(digest: hashlib._Hash, coordinates: Coordinates) -> None:
 
 
 def named_arrays(coordinates: Coordinates) -> Iterator[tuple[str, Array]]:
-    """Yield the arrays with the names of their files; columns are numbered, because their names may be anything."""
+    """Yield the name of the file of each array, and the array; files of columns have numbers, because the names of
+    columns may contain any characters.
+    """
     yield "x", coordinates.x
     yield "y", coordinates.y
     for number, column in enumerate(coordinates.columns.values()):
@@ -158,12 +160,12 @@ def named_arrays(coordinates: Coordinates) -> Iterator[tuple[str, Array]]:
 
 
 def described(coordinates: Coordinates) -> dict[str, object]:
-    """Return what a file says about the arrays beside it, in JSON types."""
+    """Return the description that is stored beside the arrays, in JSON types: their system and the names of columns."""
     return {"system": coordinates.system, "columns": list(coordinates.columns)}
 
 
 def assembled(about: Mapping[str, Any], read: Callable[[str], Array]) -> Coordinates:
-    """Undo :func:`described` and :func:`named_arrays`.
+    """Return coordinates from what :func:`described` and :func:`named_arrays` returned.
 
     Args:
         about: what ``described`` returned.
@@ -182,7 +184,7 @@ def assembled(about: Mapping[str, Any], read: Callable[[str], Array]) -> Coordin
 
 
 def save_arrays(coordinates: Coordinates, folder: Path) -> dict[str, object]:
-    """Write npy files into a folder and return what :func:`load_arrays` needs to know.  Raises OSError."""
+    """Write npy files into a folder, and return the description that :func:`load_arrays` needs.  Raises OSError."""
     for name, array in named_arrays(coordinates):
         if array.dtype.kind == "T":
             encoded = [str(text).encode() for text in array]

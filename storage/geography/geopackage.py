@@ -22,7 +22,8 @@ GEOPACKAGE: Final = ".gpkg"
 #: Longitude and latitude as a GeoPackage names them; the order of its coordinates is always x, y.
 _DEGREES: Final = "EPSG:4326"
 _DRIVER: Final = "GPKG"
-#: The version that is written.  Nothing of later versions is needed, and older programs warn of files that have them.
+#: The version of GeoPackage that is written.  Nothing of later versions is needed, and older programs warn about files
+#: of later versions.
 _VERSION: Final = {"VERSION": "1.2"}
 #: Names of the columns of the key and the geometry, unless the table itself has a column of that name.
 _KEY, _SHAPE = "fid", "geom"
@@ -38,14 +39,14 @@ def check_geopackage() -> None:
 
 
 class LayerForm(NamedTuple):
-    """What a layer is that is written.
+    """The properties of a layer that is written.
 
     Attributes:
         name: its name.
         geometry: the column of the tables that holds well-known binary.
         kind: ``Point`` or ``LineString``.
         geographic: whether coordinates are longitude and latitude; else their system is not known.
-        description: a sentence about it, which programs show; None for none.
+        description: a sentence about the layer, which programs show; None for none.
     """
 
     name: str
@@ -59,8 +60,8 @@ def write_layer(tables: Iterator[pl.DataFrame], file: Path | io.BytesIO, form: L
     """Write tables, one after the other, as one layer.
 
     Args:
-        tables: with the same columns each.
-        file: the path, at which there is nothing yet, or a buffer, which takes one table.
+        tables: the tables, which all have the same columns.
+        file: a path at which there is no file yet, or a buffer, into which only one table can be written.
         form: what the layer is.
 
     Raises:
@@ -104,7 +105,7 @@ def _described(form: LayerForm) -> dict[str, str]:
 
 
 def _free_names(columns: list[str]) -> dict[str, str]:
-    """Return names of the key and the geometry that no column has, as options of the layer."""
+    """Return names for the columns of key and geometry that no other column has, as options of the layer."""
     taken: dict[str, str] = {}
     for name in columns:
         if name.lower() in taken:
@@ -118,12 +119,12 @@ def _free_names(columns: list[str]) -> dict[str, str]:
 
 
 def _objects(column: pl.Series) -> np.ndarray[Any, Any]:
-    """Return a column of text or bytes as an array of objects, of which an empty one is one, too."""
+    """Return a column of text or bytes as an array of objects, also if the column is empty."""
     return np.array([*column.to_list(), None], object)[:-1]
 
 
 def _values(column: pl.Series) -> np.ndarray[Any, Any]:
-    """Return a column as pyogrio takes it: nulls are zeros that a mask covers."""
+    """Return a column in the form that pyogrio takes: nulls become zeros, which a separate mask marks."""
     import polars as pl
 
     if column.dtype == pl.String:
@@ -134,5 +135,5 @@ def _values(column: pl.Series) -> np.ndarray[Any, Any]:
 
 
 def _silently() -> warnings.catch_warnings[None]:
-    """Leave out warnings: a file that is not in its place yet has another ending, and a plane may have no name."""
+    """Suppress warnings: a staged file has another ending than .gpkg, and a plane may have no name."""
     return warnings.catch_warnings(action="ignore")

@@ -1,6 +1,6 @@
 """Reads layers of GeoPackages (OGC 12-128), which are databases of SQLite.
 
-Files may come from strangers, so only plain tables are read: a view of SQLite is a program.
+Files may come from strangers, so only plain tables are read: a view of SQLite runs a query that the file defines.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _LAYERS: Final = (
     "s.definition FROM gpkg_contents c LEFT JOIN gpkg_geometry_columns g ON g.table_name = c.table_name "
     "LEFT JOIN gpkg_spatial_ref_sys s ON s.srs_id = g.srs_id WHERE c.data_type IN ('features', 'attributes')"
 )
-#: Rows that are fetched at a time; their size is checked before more are held in memory.
+#: Number of rows that are fetched at a time; the size of their values is checked before the next rows are fetched.
 _ROWS: Final = 256
-#: Most characters of a statement that defines a table.  It may contain a default value, which is repeated for each
-#: row without a value, so that a small file could fill the memory.
+#: Most characters of a statement that defines a table.  The statement may contain a default value, which is repeated
+#: for each row without a value; if that were long, a small file could fill the memory.
 _LONGEST: Final = 1 << 18
 #: Most layers of a file; a file with more is refused.
 _MOST: Final = 1000
 #: Most layers that a message names.
 _NAMED: Final = 12
-#: Bytes of header and envelope before the well-known binary, by the kind of envelope that the flags name.
+#: Bytes of the envelope before the well-known binary, by the kind of envelope that the flags of the header name.
 _ENVELOPES: Final = {0: 0, 1: 32, 2: 48, 3: 48, 4: 64}
 _WHOLE: Final = ("INT",)
 _REAL: Final = ("REAL", "FLOAT", "DOUBLE")
@@ -65,9 +65,9 @@ class LayerFacts:
     Attributes:
         name: its name.
         key: the column that numbers the features; None where there is none.
-        fields: the further columns, without geometry and without bytes.
-        geometry: the column of geometries; None for a table without.
-        shape: the type of the geometries in capital letters, empty for a table without.
+        fields: the further columns, except those of geometry and bytes.
+        geometry: the column of geometries; None for a table without geometries.
+        shape: the type of the geometries in capital letters; empty for a table without geometries.
         system: its system of coordinates.
     """
 
@@ -103,7 +103,7 @@ class GeoPackage:
         return [self._facts(*row) for row in rows]
 
     def _is_plain(self, name: str) -> bool | None:
-        """Return whether this name is that of a plain table; None if nothing has this name."""
+        """Return whether ``name`` is the name of a plain table; None if neither a table nor a view has this name."""
         query = "SELECT type, sql FROM sqlite_master WHERE lower(name) = lower(?) AND type IN ('table', 'view')"
         found = self._database.execute(query, (name,)).fetchall()
         return all(kind == "table" and sql.upper().startswith("CREATE TABLE") for kind, sql in found) if found else None
@@ -149,7 +149,7 @@ class GeoPackage:
             layer: the layer.
             fields: which columns.
             geometry: whether the geometries are read.
-            most: read this many rows, the first; -1 for all.
+            most: number of rows to read, from the first on; -1 for all.
 
         Raises:
             InvalidGraph: a value is not what its column declares.
@@ -196,11 +196,11 @@ def opened(path: Path, limits: ReadLimits | None = None) -> Iterator[GeoPackage]
 
     Args:
         path: the file.
-        limits: limits on the size of its values; None for a file of the caller's own.
+        limits: limits on the size of its values; None for a trusted file, such as one of the caller.
 
     Raises:
         NotFound: there is no such file.
-        InvalidGraph: it is no GeoPackage, damaged, or another program has not written all changes into it.
+        InvalidGraph: it is no GeoPackage, it is damaged, or another program has not written all its changes into it.
     """
     try:
         with path.open("rb") as file:
@@ -230,7 +230,7 @@ class PointLayer(NamedTuple):
     Attributes:
         table: its columns, without the geometry.
         geometry: each point as well-known binary, null where there is none.
-        system: ``lonlat`` or ``plane``; None if the file does not say it.
+        system: ``lonlat`` or ``plane``; None if the file does not say which.
     """
 
     table: pl.DataFrame
@@ -239,7 +239,7 @@ class PointLayer(NamedTuple):
 
 
 def read_points_of(path: Path) -> PointLayer:
-    """Read the layer of points of a GeoPackage: the only one, or of several the one called ``nodes``, as OSMnx has it.
+    """Read the layer of points of a GeoPackage; if there are several, that called ``nodes``, the name that OSMnx uses.
 
     Args:
         path: the file.
@@ -263,7 +263,7 @@ def read_points_of(path: Path) -> PointLayer:
 
 
 def point_layer(package: GeoPackage, layer: LayerFacts) -> PointLayer:
-    """Read a layer of points; errors as :class:`GeoPackage`."""
+    """Read a layer of points.  Raises InvalidGraph and LimitExceeded as :meth:`GeoPackage.read` does."""
     import polars as pl
 
     package.check(layer)
@@ -272,7 +272,7 @@ def point_layer(package: GeoPackage, layer: LayerFacts) -> PointLayer:
 
 
 def named_layers(layers: Sequence[LayerFacts]) -> str:
-    """Return the names of layers and what they hold, for messages; of many, the first."""
+    """Return the names of layers and what they hold, for messages; if there are many, only the first of them."""
     more = f" and {len(layers) - _NAMED:,} more" if len(layers) > _NAMED else ""
     return (", ".join(map(str, layers[:_NAMED])) or "none") + more
 
@@ -302,7 +302,7 @@ def _series(layer: LayerFacts, field: LayerField, values: list[Any]) -> pl.Serie
 
 
 def _unwrapped(layer: LayerFacts, row: int, data: Any) -> bytes | None:
-    """Return the well-known binary within a geometry of a GeoPackage; None where there is none."""
+    """Return the well-known binary that a geometry of a GeoPackage contains; None if ``data`` is None."""
     if data is None:
         return None
     envelope = _ENVELOPES.get(data[3] >> 1 & 7) if isinstance(data, bytes) and len(data) >= 8 else None

@@ -19,7 +19,7 @@ _KINDS: Final = {
     1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",
     7: "GeometryCollection", 8: "CircularString", 9: "CompoundCurve", 10: "CurvePolygon", 11: "MultiCurve",
 }  # fmt: skip
-#: Bits that PostGIS sets in the kind of a geometry with heights, with measures, and with a code of its system after it.
+#: Bits that PostGIS sets in the kind of a geometry that has heights, measures, or a code of its system of coordinates.
 _HEIGHT_BIT, _MEASURE_BIT, _SYSTEM_BIT = 0x80000000, 0x40000000, 0x20000000
 
 
@@ -30,8 +30,8 @@ class Lines:
     Attributes:
         x, y: their points, shape (p,).
         z: the heights of the points, shape (p,); NaN where a line has none.
-        starts: where each line begins among the points, and the end of the last one, shape (k + 1,).
-        measured: how many lines have measures (M), which are left out.
+        starts: shape (k + 1,): the number of the first point of each line, and the number of all points.
+        measured: how many lines have measures (M); the measures are left out.
     """
 
     x: Floats
@@ -51,10 +51,10 @@ class Lines:
         return self.starts[1:] - 1
 
     def lengths(self, *, geographic: bool) -> Floats:
-        """Return the length of each line, shape (k,): metres for degrees, else in units of the plane."""
+        """Return the length of each line, shape (k,), in metres if ``geographic``, else in units of the plane."""
         steps = crow_distances(self.x[:-1], self.y[:-1], self.x[1:], self.y[1:], geographic)
         steps[self.starts[1:-1] - 1] = 0.0  # a step from the end of a line to the start of the next is in no line
-        # Each line is summed by itself: differences of one running sum would carry the rounding of all lines before.
+        # Each line is summed separately: differences of one running sum would contain the rounding of earlier lines.
         return np.add.reduceat(np.append(steps, 0.0), self.first) if len(self.first) else np.zeros(0)
 
 
@@ -65,7 +65,7 @@ def kind_of(data: bytes) -> str:
 
 
 def read_lines(geometry: Sequence[bytes | None], where: Callable[[int], str]) -> Lines:
-    """Decode lines.  A MultiLineString of one part is that line.
+    """Decode lines.  A MultiLineString of one part is decoded as a line.
 
     Args:
         geometry: well-known binary, shape (k,).
@@ -112,7 +112,7 @@ def _refused(place: str, why: str) -> InvalidGraph:
 
 
 class _OddError(Exception):
-    """The error of a geometry that was decoded, but is no line that can be an edge."""
+    """Raised for a geometry that can be decoded, but is no line that can be an edge."""
 
 
 def _header(data: bytes, at: int = 0) -> tuple[str, int, int, bool, int]:

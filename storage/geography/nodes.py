@@ -16,7 +16,7 @@ from storage.geography.tables import PointTable, beyond_floats, read_points
 
 #: Most names in a note.
 _NAMED: Final = 3
-#: What a graph file says of its coordinates if they are longitude and latitude.
+#: How a graph file names the system of coordinates if they are longitude and latitude.
 _DEGREES: Final = re.compile(r"epsg:4326|ogc:crs84|wgs ?84", re.IGNORECASE)
 _PAIRS: Final = (("lon", "lat"), ("lng", "lat"), ("longitude", "latitude"), ("x", "y"))
 
@@ -26,15 +26,16 @@ def read_nodes(path: Path, labels: npt.NDArray[Any], system: str | None) -> tupl
 
     Args:
         path: the table, see ``docs/coordinates.md``.
-        labels: of the vertices, ascending, shape (n,).
-        system: ``lonlat`` or ``plane``; None if names of columns or the file say it.
+        labels: labels of the vertices, ascending, shape (n,).
+        system: ``lonlat`` or ``plane``; None if the names of the columns or the file say which.
 
     Returns:
-        The coordinates, and notes: vertices without coordinates, rows that are no vertex.
+        The coordinates, and notes about vertices without coordinates and rows that are no vertex.
 
     Raises:
         NotFound: the file does not exist, or none of its rows is a vertex.
-        InvalidRequest: as ``read_points``; no column of ids, an id twice, or a system that contradicts the file.
+        InvalidRequest: ``read_points`` refuses the table, it has no column of ids or an id twice, or ``system``
+            contradicts the file.
     """
     table = read_points(path, first_is_id=True)
     if table.ids is None:
@@ -45,7 +46,7 @@ def read_nodes(path: Path, labels: npt.NDArray[Any], system: str | None) -> tupl
 def join_nodes(table: PointTable, labels: npt.NDArray[Any], system: str | None) -> tuple[Coordinates, list[str]]:
     """Give each vertex the coordinates of its row in a table with ids.
 
-    Args, returned values and errors are those of :func:`read_nodes`.
+    Arguments, returned values and errors are those of :func:`read_nodes`.
     """
     found, notes = _matched(table, labels)
     geographic, about = _system(table, system)
@@ -62,7 +63,7 @@ def join_nodes(table: PointTable, labels: npt.NDArray[Any], system: str | None) 
 
 
 def missing_note(coordinates: Coordinates, labels: npt.NDArray[Any]) -> list[str]:
-    """Return a note about the vertices without coordinates, or none."""
+    """Return a list with a note about the vertices without coordinates; an empty list if all have coordinates."""
     missing = np.flatnonzero(~coordinates.there)
     return [f"vertices without coordinates: {_some(labels[missing[:_NAMED]], len(missing))}"] if len(missing) else []
 
@@ -107,14 +108,14 @@ def _system(table: PointTable, system: str | None) -> tuple[bool, list[str]]:
 
 
 def assumed_plane(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> str:
-    """Return the note on coordinates called x and y of which nothing else is known."""
+    """Return the note about coordinates of which only the names x and y are known."""
     within = bool(np.nanmax(np.abs(x), initial=0) <= 180 and np.nanmax(np.abs(y), initial=0) <= 90)
     hint = "; if they are degrees, say --coordinates lonlat" if within else ""
     return f"coordinates called x and y are taken for those of a plane{hint}"
 
 
 def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.int64], n: int) -> npt.NDArray[Any]:
-    """Return a column with an entry for each vertex; NaN or an empty text where there is none."""
+    """Return a column with an entry for each vertex; vertices without a value get NaN or an empty text."""
     if values.dtype.kind == "i" and len(values) < n and beyond_floats(values):
         values = values.astype(np.dtypes.StringDType())
     if values.dtype.kind == "T":
@@ -129,17 +130,19 @@ def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.int64], n: int) -> 
 class VertexCoordinates:
     """Collects coordinates from the attributes of nodes (GraphML, JSON and others).
 
-    Attributes of a graph file are not always places, so a pair that is no coordinate is noted, not refused.
+    Attributes called x and y need not be coordinates, so a pair that cannot be one is noted, not refused.
     """
 
     def __init__(self, system: str | None) -> None:
-        """``system`` is what the caller says of x and y; None if nothing."""
+        """Begin without coordinates; ``system`` is the system of x and y if the caller names it, else None."""
         self._asked = system
         self._found: dict[str, dict[str, tuple[float, float]]] = {}
         self._wrong: str | None = None
 
     def add(self, vertex: str, attributes: Mapping[str, tuple[str, int]]) -> set[str]:
-        """Take a vertex with its attributes and their lines; return the names of those that are coordinates."""
+        """Add a vertex, whose ``attributes`` are pairs (value, line of the file) by name; return the names of the
+        attributes that are coordinates.
+        """
         used: set[str] = set()
         names = {name.lower(): name for name in attributes}
         for first, second in _PAIRS:

@@ -1,4 +1,4 @@
-"""A network as lines of a plane: what maps draw, on the command line and on the page."""
+"""Projects a network to a plane, for maps that the command line and the page draw."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SAFE: Final = 2**53 - 1
 def projected(coordinates: Coordinates) -> tuple[Floats, Floats]:
     """Return x and y, shape (n,), NaN where a vertex has no coordinates.
 
-    Longitude and latitude become metres of a plane that touches the Earth in the middle of the network; coordinates of
-    a plane stay as they are.
+    Longitude and latitude become metres of a plane whose scale is right in the middle of the network; coordinates of a
+    plane are returned unchanged.
     """
     if not coordinates.geographic:
         return coordinates.x, coordinates.y
     there = coordinates.there
     x = coordinates.x
-    if np.ptp(x[there]) > 180:  # a network across the date line stays in one piece
+    if np.ptp(x[there]) > 180:  # keep a network that crosses the date line in one piece
         x = np.where(x < 0, x + 360, x)
     middle = (coordinates.y[there].min() + coordinates.y[there].max()) / 2
     metres = EARTH_RADIUS * math.pi / 180
@@ -44,8 +44,8 @@ def edge_ends(graph: Graph, there: npt.NDArray[np.bool_]) -> Indices:
     """Return the pairs of vertices that an arc joins in one direction or in both, shape (edges, 2), ascending.
 
     Args:
-        graph: loops are left out.
-        there: which vertices have coordinates, shape (n,); edges of others are left out.
+        graph: the graph; its loops are left out.
+        there: which vertices have coordinates, shape (n,); edges of other vertices are left out.
     """
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     heads = graph.heads.astype(np.int64)
@@ -58,13 +58,13 @@ def edge_ends(graph: Graph, there: npt.NDArray[np.bool_]) -> Indices:
 def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]) -> bytes:
     """Return a network in the form of ``GET /v1/jobs/JOB/network``, which a page draws without further arithmetic.
 
-    Bytes 0 to 3 are the length of a JSON object as a little-endian uint32.  The object follows, then arrays without
-    gaps, little-endian: ``x`` and ``y`` (float32, n each, NaN for a vertex without coordinates), ``edges`` (int32, two
-    ends each), ``sources`` and ``targets`` (int32, as many as the object says, none if it says null).
+    Bytes 0 to 3 are the length of a JSON object as a little-endian uint32.  The object follows, then little-endian
+    arrays without gaps: ``x`` and ``y`` (float32, n each, NaN for a vertex without coordinates), ``edges`` (int32, two
+    vertex indices each), ``sources`` and ``targets`` (int32; the object says how many, null for no array).
 
     Args:
-        graph: its labels name the vertices.
-        coordinates: where the vertices are; at least one has coordinates.
+        graph: the graph.
+        coordinates: the coordinates of its vertices; at least one has some.
         about: further members of the object; arrays ``sources`` and ``targets`` in it are vertex indices or None.
     """
     x, y = projected(coordinates)
@@ -85,6 +85,6 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
 
 
 def _exact(labels: list[Any]) -> list[Any]:
-    """Return labels as JSON keeps them everywhere: as text if one is a number beyond those that floats tell apart."""
+    """Return labels in a form that every reader of JSON keeps: all as text if one is too large a number for a float."""
     beyond = any(isinstance(label, int) and abs(label) > _SAFE for label in labels)
     return [str(label) for label in labels] if beyond else labels

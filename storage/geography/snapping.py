@@ -31,13 +31,14 @@ class SnappedPoints:
     """Points, each with the vertex nearest to it.
 
     Attributes:
-        path: the file that they come from; of the points of a request, what names them.
-        ids: their ids, else their names, else the numbers of their rows from 1; all different, shape (k,).
-        names: their names, empty where there is none, shape (k,); None without a column of names.
+        path: the file that they come from; for the points of a request, a name for messages.
+        ids: shape (k,), all different: the ids of the points; without ids their names, without names their row numbers
+            from 1.
+        names: shape (k,): the names of the points, empty for points without a name; None without a column of names.
         x, y: where they are, float64, shape (k,).
-        vertices: the vertex index of each, shape (k,).
-        distances: how far that vertex is, float64, shape (k,): metres on a sphere for longitude and latitude, else in
-            units of the plane.
+        vertices: the index of the vertex nearest to each point, shape (k,).
+        distances: the distance of each point from that vertex, float64, shape (k,): in metres on a sphere for longitude
+            and latitude, else in units of the plane.
         geographic: whether the coordinates are longitude and latitude.
     """
 
@@ -52,14 +53,14 @@ class SnappedPoints:
 
     @property
     def titles(self) -> Sequence[str]:
-        """What people call the points: their names, else their ids, shape (k,)."""
+        """The name of each point, or its id if it has no name, shape (k,)."""
         if self.names is None:
             return self.ids
         return [name or key for name, key in zip(self.names, self.ids, strict=True)]
 
     @property
     def far(self) -> npt.NDArray[np.bool_]:
-        """Which points are far from their vertices, shape (k,); none where degrees are not known."""
+        """Which points are farther than ``FAR`` from their vertices, shape (k,); none of them for points of a plane."""
         return (self.distances > FAR) & self.geographic
 
     def note(self) -> str:
@@ -91,7 +92,7 @@ class SnappedPoints:
             option: what the caller calls the limit, for messages.
 
         Raises:
-            InvalidRequest: a point is farther, or the limit is no distance.
+            InvalidRequest: a point is farther than the limit, or the limit is negative or NaN.
         """
         if limit is None:
             return
@@ -112,12 +113,12 @@ def snap_file(path: Path, coordinates: Coordinates | None) -> SnappedPoints:
 
     Args:
         path: the table, see ``docs/coordinates.md``; columns x and y are read in the system of the graph.
-        coordinates: of the vertices; None if the graph has none.
+        coordinates: the coordinates of the vertices; None if the graph has none.
 
     Raises:
         NotFound: there is no such file.
-        InvalidRequest: as ``read_points``; the graph has no coordinates, or those of another system; a point without
-            coordinates, an id twice, or no points.
+        InvalidRequest: ``read_points`` refuses the table; the graph has no coordinates, or they are of another system;
+            a point has no coordinates, two points have the same id, or there are no points.
     """
     return snap_table(read_points(path), None if coordinates is None else VertexFinder(coordinates))
 
@@ -131,13 +132,13 @@ def snap_table(
     """Take the points of a table, or of a request, to the vertices nearest to them.
 
     Args:
-        table: the points; where their system is None, they are read in that of the graph.
-        finder: of the vertices of the graph; None if it has no coordinates.
-        remedy: what would help if it has none, for the message.
-        field: what holds the points, for errors.
+        table: the points; if their system is None, they are taken to be in the system of the graph.
+        finder: finds the vertices of the graph; None if the graph has no coordinates.
+        remedy: how a graph without coordinates can get them, for the message.
+        field: the argument that holds the points, for errors.
 
     Raises:
-        InvalidRequest: as :func:`snap_file`.
+        InvalidRequest: as for :func:`snap_file`.
     """
     path = table.path
     if finder is None:
@@ -160,14 +161,14 @@ def snap_table(
 
 
 def ids_and_names(table: PointTable, field: str) -> tuple[list[str], list[str] | None]:
-    """Return what points are called: ids, which are all different, and names; as ``SnappedPoints`` has them.
+    """Return the ids and the names of points, as described in ``SnappedPoints``.
 
     Args:
         table: the points.
-        field: what holds them, for errors.
+        field: the argument that holds the points, for errors.
 
     Raises:
-        InvalidRequest: an id is empty, or stands twice.
+        InvalidRequest: an id is empty, or two points have the same id.
     """
     names = _names(table)
     return _ids(table, names, field), names
@@ -179,7 +180,7 @@ def _names(table: PointTable) -> list[str] | None:
 
 
 def _ids(table: PointTable, names: list[str] | None, field: str) -> list[str]:
-    """Return the ids, which are all different: the column, else the names if they are, else the numbers of rows."""
+    """Return different ids: the column of ids; without one, the names if all are different, else the row numbers."""
     if table.ids is None:
         if names is not None and all(names) and len(set(names)) == len(names):
             return names
@@ -199,11 +200,11 @@ def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[In
     """Return the vertex nearest to each point, and how far it is.
 
     Args:
-        coordinates: of the vertices; those without any are left out.
+        coordinates: the coordinates of the vertices; vertices without coordinates are left out.
         x, y: the points, in the same system, shape (k,).
 
     Returns:
-        Vertex indices, and distances in metres (great circles) or units of the plane, shape (k,) each.
+        Vertex indices, shape (k,), and distances, shape (k,), in metres (great circles) or units of the plane.
 
     Raises:
         InvalidRequest: no vertex has coordinates.
@@ -217,7 +218,7 @@ def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[In
 
 
 def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return points as arrays; raise InvalidRequest if they are no finite numbers, as many x as y."""
+    """Return points as arrays; raise InvalidRequest unless all are finite and there are as many x as y."""
     arrays = []
     for name, values in (("x", x), ("y", y)):
         array = unmasked(name, values)
@@ -236,7 +237,7 @@ class VertexFinder:
         geographic: whether points are longitude and latitude.
 
     Args:
-        coordinates: of the vertices; those without any are left out.
+        coordinates: the coordinates of the vertices; vertices without coordinates are left out.
     """
 
     def __init__(self, coordinates: Coordinates) -> None:
@@ -259,8 +260,8 @@ class VertexFinder:
 
         Args:
             x, y: the points, shape (k,).
-            count: how many for each point, at most as many as have coordinates; results have shape (k, count), and (k,)
-                if it is 1.
+            count: number of vertices for each point, at most the number of vertices with coordinates.  Results have
+                shape (k, count), or (k,) if ``count`` is 1.
         """
         if not len(self._known):
             raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")

@@ -15,8 +15,8 @@ _PROJECTED: Final = frozenset({"PROJCS", "PROJCRS", "PROJECTEDCRS", "ProjectedCR
 _ANGULAR: Final = frozenset({"GEOGCS", "GEOGCRS", "GEODCRS", "GEOGRAPHICCRS", "GEODETICCRS", "GeographicCRS"})
 #: Keywords of systems that contain another, as a compound system contains a horizontal one; the inner one is read.
 _OUTER: Final = frozenset({"COMPD_CS", "COMPOUNDCRS", "BOUNDCRS", "SOURCECRS"})
-#: Names of projections whose units are not lengths on the ground: in Web Mercator, that of most web maps, a metre on
-#: the ground at Helsinki is two units.
+#: Names of projections whose units are not lengths on the ground: in Web Mercator, the projection of most web maps, a
+#: metre on the ground at Helsinki is two units.
 _STRETCHED: Final = re.compile(r"mercator|equirectangular|equidistant.?cylindrical|plate.?carr", re.IGNORECASE)
 _NOT_STRETCHED: Final = re.compile(r"transverse|oblique", re.IGNORECASE)
 
@@ -27,8 +27,9 @@ class ReferenceSystem:
 
     Attributes:
         name: the code and the name, for messages.
-        kind: ``lonlat`` (WGS 84) or ``plane``; None where it is neither: other longitudes and latitudes, or unknown.
-        metres: metres on the ground in one unit of a plane; None where that is not known, or differs by place.
+        kind: ``lonlat`` (WGS 84) or ``plane``; None for longitudes and latitudes other than those of WGS 84, and for
+            unknown systems.
+        metres: metres on the ground in one unit of a plane; None if that is not known, or differs from place to place.
     """
 
     name: str
@@ -77,7 +78,7 @@ def from_text(code: str, definition: str) -> ReferenceSystem:
 
 
 def from_json(crs: Any) -> ReferenceSystem:
-    """Return the system of PROJJSON; whatever it does not understand is ``UNKNOWN``."""
+    """Return the system that PROJJSON defines; ``UNKNOWN`` if it is not understood."""
     while isinstance(crs, dict) and crs.get("type") in ("CompoundCRS", "BoundCRS"):
         parts = crs.get("components") or [None]
         crs = crs.get("source_crs") if crs["type"] == "BoundCRS" else parts[0] if isinstance(parts, list) else None

@@ -1,4 +1,4 @@
-"""Reads tables of points: CSV, Parquet, GeoParquet, GeoJSON and GeoPackage; the names of columns say what they hold."""
+"""Reads tables of points: CSV, Parquet, GeoParquet, GeoJSON and GeoPackage.  Names of columns say what these hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: Endings of the files that are read as tables of points.
 TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson", GEOPACKAGE)
-#: A column of this name, which holds geometries as text, is left out: the columns of coordinates say the same.
+#: A column of this name, which holds geometries as text, is left out: the columns of coordinates hold the same points.
 GEOMETRY: Final = "geometry"
 #: Up to this number, whole numbers are exact in float64, and no other whole number is rounded to one of them.
 MAX_WHOLE: Final = 2**53 - 1
@@ -46,11 +46,11 @@ class PointTable:
     """Rows of a table, each a point.
 
     Attributes:
-        path: the file; of the points of a request, what names them.
-        ids: the ids, texts, shape (k,); None without a column of ids.
+        path: the file; for the points of a request, a name for messages.
+        ids: the ids as texts, shape (k,); None without a column of ids.
         x, y: float64, shape (k,), NaN where they are missing.
-        system: ``lonlat`` if the columns or the file say so, ``plane`` if the file says so; None if they are called x
-            and y and nothing else is known.
+        system: ``lonlat`` if the names of columns or the file say so, ``plane`` if the file says so; None if the
+            columns are called x and y and nothing else is known.
         columns: the further columns by name, in the order of the file; the column of names is called ``name`` here.
     """
 
@@ -102,8 +102,8 @@ def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
 
     Raises:
         NotFound: there is no such file.
-        InvalidRequest: no columns of coordinates or two of a kind, no number, degrees out of range, or an unknown
-            ending.
+        InvalidRequest: there are no columns of coordinates, or two for the same coordinate; a coordinate is no number,
+            or out of range; or the ending of the file is unknown.
     """
     if path.suffix.lower() not in TABLES:
         raise InvalidRequest(f"{path} must end in {', '.join(TABLES)}, which says its format", field="nodes")
@@ -111,11 +111,11 @@ def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
 
 
 def layer_points(name: str, layer: PointLayer) -> PointTable:
-    """Return a layer of a GeoPackage as a table of points; errors as ``read_points``.
+    """Return a layer of a GeoPackage as a table of points.  Raises InvalidRequest as :func:`read_points` does.
 
     Args:
-        name: what messages call it.
-        layer: what was read of it.
+        name: the name of the layer, for messages.
+        layer: the columns of the layer.
     """
     path = Path(f"layer {name}")
     return _table(path, layer.table, (*_from_wkb(path, layer.geometry), layer.system))
@@ -128,7 +128,9 @@ def _table(
     *,
     first_is_id: bool = False,
 ) -> PointTable:
-    """Return the points of a frame whose geometry was taken out; errors as ``read_points``."""
+    """Return the points of a frame, with or without a ``geometry`` that was taken out of it.  Raises InvalidRequest as
+    :func:`read_points` does.
+    """
     names = frame.columns
     found = _pair(names) if geometry is None else None
     if found is None and geometry is None:
@@ -157,10 +159,10 @@ def _table(
 
 
 def _one(names: Sequence[str], kind: str) -> str | None:
-    """Return the column of a kind; InvalidRequest if there are two."""
+    """Return the name of the column of a kind, None if there is none; raise InvalidRequest if there are two."""
     usual = _NAMES[kind]
     found = {name: usual.index(word) for name in names if (word := name.strip().lower()) in usual}
-    if kind in ("id", "name") and len(set(found.values())) == len(found):  # the more usual word wins
+    if kind in ("id", "name") and len(set(found.values())) == len(found):  # take the name that ``usual`` lists first
         return min(found, key=found.__getitem__, default=None)
     if len(found) > 1:
         raise InvalidRequest(f"two columns may be the {kind}: {' and '.join(found)}; leave one out", field="nodes")
@@ -185,7 +187,7 @@ def _header(path: Path) -> tuple[list[str], str]:
 
 
 def _refuse_twins(path: Path, names: Sequence[str]) -> None:
-    """Refuse two columns of one name that holds ids, names or coordinates: the reader would rename the second."""
+    """Refuse two columns of ids, names or coordinates that have the same name: the reader would rename the second."""
     for name in names:
         if names.count(name) > 1 and any(name.lower() in usual for usual in _NAMES.values()):
             raise InvalidRequest(f"{path}: two columns are called {name}; leave one out", field="nodes")
@@ -262,8 +264,8 @@ def _from_wkb(path: Path, column: pl.Series) -> tuple[Floats, Floats]:
         held = data if isinstance(data, bytes) else b""
         order = "<" if held[:1] == b"\x01" else ">"
         kind = int(np.frombuffer(held, f"{order}u4", 1, 1)[0]) if len(held) >= 5 else 0
-        at = 9 if kind & 0x20000000 else 5  # behind the number of a system of coordinates, if there is one
-        # a point with height or measure has other thousands or high bits
+        at = 9 if kind & 0x20000000 else 5  # skip the number of the system of coordinates, if there is one
+        # the kind of a point is 1 plus multiples of 1,000 or high bits for height and measure
         if (kind & 0x1FFFFFFF) % 1000 != 1 or len(held) < at + 16:
             raise InvalidRequest(f"{path}, row {row + 1}: the geometry is no point", field="nodes")
         x[row], y[row] = np.frombuffer(held, f"{order}f8", 2, at)
@@ -292,13 +294,15 @@ def _geojson(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None
 
 
 def _as_text(name: str, value: object) -> object:
-    """Return a number that is an id or a name as text: beside a float in its column, a whole number would be one."""
+    """Return a number in a column of ids or names as text: if the column also holds a float, a whole number would
+    become a float.
+    """
     called = name.strip().lower() in (*_NAMES["id"], *_NAMES["name"])
     return str(value) if called and isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _numbers(path: Path, column: pl.Series) -> Floats:
-    """Return the coordinates of a column, NaN where it is empty; other texts are refused."""
+    """Return a column of coordinates as floats, with NaN for empty entries; raise InvalidRequest for other texts."""
     import polars as pl
 
     if column.dtype == pl.String():
@@ -320,7 +324,7 @@ def _numbers(path: Path, column: pl.Series) -> Floats:
 
 
 def _texts(column: pl.Series) -> list[str]:
-    """Return the values of a column of any type as texts, empty where there is none, and for bytes."""
+    """Return the values of a column of any type as texts; missing values and bytes become empty texts."""
     import polars as pl
 
     if column.dtype.is_nested() or column.dtype in (pl.Binary(), pl.Duration()):
@@ -329,11 +333,11 @@ def _texts(column: pl.Series) -> list[str]:
 
 
 def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
-    """Return a further column as int64, float64 or text; what is missing is NaN or empty.
+    """Return a further column as int64, float64 or text; missing values become NaN or empty texts.
 
     Args:
-        column: as it was read.
-        text: whether numbers are texts, too, as names are.
+        column: the column as it was read.
+        text: whether numbers are also returned as texts, as in a column of names.
     """
     import polars as pl
 
@@ -352,12 +356,12 @@ def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
 
 
 def beyond_floats(values: npt.NDArray[Any]) -> bool:
-    """Return whether there are whole numbers that floats cannot tell from their neighbours, shape (k,)."""
+    """Return whether some of ``values``, whole numbers, shape (k,), are too large to be exact as floats."""
     return bool(((values > MAX_WHOLE) | (values < -MAX_WHOLE)).any())
 
 
 def _plain_numbers(column: pl.Series) -> pl.Series:
-    """Return a column of texts as numbers, if that changes none of them: 007 is a code, not the number 7."""
+    """Return a column of texts as numbers if no text changes by that, and else as it is: 007 is a code, not 7."""
     import polars as pl
 
     whole = column.cast(pl.Int64(), strict=False)

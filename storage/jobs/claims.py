@@ -1,9 +1,9 @@
 """Claims of runners on jobs: leases with a fence, and what happens to a job whose runner is lost.
 
-A claim raises ``attempt`` and ``fence``.  Every later change of a running job names the fence of its claim, so a runner
-whose job another one has claimed can change nothing.  A living runner keeps raising ``beat``.  Observers decide by
-their own monotonic clocks whether a beat is overdue (``service.runner.leases``), so clocks of different machines are
-never compared.
+A claim increases ``attempt`` and ``fence``.  Every later change of a running job names the fence of its claim, so a
+runner can change nothing once another runner has claimed its job.  A working runner keeps increasing ``beat``.  Other
+processes decide by their own monotonic clocks whether a beat is overdue (``service.runner.leases``), so clocks of
+different machines are never compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from storage.jobs.schema import (
     runners,
 )
 
-#: Number of attempts after which a job fails if its runners keep dying.
+#: A job fails after this many attempts whose runners were lost.
 MAX_ATTEMPTS: Final = 3
 #: A running job's id, the fence of its claim and its beat.
 Beat = tuple[str, int, int]
@@ -59,7 +59,7 @@ class Claims:
             most: seconds and bytes; jobs that were predicted to need more, or whose need is not known, are skipped.
         """
         if not self.waits(cuda=cuda, most=most):
-            return None  # an idle runner asks often, and should not take the write lock each time
+            return None  # idle runners call this often, and should not take the write lock each time
         query, now = _next(cuda, most), time.time()
         with self._database.transaction("durable") as connection:
             found = connection.execute(query.with_for_update(skip_locked=True)).scalar_one_or_none()
@@ -103,12 +103,12 @@ class Claims:
             return connection.execute(select(jobs.c.cancel).where(*_held(claimed))).scalar_one_or_none()
 
     def replan(self, claimed: JobRecord, plan: Json) -> None:
-        """Store the plan that the runner follows, which may differ from the one made at submission."""
+        """Store the plan that the runner follows, which may differ from the plan made at submission."""
         with self._database.transaction("progress") as connection:
             connection.execute(changed(plan=plan).where(*_held(claimed)))
 
     def succeed(self, claimed: JobRecord, summary: Json, seconds: Json, size: int | None = None) -> bool:
-        """Mark a running job as successful; its result is sealed.
+        """Mark a running job as successful; called once its result is sealed.
 
         Args:
             claimed: the job as it was claimed.
@@ -135,8 +135,8 @@ class Claims:
     def release(self, claimed: JobRecord, *, predicted: bool = True) -> bool:
         """Put a running job back into the queue; the attempt does not count.
 
-        Its runner stops, or leaves the job to another. With ``predicted=False`` its prediction is removed, so that no
-        runner for short jobs takes it again.
+        This is called when the runner stops, or leaves the job to another runner.  With ``predicted=False`` the job's
+        prediction is removed, so that no short runner takes the job again.
         """
         values: Json = {} if predicted else {"predicted_seconds": None, "predicted_memory": None}
         change = changed(
@@ -160,7 +160,7 @@ class Claims:
         Args:
             found: the beat that :meth:`beats` returned some time ago.
             reason: why the attempt ended, for the history of the job.
-            max_attempts: the job fails after this many attempts.
+            max_attempts: number of attempts after which the job fails; before that it is accepted again.
 
         Returns:
             The job as it is now; None if its beat has changed.
@@ -214,8 +214,8 @@ class Claims:
     ) -> list[JobRecord]:
         """End the claims of dead runners on their jobs.
 
-        A job whose cancellation was asked for is dismissed, one that has used up its attempts fails, and the others are
-        accepted again.
+        A job whose cancellation was asked for is dismissed, a job that has used up its attempts fails, and any other
+        job is accepted again.
 
         Args:
             slot: only the jobs of runners of this slot; None for all running jobs.
@@ -244,14 +244,14 @@ class Claims:
     # Runners
 
     def announce(self, record: RunnerRecord) -> None:
-        """Store the state of a runner, in place of the previous runner of the same slot."""
+        """Store the state of a runner; it replaces that of the previous runner of the same slot."""
         with self._database.transaction("progress") as connection:
             self._database.one_at_a_time(connection, f"runner {record.slot}")
             connection.execute(delete(runners).where(runners.c.slot == record.slot))
             connection.execute(insert(runners).values(**asdict(record)))
 
     def withdraw(self, name: str) -> None:
-        """Remove the record of a runner that ends regularly."""
+        """Remove the record of a runner that ends as it should."""
         with self._database.transaction("progress") as connection:
             connection.execute(delete(runners).where(runners.c.name == name))
 

@@ -23,7 +23,7 @@ from storage.jobs.schema import metadata
 Kind = Literal["durable", "progress", "read"]
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
-#: The newest migration; a database with this revision needs none.
+#: The newest migration; a database with this revision needs no migration.
 HEAD: Final = max(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
 #: The revision of databases that were made before migrations were introduced.
 _FIRST: Final = "0001"
@@ -71,7 +71,7 @@ class Database:
         return _Transaction(self._kinds[kind])
 
     def one_at_a_time(self, connection: Connection, name: str) -> None:
-        """Make other transactions wait at this call, for the same name, until this transaction ends."""
+        """Make other transactions that call this with the same name wait until this transaction ends."""
         if not self.sqlite:  # SQLite allows only one writer in any case
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
@@ -163,7 +163,7 @@ def _on_connect(timeout: float, connection: Any, _record: object) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            # several processes that open a new database at once: SQLite does not wait for a lock here by itself
+            # several processes may open a new database at once, and SQLite itself does not wait for a lock here
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

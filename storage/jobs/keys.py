@@ -106,8 +106,8 @@ class KeyStore:
         return found
 
     def own_graph(self, owner: str, record: GraphRecord) -> bool:
-        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload; return False if it was
-        recorded.
+        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload; return False if that was
+        recorded before.
         """
         values = {"owner": owner, "graph": record.id, "name": record.name, "created": record.created}
         told = {"facts": record.facts, "receipt": record.receipt}
@@ -125,7 +125,7 @@ class KeyStore:
             connection.execute(update(graph_owners).where(*mine).values(name=name))
 
     def owned_graph(self, owner: str, graph_id: str) -> GraphRecord | None:
-        """Return the graph as this owner uploaded it, even a removed one; None if the owner did not upload it."""
+        """Return the graph as this owner uploaded it, even if it was removed; None if the owner did not upload it."""
         with self._database.transaction("read") as connection:
             row = connection.execute(_owned(owner).where(graphs.c.id == graph_id)).one_or_none()
             return None if row is None else _as_uploaded(row)
@@ -172,7 +172,7 @@ def _as_uploaded(row: Row[Any]) -> GraphRecord:
     """Make the record of a graph with name, time, facts and receipt of this owner's upload, not of the first upload."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
-    if own["receipt"] is None:  # a later upload, recorded by a version that kept only one receipt per graph
+    if own["receipt"] is None:  # recorded by an older version, which kept only the receipt of the first upload
         facts = {name: value for name, value in values["facts"].items() if name not in _OF_A_FILE}
         if "weights" in facts:
             told = ("column", "length_of")

@@ -1,4 +1,4 @@
-"""Decides which results are removed when, and removes old rows from the job database."""
+"""Selects the results to be removed, and removes old rows from the job database."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class ResultRetention:
             return list(connection.execute(query).scalars())
 
     def with_folder(self, job_ids: Sequence[str]) -> set[str]:
-        """Return those of the ids whose jobs may have files, because they were not removed."""
+        """Return those of ``job_ids`` whose jobs may have files, because their results were not removed."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())
 
     def overdue(self, before: float | None, most_bytes: int | None) -> list[str]:
-        """Return jobs whose result should be removed: those that ended before a certain time, and the oldest ones if
-        all results together are too large.
+        """Return the ids of jobs whose results should be removed.
 
-        ``before`` is in seconds since the epoch; ``most_bytes`` limits the results of all jobs together.
+        These are jobs that ended before ``before``, in seconds since the epoch; and the jobs that ended earliest, as
+        long as all results together have more than ``most_bytes``.
         """
         query = select(jobs.c.id, jobs.c.finished, jobs.c.bytes).where(jobs.c.state.in_(OVER), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:

@@ -183,14 +183,15 @@ class JobRecord:
     Attributes:
         owner: the caller who submitted it; None where the service does not distinguish callers.
         priority: jobs of higher priority are solved first.
-        place_in_queue: among equal priorities, the lowest is solved first; the numbers make owners alternate.
+        place_in_queue: among jobs of equal priority, the one with the lowest number is solved first; numbers are given
+            such that owners alternate.
         device: ``cuda`` for a job that only a runner with a GPU may claim, else ``any``.
         beat: number of heartbeats of the runner; version: number of changes of the job.
         options: the options as submitted; empty in lists of jobs.
-        fingerprint: digest of graph, options and result format; equal ones have equal results.
+        fingerprint: digest of graph, options and result format; jobs with equal fingerprints have equal results.
         bytes: size of the result; removed, removal: when and why the result was removed (``deleted``, ``expired``).
-        predicted_seconds, predicted_memory: what its plan predicted at submission, if it is for processors of one
-            machine; None for other jobs.
+        predicted_seconds, predicted_memory: what the job's plan predicted at submission, if it is a plan for processors
+            of one machine; None for other jobs.
     """
 
     id: str
@@ -279,7 +280,7 @@ def new_id() -> str:
     return str(uuid.UUID(int=value))
 
 
-#: The columns of jobs in lists: options are left out, because those of one job may name a million vertices.
+#: The columns of jobs in lists: options are left out, because the options of one job may name a million vertices.
 LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.options)
 
 

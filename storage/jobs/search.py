@@ -1,4 +1,4 @@
-"""Finds jobs for people: by state and words, those that wait in the order in which they will be claimed."""
+"""Finds jobs for people by state and words; lists of waiting jobs have the order in which the jobs will be claimed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from storage.jobs.schema import ACCEPTED, DELETED, LISTED, JobRecord, graph_owne
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs are meant.
+    """The conditions that listed jobs fulfil.
 
     Attributes:
-        states: their states; all if empty.
+        states: their states; empty for all states.
         owner: their owner; None for all owners.
         words: part of the name of the job or of its graph, or of the id of either, in any case; empty for all.
     """
@@ -26,7 +26,7 @@ class JobFilter:
     words: str = ""
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Return what rows of ``jobs`` have to fulfil."""
+        """Return the conditions on rows of ``jobs`` for SQL."""
         found: list[ColumnElement[bool]] = [or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED)]
         if self.states:
             found.append(jobs.c.state.in_(self.states))
@@ -56,7 +56,8 @@ class JobSearch:
     _database: Database
 
     def find_jobs(self, wanted: JobFilter, limit: int, before: str | None = None) -> list[JobRecord]:
-        """Return jobs without their options: the newest first, or those that only wait in the order of the queue.
+        """Return jobs without their options, the newest first; if only waiting jobs are wanted, in the order of the
+        queue.
 
         Args:
             wanted: which jobs.
@@ -72,7 +73,7 @@ class JobSearch:
             return [job_of(row) for row in connection.execute(query.limit(limit))]
 
     def count_jobs(self, wanted: JobFilter) -> int:
-        """Return how many jobs there are."""
+        """Return how many jobs fulfil the conditions."""
         query = select(func.count()).select_from(jobs).where(*wanted.conditions())
         with self._database.transaction("read") as connection:
             return int(connection.execute(query).scalar_one())

@@ -17,13 +17,13 @@ from storage.jobs.schema import keys, sessions
 
 
 class SessionStore:
-    """The sessions in a database; safe to use from many threads.  All methods raise DatabaseFailed when it fails."""
+    """The sessions in a database; safe to use from many threads.  All methods raise DatabaseFailed if that fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def open(self, key_id: str, seconds: float) -> str:
-        """Open a session of a key that lasts ``seconds``, and return its token; also delete expired sessions."""
+        """Open a session of a key, which lasts ``seconds``, and return its token; also delete expired sessions."""
         token, now = secrets.token_urlsafe(32), time.time()
         values = {"digest": _digest(token), "key": key_id, "created": now, "expires": now + seconds}
         with self._database.transaction("durable") as connection:

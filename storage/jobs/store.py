@@ -76,7 +76,9 @@ class JobStore(Claims, JobSearch, ResultRetention):
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph, or find the record of equal content; return it, and whether it is new or had been removed."""
+        """Record a graph unless a graph of equal content is recorded; return the record, and whether it is new or had
+        been removed.
+        """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"graph {record.digest}")
             row = connection.execute(select(graphs).where(graphs.c.digest == record.digest)).one_or_none()
@@ -116,7 +118,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
         Raises:
             NotFound, Gone: there is no such graph.
-            Conflict: open jobs need it.
+            Conflict: open jobs need the graph.
         """
         with self._database.transaction("durable") as connection:
             _graph(connection, graph_id, lock="write")
@@ -139,7 +141,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
         return self.submit(Submission(graph_id, options, plan, name))[0]
 
     def submit(self, asked: Submission) -> tuple[JobRecord, bool]:
-        """Accept a job durably; return it, and whether it is new, because a request may be sent again.
+        """Accept a job durably; return it, and whether it is new.  It is not if the request was sent before.
 
         Raises:
             NotFound, Gone: the graph does not exist, or was removed.
@@ -181,7 +183,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return _keyed(connection, owner or "", key, digest)
 
     def remember(self, owner: str | None, key: str, digest: str, job_id: str) -> None:
-        """Record that an idempotency key stands for a job that exists already.
+        """Record that an idempotency key stands for a job that already exists.
 
         Args:
             owner, key, digest: as in :meth:`replay`.
@@ -241,7 +243,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
 
     def still_open(self, job_ids: Sequence[str]) -> set[str]:
-        """Return the ids of those of these jobs that are open."""
+        """Return those of ``job_ids`` whose jobs are open."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state.in_(OPEN))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())
@@ -289,8 +291,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
         Raises:
             NotFound, Gone: there is no such job, or its graph was deleted.
-            Conflict: it is open, or successful.
-            TooManyJobs: as in :meth:`submit`.
+            Conflict: the job is open, or successful.
+            TooManyJobs: the limit of open jobs, of the owner or of all, is reached.
         """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"owner {asked.owner or ''}")
@@ -306,8 +308,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:
-        """Delete a job that has ended; its id stays known.  Raises NotFound or Gone if there is none, Conflict if it is
-        open.
+        """Delete a job that has ended; its id stays known.  Raises NotFound or Gone if there is no such job, Conflict
+        if it is open.
         """
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)

@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make graphs and jobs."""
+    """Make the tables of graphs and jobs."""
     op.create_table(
         "graphs",
         sa.Column("id", sa.String(40), primary_key=True),

@@ -1,4 +1,4 @@
-"""Owners, priorities, fair turns, leases, versions, fingerprints, removed results, idempotency keys, runners."""
+"""Adds owners, priorities, places in the queue, leases, versions, fingerprints, removals, idempotency keys, runners."""
 
 from __future__ import annotations
 

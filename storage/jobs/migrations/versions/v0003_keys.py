@@ -1,4 +1,4 @@
-"""Keys of callers, and the owners of graphs."""
+"""Adds keys of callers, and the owners of graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that runners report about themselves."""
+"""Adds the figures that runners report about themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of people on the page."""
+"""Adds the sessions of people who are signed in on the page."""
 
 from __future__ import annotations
 

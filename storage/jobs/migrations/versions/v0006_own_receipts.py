@@ -1,4 +1,4 @@
-"""What each owner of a graph uploaded: facts and receipt of their own file."""
+"""Adds the facts and the receipt of the file that each owner of a graph uploaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Add two columns, filled for the first owner of each graph (the one with the graph's own time of creation)."""
+    """Add two columns, filled for the first owner of each graph (whose upload has the graph's time of creation)."""
     for name in ("facts", "receipt"):
         op.add_column("graph_owners", sa.Column(name, sa.JSON))
     op.execute(

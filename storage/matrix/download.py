@@ -3,8 +3,8 @@ complete.
 
 The seal (``zarr.json``) holds size and checksum of every file except the tiles; one of these files, the manifest, holds
 those of the tiles.  So only the seal has to be trusted, and it contains its own digest.  The files lie in the working
-folder next to the target (``storage.matrix.working_dir``), which outlives the process: a later download continues with
-the tiles that it has.
+folder next to the target (``storage.matrix.working_dir``), which remains if the process ends: a later download
+continues with the tiles that are there.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ from storage.matrix.working_dir import WorkingDir
 
 #: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?|table\.parquet", re.ASCII)
-#: The form of the names of files of a quantity, whose own name, the group, may have further characters.
+#: The form of the names of a quantity's files.  The group is the name of the quantity, which may have more characters
+#: than ``_NAME`` allows.
 _OF_QUANTITY: Final = re.compile(
     rf"(?:(?:{ALSO}|graph/quantities)/([^/]+)|manifest/{ALSO}\.([^/]+)\.(?:crc32c|bytes))"
     r"(?:/zarr\.json|/c(?:/[0-9]+)+)",
     re.ASCII,
 )
-#: How the names of the chunks of a prepared graph's tables begin.
+#: The beginning of the names of the chunks of a prepared graph's tables.
 _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the store: its name below the root and its mark; of a tile this has the CRC-32C of its entries."""
+    """A file of the store: its name below the root, and its mark, which for a tile has the checksum of the entries."""
 
     name: str
     mark: FileMark
@@ -62,7 +63,7 @@ class Piece:
         return self.mark.size
 
     def holds(self, path: Path) -> bool:
-        """Return whether the file at ``path`` is complete and has this checksum.  Raises OSError."""
+        """Return whether the file at ``path`` is complete and has the checksum of the mark.  Raises OSError."""
         if path.stat().st_size != self.size:
             return False
         if not self.tile:
@@ -85,7 +86,7 @@ class Download:
         Args:
             target: where the store will be; its parent folder must exist.
             document: the root document, which is the seal.
-            overwrite: replace an existing store, once this one is complete.
+            overwrite: whether an existing store is replaced, once this one is complete.
 
         Raises:
             Conflict: something is at ``target``, or another process or another store is being downloaded there.
@@ -116,11 +117,11 @@ class Download:
             raise atomic.failure("write into", self._place.folder, error) from error
 
     def sides(self) -> list[Piece]:
-        """Return all files except the seal and the tiles; the caller stores these before it asks for the tiles."""
+        """Return all files except the seal and the tiles; the caller downloads these before it calls :meth:`tiles`."""
         return self._sides
 
     def tiles(self) -> Iterator[tuple[Piece, bool]]:
-        """Return all tiles, or chunks of tables, each with a flag that says whether it is already here and undamaged.
+        """Return all tiles, or chunks of tables; for each, whether it was downloaded before and is undamaged.
 
         Raises:
             StorageFailed: the manifest cannot be read.
@@ -165,7 +166,7 @@ class Download:
         return True
 
     def publish(self) -> None:
-        """Make everything durable and put the store at its target.  Conflict, StorageFailed."""
+        """Make everything durable and put the store at its target.  Raises Conflict or StorageFailed."""
         folder = self._place.folder
         check_target(self._target, self._overwrite)
         try:
@@ -254,7 +255,7 @@ def _side_pieces(sealed: Mapping[str, Any], where: Path) -> list[Piece]:
 
 
 def _is_of_quantity(name: str) -> bool:
-    """Return whether this is the name of a file of a quantity, whose own name leads nowhere else."""
+    """Return whether a name is that of a quantity's file, and the quantity's name in it leads to no other folder."""
     found = _OF_QUANTITY.fullmatch(name)
     try:
         check_quantity_name("" if found is None else found[1] or found[2])

@@ -1,4 +1,4 @@
-"""The files in an *exchange folder*, which other processes write for the owner of a store in the making."""
+"""Files in an *exchange folder*: tiles and panels that other processes write for the owner of a store in the making."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTS: Final = 8
 
 @dataclass(frozen=True)
 class TileFile:
-    """A tile (i, j) in an exchange folder, durable: the name of its file, its bytes and its checksum."""
+    """A durable tile (i, j) in an exchange folder: the name of its file, its bytes and its checksum."""
 
     i: int
     j: int
@@ -36,7 +36,7 @@ class TileFile:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bytes and checksums of tiles, shape (tile rows, tiles across), from tile row ``first`` on; 0 where unknown."""
+    """Bytes and checksums of tiles from tile row ``first`` on, shape (tile rows, tiles across) each; 0 if unknown."""
 
     first: int
     sizes: npt.NDArray[np.int64]
@@ -47,11 +47,11 @@ def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
     """Write a C-contiguous array into a folder as several files, because threads that write to the same file wait for
     each other.
 
-    Files are replaced whole, so a reader that has opened an older one can finish.
+    A file is replaced by a new one, so that a reader that has opened the old file can finish.
 
     Args:
         path: the folder; made if it does not exist, but not its parents.
-        panel: any shape.
+        panel: the array, of any shape.
         pool: the threads that write.
 
     Raises:
@@ -86,7 +86,7 @@ def read_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
 
     Args:
         path: the folder.
-        panel: of the shape and type that was written; filled in place.
+        panel: an array of the shape and type that were written; filled in place.
         pool: the threads that read.
 
     Raises:

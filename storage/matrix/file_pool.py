@@ -1,9 +1,9 @@
 """A pool of files: each new tile is written into one of them, which then replaces the file of the old tile.
 
-A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
-rate of writing (decision 033).  So a tile is written into a *spare*, a file that has blocks already; the spare is made
-durable and exchanged with the file of the old tile, which then becomes a spare.  No reader ever sees half a tile, and
-no old tile is removed before the new one is durable.
+If each tile were replaced by a new file, the file system would allocate and free blocks every time, which halves the
+rate of writing (decision 033).  So a tile is written into a *spare*, a file that already has blocks.  The spare is made
+durable and exchanged with the file of the old tile, which becomes a spare in turn.  No reader ever sees half a tile,
+and no old tile is removed before the new one is durable.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SHARE: Final = 16
 
 
 def spare_files(tiles: int) -> int:
-    """Return how many spare files a matrix of ``tiles`` tiles has at most."""
+    """Return the largest number of spare files of a matrix of ``tiles`` tiles."""
     return min(_MOST, max(_FEWEST, tiles // _SHARE))
 
 
 class FilePool:
-    """The spare files of a matrix of ``tiles`` tiles, in ``folder``.  Threads may write different tiles at a time."""
+    """The spare files of a matrix of ``tiles`` tiles, in ``folder``.  Several threads may write different tiles."""
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)
@@ -67,7 +67,7 @@ class FilePool:
             self._out -= 1
             self._touched.add(path.parent)
             if kept:
-                # Until the folder is durable, a power cut may bring the old name of this file back.
+                # Until the folder is durable, this file may have its old name again after a power cut.
                 self._retired.append(spare)
             self._condition.notify()
 

@@ -1,9 +1,9 @@
 """The parts of a matrix store: names, codecs, fill values, the metadata of the root and its seal.
 
-The store is a Zarr v3 group.  Its root ``zarr.json`` is written last: it holds the attributes, the summary, the
-consolidated metadata, size and checksum of every file but the tiles (those are in ``manifest``), and a digest of
-itself.  All files that end with their own CRC-32C have the same CRC-32C, so the seal also has that of the bytes before
-it.  Neither this program nor any Zarr client opens a store without the root ``zarr.json``: it is the seal.
+The store is a Zarr v3 group.  Its root ``zarr.json`` is the seal.  It is written last, and neither this program nor any
+Zarr client opens a store without it.  It holds the attributes, the summary, the consolidated metadata, size and
+checksum of every file but the tiles (those are in ``manifest``), and a digest of itself.  All files that end with their
+own CRC-32C have the same CRC-32C, so for these the seal also has the CRC-32C of the bytes before it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from storage.version import VERSION
 
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
 #: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
-#: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals, through
-#: which an earlier reader would lead routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
+#: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals; routes of an
+#: earlier reader would pass through these.  Version 4 is a prepared graph, which has tables instead of a matrix.
 #: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
 #: tiles an earlier reader would neither check nor copy.  Version 7 has values of another semiring than min-plus, which
 #: an earlier reader would take for distances.  Version 8 is a prepared graph in the compact form, which has no tables.
 FORMAT_VERSION: Final = 8
 _SEMIRING_VERSION: Final = 7
 DISTANCES: Final = "distances"
-#: The group of the further arrays, and the attribute of the store that has their types.
+#: The name of the group of the further arrays, and of the attribute that has their types.
 ALSO: Final = "also"
 _ALSO_VERSION: Final = 6
 #: The array that a prepared graph has unless it is in the compact form (``storage.prepared``), and its version.
@@ -51,12 +51,14 @@ TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
-#: Level of Zstandard.  It follows a byte shuffle, in Blosc's container: smaller and faster to read than alone.
+#: Level of Zstandard, which compresses shuffled bytes in Blosc's container; without the shuffle, files are larger and
+#: slower to read.
 ZSTD_LEVEL: Final = 3
 _CHECK_BYTES: Final = 1 << 22
-#: Bytes from which a checksum is computed without Python's lock.  That call, through ctypes, takes 2 microseconds more.
+#: The checksum of this many bytes or more is computed without Python's lock, by a call through ctypes that takes 2
+#: microseconds more.
 _LONG: Final = 1 << 15
-#: The residue of CRC-32C: the checksum of any bytes that end with the CRC-32C of those before.
+#: The residue of CRC-32C: the checksum of any bytes that end with the CRC-32C of the bytes before it.
 _RESIDUE: Final = 0x48674BC7
 
 Array = npt.NDArray[np.generic]
@@ -66,11 +68,11 @@ IntArray = npt.NDArray[np.int64]
 def crc32c(data: bytes | Array, before: int = 0) -> int:
     """Return the CRC-32C (Castagnoli) of ``data``, continued from ``before``, the checksum of the preceding bytes.
 
-    Other threads run Python meanwhile if there are at least ``_LONG`` bytes.
+    If there are at least ``_LONG`` bytes, other threads can run Python code meanwhile.
 
     Args:
         data: bytes, or a C-contiguous array.
-        before: the checksum of the bytes before them.
+        before: the checksum of the preceding bytes; 0 if there are none.
     """
     size = data.nbytes if isinstance(data, np.ndarray) else len(data)
     if size < _LONG or _EXTEND is None:
@@ -80,10 +82,10 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
 
 
 def _c_function() -> Callable[[int, int, int], int] | None:
-    """Return the C function that the package calls, which ctypes calls without Python's lock; None if it is not there.
+    """Return the C function of google_crc32c, which ctypes calls without Python's lock; None if it cannot be found.
 
-    The package keeps the lock while it computes: threads that wrote tiles of 2 MiB reached 2.4 GB/s together, whether
-    there were 16 of them or 64.
+    The package itself keeps the lock while it computes: threads that wrote tiles of 2 MiB reached 2.4 GB/s together,
+    with 16 threads as well as with 64.
     """
     try:
         from google_crc32c import _crc32c
@@ -99,12 +101,13 @@ _EXTEND: Final = _c_function()
 
 
 class FileMark(NamedTuple):
-    """What a seal says of a file.
+    """The size and checksums that a seal has of a file.
 
     Attributes:
-        size: bytes.
-        checksum: CRC-32C of all of them.
-        content: CRC-32C of what is before the file's own CRC-32C; of a file that does not end with one, ``checksum``.
+        size: bytes of the file.
+        checksum: CRC-32C of all bytes.
+        content: CRC-32C of the bytes before the file's own CRC-32C; equal to ``checksum`` if the file does not end with
+            its own CRC-32C.
     """
 
     size: int
@@ -117,14 +120,14 @@ class FileMark(NamedTuple):
         return cls(size, checksum, int.from_bytes(last, "little") if checksum == _RESIDUE else checksum)
 
     def agrees(self, sealed: FileMark) -> bool:
-        """Return whether this is the file that a seal names.  Seals of earlier versions do not tell from each
-        other files that end with their own CRC-32C.
+        """Return whether this is the mark of the file with the mark ``sealed``.  Earlier versions sealed no
+        ``content``, so their seals cannot distinguish files of one size that end with their own CRC-32C.
         """
         return self[:2] == sealed[:2] and (self.content == sealed.content or not sealed.told)
 
     @property
     def told(self) -> bool:
-        """Whether it tells the file from others of its size."""
+        """Whether the mark distinguishes the file from other files of its size."""
         return self.content != _RESIDUE
 
 
@@ -222,7 +225,7 @@ def quantity_document(grid: TileGrid, name: str, attributes: Mapping[str, Any]) 
     Args:
         grid: shape and tiles of the matrix.
         name: name of the quantity.
-        attributes: those of the store; compression, and type and unreachable of the quantity are read.
+        attributes: the attributes of the store; compression, and type and unreachable of the quantity are read.
     """
     about = attributes[ALSO][name]
     document = json.loads(distances_document(grid, {**attributes, **about, "unit": name}))
@@ -280,8 +283,8 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
 
     Args:
         folder: where the files are.
-        attributes: those of the root.
-        known: marks, by name in the folder, of files that need not be read again.
+        attributes: the attributes of the root.
+        known: marks of files that need not be read again, by their names in the folder.
     """
     known, further = known or {}, list(plain(attributes.get(ALSO) or {}))
     tiles = {folder / DISTANCES / "c", *(folder / ALSO / name / "c" for name in further)}
@@ -349,9 +352,9 @@ def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> d
     """Parse the root document and check its seal.
 
     Args:
-        path: named in errors.
+        path: the path of the store, for errors.
         data: the root document.
-        holds: what must be there, ``DISTANCES``, ``TABLES`` or ``TABLE``; None for any of them.
+        holds: what the store must have, ``DISTANCES``, ``TABLES`` or ``TABLE``; None for any of them.
 
     Raises:
         StorageFailed: the seal is damaged, or of another kind; the message names ``path`` and the reason.

@@ -36,7 +36,7 @@ from storage.matrix.format import (
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import side_array
 
-#: Attributes that the store itself sets, and callers must not.
+#: Attributes that only the store itself may set.
 _OWN: Final = frozenset(
     {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal", "also"}
 )
@@ -44,7 +44,7 @@ _OWN: Final = frozenset(
 QUANTITIES: Final = "quantities"
 #: Vertex indices of the rows and of the columns; None for all vertices, in order.
 Sides = tuple[IntArray | None, IntArray | None]
-#: Defaults of attributes that every store has; the caller's values replace them.
+#: Default values of attributes that every store has; the caller's values replace them.
 _USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
 
 
@@ -59,7 +59,8 @@ class MatrixSpec:
         targets: vertex indices of the columns, shape (columns,), all different; None for all, in order.
         attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
         compression: ``none`` or ``zstd``.
-        also: type and value for *no path* of each further array, by the name of its quantity, which the graph has.
+        also: type and value for *no path* of each further array, by the name of its quantity; the graph has this
+            quantity.
     """
 
     dtype: npt.DTypeLike
@@ -87,7 +88,7 @@ class Frame:
 def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool) -> Frame:
     """Check the arguments of ``create_matrix`` and compute the attributes of the store; writes nothing.
 
-    Leftovers of dead writers to ``path`` are removed.
+    Folders that killed writers to ``path`` have left are removed.
 
     Args:
         path, graph, spec, overwrite: as in ``create_matrix``.
@@ -107,7 +108,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, spec.unreachable)
     rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
-    # First, as it moves back the old store that a writer left beside the target if it died between two renames.
+    # This comes first, because it moves an old store back that a writer, killed between two renames, left beside it.
     atomic.clear_stale(target)
     check_target(target, overwrite)
     common = {
@@ -141,7 +142,7 @@ def unit_of(graph: Graph) -> str:
 
 
 def said_unit(stored: object) -> str | None:
-    """Return the unit that somebody has said of the weights, from what :func:`unit_of` stored; None if nobody has."""
+    """Return the unit that the user gave for the weights, from what :func:`unit_of` returned; None if there is none."""
     return None if stored in (None, "weight", "hops") else str(stored)
 
 
@@ -150,7 +151,7 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
 
     Args:
         folder: where the store is made.
-        graph: its labels and arcs are stored.
+        graph: the graph, whose labels and arcs are stored.
         sides: vertex indices of rows and columns.
         grid: shape and tiles of the matrix.
         common: the attributes of the store.
@@ -238,12 +239,12 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced: anything but a matrix store, so that a mistyped path removes nothing
+    """Refuse a target that may not be replaced.  Only a store is replaced, so that a mistyped path removes nothing
     else.
 
     Raises:
-        NotFound: the folder around it does not exist.
-        Conflict: it exists and ``overwrite`` is False, it is no matrix store, or it lies inside a sealed store.
+        NotFound: the parent folder of the target does not exist.
+        Conflict: the target exists and ``overwrite`` is False, it is no store, or it lies inside a sealed store.
     """
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")

@@ -10,7 +10,7 @@ from storage.errors import InvalidRequest
 
 #: Rows of a tile.  Sources are solved and written in bands of this height; reading one row reads at most one band.
 TILE_ROWS: Final = 64
-#: Most bytes of one row of a tile: 64 such rows make a file of 2 MiB.
+#: Most bytes of a row of a tile; 64 rows of this size make a file of 2 MiB.
 SEGMENT_BYTES: Final = 32_768
 #: Tiles are multiples of this many entries wide, so that their float32 rows begin at a multiple of 256 bytes.
 ALIGNMENT: Final = 64
@@ -27,7 +27,7 @@ class TileGrid:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Tiles down and across."""
+        """Number of tiles down, and number of tiles across."""
         return -(-self.shape[0] // self.tile[0]), -(-self.shape[1] // self.tile[1])
 
     @property

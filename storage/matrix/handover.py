@@ -1,9 +1,9 @@
-"""Lets a solve take over the checkpoint of an earlier solve, whose process may still be alive.
+"""Lets a solve take over the checkpoint of an earlier solve, whose process may still exist.
 
 A process that was suspended (SIGSTOP, a paused virtual machine) later continues where it stopped, and writes through
-paths and through open files.  So a successor works below another path, and brings the checkpoint there.  While a
-process holds the lock of a working folder, its files are copied and never shared.  Once the lock is free, no process
-has a file of the folder open, and the folder is moved in one step; the old path then leads nowhere.
+paths and through open files.  So the later solve works below another path, and brings the checkpoint there.  While a
+process holds the lock of a working folder, the files in it are copied and never shared.  Once the lock is free, no
+process has a file of the folder open, and the folder is moved in one step; nothing is then at the old path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.matrix.working_dir import RECORD, place_checkpoint, record_bytes, w
 from storage.threads import in_threads
 
 _THREADS: Final = 4
-#: Most attempts to copy; a new one is made if the record has changed during the previous one.
+#: Most attempts to copy a checkpoint; another attempt is made if the record has changed meanwhile.
 _COPIES: Final = 3
 #: Most attempts to read a tile, which may be replaced while it is read.
 _READS: Final = 10
@@ -72,11 +72,11 @@ def lock_within(base: Path, target: Path, seconds: float) -> int | None:
 
     Args:
         base: the folder.
-        target: what is written by whoever holds the lock.
-        seconds: how long to wait for another process.
+        target: what the holder of the lock writes.
+        seconds: how long to wait for another process that holds the lock.
 
     Returns:
-        None if another process still holds the lock then.
+        The descriptor; None if another process still holds the lock after ``seconds``.
 
     Raises:
         OSError: the file system refused.
@@ -98,8 +98,8 @@ class _Replaced(Exception):  # noqa: N818 - it ends an attempt to copy and is no
 def _copied(old: Path, new: Path) -> bool:
     """Copy record and tiles of a checkpoint that a process holds.
 
-    A copied tile may be more advanced than the record says, never less.  If the record was replaced meanwhile, it may
-    have been lowered before tiles were overwritten with less progress; the copy is then discarded.
+    A copied tile may be more advanced than the record says, but never less advanced.  If the record was replaced during
+    the copy, it may have been lowered and tiles overwritten with less progress, so the copy is discarded.
     """
     source = working_folder(old)
     for _ in range(_COPIES):
@@ -111,7 +111,7 @@ def _copied(old: Path, new: Path) -> bool:
                 same = _stamp(source / RECORD) == before
             except FileNotFoundError:  # its process has finished, or another process has taken the checkpoint
                 raise _Replaced from None
-            if not same:  # checked before the record is written, which must not claim more than the tiles hold
+            if not same:  # checked before the record is written, because it must not claim more than the tiles hold
                 raise _Replaced
 
         with contextlib.suppress(_Replaced):

@@ -1,8 +1,8 @@
-"""The distance matrix as a store: opens, reads and verifies it.
+"""Opens, reads and verifies a distance matrix that is sealed in a store.
 
-A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/store.md`` lists
-what is in it and ``docs/decisions/003-matrix-layout.md`` says why it is laid out so.  This reader is stricter than a
-Zarr client: a tile that is missing or damaged is an error, never a number.
+The store is a Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions.
+``docs/store.md`` lists what it contains, and ``docs/decisions/003-matrix-layout.md`` gives the reasons for its layout.
+This reader is stricter than a Zarr client: a tile that is missing or damaged is an error, never a number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FURTHER_KEY: Final = re.compile(rf"{ALSO}/([^/]+)/c/(0|[1-9][0-9]{{0,9}})/(0|[1
 
 
 def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
-    """Return the bytes of the tile files of an uncompressed store, exactly; labels, arcs and metadata come on top."""
+    """Return the exact bytes of the tile files of an uncompressed store; labels, arcs and metadata are not counted."""
     return layout(shape, itemsize).total_bytes(itemsize)
 
 
@@ -59,7 +59,7 @@ def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: ``path`` is no sealed store, or its metadata are damaged.
-        Conflict: it is of another semiring.
+        Conflict: the values of the store are of another semiring.
     """
     return understood(open_sealed(path, Matrix), semiring)
 
@@ -74,7 +74,7 @@ def check_opening(path: object, semiring: object, device: object, device_memory:
         device_memory: bytes, or None.
 
     Raises:
-        InvalidRequest: one of them is something else.
+        InvalidRequest: an argument is something else.
     """
     check_given_paths(path=path)
     for name in semiring if isinstance(semiring, Collection) and not isinstance(semiring, str) else (semiring,):
@@ -88,7 +88,7 @@ def understood(result: Result, semiring: str | Collection[str]) -> Result:
     """Return an open result if the caller understands its semiring; else close it and raise Conflict.
 
     Raises:
-        Conflict: they are of another one.
+        Conflict: the values of the result are of another semiring.
     """
     try:
         check_understood(result.path, result.attributes, semiring)
@@ -99,15 +99,15 @@ def understood(result: Result, semiring: str | Collection[str]) -> Result:
 
 
 def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], Result]) -> Result:
-    """Open the sealed result at ``path``; all its metadata are of one result, even if a writer replaces it meanwhile.
+    """Open the sealed result at ``path``.  If a writer replaces it meanwhile, old and new metadata are never mixed.
 
     Args:
         path: a folder, or an address in an object store.
-        make: makes the result from its open folder.
+        make: returns the result in an open folder.
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: as ``make``.
+        StorageFailed: ``make`` raised it.
     """
     if is_address(path):
         return make(RemoteFolder(str(path)))
@@ -122,7 +122,7 @@ def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], R
             if not swapped:
                 raise
             continue
-        # Metadata are read by name: if a writer has swapped the store meanwhile, begin again.
+        # Metadata are read by path, so if a writer has replaced the store meanwhile, begin again.
         if folder.current():
             return result
         folder.close()
@@ -130,7 +130,7 @@ def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], R
 
 
 def is_sealed_store(folder: Path) -> bool:
-    """Return whether a folder is a store that this program has sealed, even if it is damaged by now."""
+    """Return whether a folder is a store that this program has sealed, even if it was damaged later."""
     try:
         return not is_foreign((folder / ROOT_DOCUMENT).read_bytes())
     except (FileNotFoundError, IsADirectoryError):
@@ -168,7 +168,7 @@ class Matrix(SealedResult):
         self._stored = self.dtype.newbyteorder("<")
         self.unreachable = self.dtype.type(float(attributes["unreachable"]))
         attributes["unreachable"] = self.unreachable.item()
-        attributes.setdefault("targets", "all")  # stores of versions without the option ``targets``
+        attributes.setdefault("targets", "all")  # stores of versions without the option ``targets`` lack it
         attributes.setdefault("cutoff", None)
         self.target_labels = self._side("target")
         self.labels = self.target_labels if attributes["targets"] == "all" else self._side("vertex")
@@ -213,7 +213,7 @@ class Matrix(SealedResult):
         return rows_of(self._tiles, self.grid, self._stored, self.source_positions(sources))
 
     def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,); pairs in one tile are read together."""
+        """Return the distances of pairs (vertex indices), shape (k,); pairs of the same tile are read together."""
         places = self.source_positions(sources), self.target_positions(targets)
         return entries_of(self._tiles, self.grid, self._stored, *places)
 
@@ -237,7 +237,7 @@ class Matrix(SealedResult):
             None if the pair needs ``entries``.
 
         Raises:
-            BlockingIOError: the kernel is reading it from the disk; try again soon.
+            BlockingIOError: the kernel is reading the entry from the disk; a later call will find it in memory.
         """
         source, target = check_whole("source", source), check_whole("target", target)
         if self._rows_of is not None or self._columns_of is not None or not (0 <= source < self.n > target >= 0):

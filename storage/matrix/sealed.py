@@ -47,16 +47,16 @@ class SealedFolder:
 
     Attributes:
         path: the path or address under which it was opened.
-        attributes: those of the root, without summary and seal.
+        attributes: the attributes of the root, without summary and seal.
         summary: the summary that was passed to ``seal``.
         digest: the digest of the seal, ``sha256:...``; equal for equal results.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder, holds: str = DISTANCES) -> None:
-        """Read and check the seal; what ``holds`` names must be there.
+        """Read and check the seal of a store that has the array or file ``holds``.
 
         Raises:
-            StorageFailed: there is no seal, it is damaged, or it seals something else.
+            StorageFailed: there is no seal, it is damaged, or the store has no ``holds``.
         """
         self.path, self._folder = folder.path, folder
         document = read_seal(self.path, folder.read(ROOT_DOCUMENT), holds)
@@ -76,7 +76,7 @@ class SealedFolder:
 
     @property
     def remote_seal(self) -> Stat | None:
-        """Size, tag and time of the object that seals it in an object store; None for a folder."""
+        """Size, tag and time of the object that is the seal, if this is in an object store; None for a folder."""
         return self._folder.seal if isinstance(self._folder, RemoteFolder) else None
 
     def current(self) -> bool:
@@ -94,7 +94,7 @@ class SealedFolder:
 
         Raises:
             NotFound: no file of that name belongs to the store.
-            StorageFailed: it belongs to the store and is lost, or its size is not the sealed one.
+            StorageFailed: the file belongs to the store, but is lost, or its size differs from the sealed size.
         """
         size = self._sealed_size(key)
         try:
@@ -146,8 +146,8 @@ class SealedFolder:
             raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
 
     def _checked(self, name: str) -> Any:
-        """Return a file other than a tile, after comparing it with the seal.  Raises KeyError if the store has no such
-        file.
+        """Return the content of a file other than a tile, after comparing it with the seal.  Raises KeyError if the
+        store has no such file.
         """
         sealed = self._files[name]
         data = self._folder.read(name)
@@ -159,9 +159,9 @@ class SealedFolder:
 class SealedResult(SealedFolder, ABC):
     """A sealed result, open for reading; safe to use from many threads.
 
-    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
-    by that of their target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
-    integers, or what ``storage.semirings`` says of the semiring.
+    Vertices are given as indices (positions in ``labels``).  A row is named by the vertex index of its source, a column
+    by that of its target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
+    integers, or the value that ``storage.semirings`` defines for the semiring.
 
     Attributes:
         path, summary, digest: as in ``SealedFolder``.
@@ -172,7 +172,7 @@ class SealedResult(SealedFolder, ABC):
         grid: the tile grid.
         labels: the names of all vertices; n: how many there are.
         sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
-        also: the sums of further quantities along the shortest paths, by name; empty where none was asked for.
+        also: the sums of further quantities along the shortest paths, by name; empty if no quantity was asked for.
     """
 
     dtype: np.dtype[Any]
@@ -222,9 +222,10 @@ class SealedResult(SealedFolder, ABC):
 
     def nearest(self, source: int, count: int) -> tuple[IntArray, Array]:
         """Return the reachable targets nearest to a source (vertex index), without the source itself, and their
-        distances; of another semiring those with the best values, such as the widest paths.
+        distances.
 
-        Equal distances are in the order of the columns.
+        Targets of equal distance are in the order of the columns.  For a semiring other than min-plus, these are the
+        targets with the best values, such as the widest paths.
 
         Args:
             source: vertex index.
@@ -246,7 +247,7 @@ class SealedResult(SealedFolder, ABC):
         A source that reaches no target at all has the eccentricity ``unreachable``.
 
         Raises:
-            Conflict: the values are of another semiring, and no distances.
+            Conflict: the values are no distances, but of another semiring.
         """
         check_understood(self.path, self.attributes, MIN_PLUS)
         sources = check_index_array("sources", sources, self.n)
@@ -286,7 +287,7 @@ class SealedResult(SealedFolder, ABC):
         return int(self.source_positions([check_whole("vertex_index", vertex_index)])[0])
 
     def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """Return the rows of sources (vertex indices); errors as in :meth:`source_position`."""
+        """Return the row of each source (vertex indices).  Raises NotFound if one does not exist or is no source."""
         return self._positions(vertices, "source", self._rows_of, self.shape[0])
 
     def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
@@ -305,12 +306,12 @@ class SealedResult(SealedFolder, ABC):
 
     @property
     def placed(self) -> bool:
-        """Whether the graph has coordinates; this reads nothing."""
+        """Whether the graph has coordinates; known from the seal, without reading a file."""
         return GROUP in self._arrays
 
     @property
     def arcs(self) -> int:
-        """The number of arcs of the graph; this reads nothing."""
+        """The number of arcs of the graph; known from the seal, without reading a file."""
         return int(self._arrays["graph/heads"]["shape"][0])
 
     @cached_property
@@ -333,7 +334,7 @@ class SealedResult(SealedFolder, ABC):
 
     @property
     def unit(self) -> str | None:
-        """What the distances measure, such as ``min``; None if nobody has said it, or if they count arcs."""
+        """What the distances measure, such as ``min``; None if no unit was given, or if they count arcs."""
         return said_unit(self.attributes.get("unit"))
 
     @cached_property

@@ -1,8 +1,8 @@
-"""A store in the making that several processes work on: one owns it, the others are its guests.
+"""A store in the making that several processes work on: one process owns it, and the others are its guests.
 
-A guest reads tiles, and writes new ones into files of its own in an *exchange folder*; only the owner renames them to
-tiles (``WorkingMatrix.adopt``).  So a guest that its owner has given up does no harm if it still writes: the owner
-ignores these files.  No process waits for a lock, and every tile is replaced atomically.
+A guest reads tiles, and writes new tiles into files of its own in an *exchange folder*; only the owner renames these
+files to tiles of the store (``WorkingMatrix.adopt``).  If the owner has given up a guest that still writes, it ignores
+the guest's files, so they do no harm.  No process waits for a lock, and every tile is replaced atomically.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from storage.matrix.writer import MatrixWriter
 
 
 class _Guest:
-    """A stand-in for a staging folder, with only the attributes that a writer reads, because a guest never publishes
-    anything.
-    """
+    """Replaces a staging folder: it has only the attributes that a writer reads, because a guest never publishes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.target = folder
@@ -34,7 +32,7 @@ class _Guest:
 
 
 class GuestMatrix(WorkingMatrix):
-    """A store in the making, for a process that does not own it.  Threads may use different tiles at a time.
+    """A store in the making, for a process that does not own it.  Several threads may use different tiles.
 
     Args:
         folder: the folder of the store in the making.
@@ -61,7 +59,7 @@ class GuestMatrix(WorkingMatrix):
         return Graph(labels=labels, directed=bool(about["directed"]), weighted=bool(about["weighted"]), **arcs)
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
-        """Read a tile, which the owner may replace before the next read; Args: those of the base class."""
+        """Read a tile as the base class does; forget its size, because the owner may replace it before another read."""
         super().read_tile(i, j, out)
         self._sizes[i, j] = 0
 

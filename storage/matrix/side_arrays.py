@@ -1,7 +1,8 @@
-"""The small arrays of a store (labels, arcs, manifest) as Zarr v3 writes them, without the import of zarr.
+"""Reads and writes the small arrays of a store (labels, arcs, manifest) in the format of Zarr v3 without importing
+zarr.
 
 That import would take a fifth of the time of a solve of a thousand vertices and a query to its store.  The files are
-identical to zarr-python's; arrays of other forms, which other programs may have written, are read by zarr.
+identical to those of zarr-python.  Arrays of other forms, which other programs may have written, are read by zarr.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from storage.files import atomic
 
 #: Most entries of a chunk along a dimension of its array.
 SIDE_CHUNK: Final = 1 << 20
-#: More names than this are read by zarr, whose decoder is compiled.
+#: An array of more names than this is read by zarr, whose decoder is compiled.
 MANY_NAMES: Final = 1 << 16
 
 #: Codecs of Zarr v3 as its metadata name them.
@@ -171,7 +172,7 @@ def _packed_names(names: Array) -> bytes:
 
 
 def _unpacked_names(data: bytes) -> Array:
-    """Undo :func:`_packed_names`; raise ValueError if lengths and bytes do not agree."""
+    """Return the names that :func:`_packed_names` packed; raise ValueError if lengths and bytes do not agree."""
     try:
         (count,), at, names = _COUNT.unpack_from(data), 4, []
         for _ in range(count):

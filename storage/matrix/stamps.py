@@ -18,10 +18,10 @@ _STAMP: Final = ".stamp"
 
 
 def fault_of(store: Path, document: Mapping[str, Any]) -> str | None:
-    """Return why the tiles in ``store`` are not those of the record; None if they are.
+    """Return why the tiles in ``store`` do not belong to the record ``document``; None if they do.
 
-    Records of earlier versions have no stamp.  A store loses its stamp just before it is published; from then on it is
-    recognised by its seal.
+    Tiles and record belong together if their stamps are equal.  Records of earlier versions have no stamp, and pass.  A
+    store loses its stamp just before it is published; from then on its seal takes the place of the stamp.
     """
     if not stamp_file(store).parent.is_dir():
         return f"the tiles that belong to it are gone from {store}: bring them back, or begin anew (--overwrite)"
@@ -42,7 +42,7 @@ def stamp_file(store: Path) -> Path:
 
 
 def put_stamp(store: Path, stamp: str | None) -> None:
-    """Write the stamp of the record among the tiles, durably; None writes nothing.  Raises OSError."""
+    """Write the record's stamp into the folder of the tiles, durably; do nothing if it is None.  Raises OSError."""
     if stamp is not None:
         path = stamp_file(store)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,11 +26,13 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLL
 
 
 class StoreFolder:
-    """The folder of a store, held open, so that a store swapped in at the same path is never mixed with it.
+    """The folder of a store, held open, so that files of another store that replaces it at the same path are never
+    read.
 
     Attributes:
-        path: as the caller named it, for messages.
-        root: where it was found: ``path``, or the path next to it while a writer swaps two stores by renaming.
+        path: the path that the caller gave, for messages.
+        root: the path at which the folder was found: ``path``, or a path next to it while a writer swaps two stores by
+            renaming.
         handle: descriptor of the folder; released by ``close`` or with the last reference to this object.
     """
 
@@ -94,11 +96,11 @@ class StoreFolder:
                 os.close(here)
 
     def arrays(self, names: Iterable[str]) -> Path:  # noqa: ARG002 - all lie in the folder
-        """Return the store that Zarr must open to read the files ``names``: here the folder, which has them."""
+        """Return the path that Zarr must open to read the files ``names``: the folder itself, which has all files."""
         return self.root
 
     def size(self, name: str) -> int:
-        """Return the bytes of a regular file in the folder, -1 of anything else.  Raises OSError."""
+        """Return the bytes of a regular file in the folder; -1 for anything else.  Raises OSError."""
         status = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
         return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
@@ -134,8 +136,8 @@ class TileReader:
         compressed: bool,
         name: str = DISTANCES,
     ) -> None:
-        """``dtype`` is little-endian; ``checksums`` and ``sizes`` (bytes) have one entry per tile; ``name`` is that of
-        the array.
+        """Read tiles of the array ``name``; ``dtype`` is little-endian, and ``checksums`` and ``sizes`` (bytes) have an
+        entry for each tile.
         """
         self._name = name
         if not checksums.shape == sizes.shape == grid.counts:
@@ -233,7 +235,7 @@ class TileReader:
         except BlockingIOError:
             os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
             raise
-        except OSError:  # the file system lacks NO_WAIT, or the disk is damaged; the usual read tells which
+        except OSError:  # the file system lacks NO_WAIT, or the disk is damaged; then the usual read fails, too
             return None
         finally:
             os.close(handle)

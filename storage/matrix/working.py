@@ -1,4 +1,4 @@
-"""The store in the making as a working copy, which is written repeatedly, read back, committed and resumed.
+"""The store in the making as a working copy: its tiles are written repeatedly, read back, committed and resumed.
 
 The tile files are those of the sealed store, so there is only one copy and nothing is converted at the end.  An
 existing tile is replaced atomically by a durable one (``storage.matrix.file_pool``); a new tile is durable after the
@@ -33,11 +33,11 @@ from storage.matrix.writer import MatrixWriter, begin
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: Most new tiles that wait for a commit; the thread that writes one more makes them durable.  A matrix with more tiles
-#: than this is written past the page cache.
+#: At most this number of new tiles wait for a commit; the thread that writes one more makes them durable.  A matrix
+#: with more tiles than this is written past the page cache.
 _PENDING: Final = 128
-#: Attributes in which a solve may differ from the checkpoint that it resumes.  Only the compression must be the same:
-#: ``open_working`` takes it from the spec.
+#: Attributes that are not compared when a solve resumes a checkpoint.  The compression is compared, too, but as the
+#: spec gives it.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
 
 
@@ -57,18 +57,18 @@ def open_working(
         path: where the store will be; its parent folder must exist.
         graph: the graph solved; labels and arcs are stored with the matrix.
         spec: what the store holds; a checkpoint is resumed only if graph and spec are the same as before.
-        overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint cannot be
-            resumed.
-        resume: continue from the checkpoint, if there is one.
+        overwrite: whether a store at ``path`` is replaced once this one is sealed, and whether the solve begins anew if
+            a checkpoint cannot be resumed.
+        resume: whether to continue from the checkpoint, if there is one.
         address: an address in an object store for the store; ``path`` then holds only the working copy.
         claim: number of the claim on the address.  The highest claim counts; a solve changes nothing that belongs to a
-            higher one.
+            higher claim.
 
     Raises:
         Conflict: another process works at ``path``; there is a checkpoint, and neither ``resume`` nor ``overwrite`` was
-            asked for; the checkpoint is that of another matrix; or as in ``create_matrix``.
+            asked for; the checkpoint is that of another matrix; or as for ``create_matrix``.
         StorageFailed: the file system refused, or the record of the checkpoint is damaged.
-        ApspError: as in ``create_matrix``.
+        ApspError: as for ``create_matrix``.
     """
 
     def place(frame: Frame) -> WorkingDir:
@@ -97,10 +97,11 @@ def open_working(
 class WorkingMatrix(MatrixWriter):
     """A store in the making that can be read back, committed and resumed.
 
-    Many threads may read and write different tiles at a time.  If entries change while they are written, a tile file
-    holds a copy from some time during ``write``.
+    Many threads may read and write different tiles at the same time.  If entries change while ``write`` runs, each
+    entry of the tile file is as it was at some time during that call.
 
-    At the end of its context, the folder stays if something was committed and not sealed; otherwise it is removed.
+    At the end of its context, the working folder stays if something was committed but not sealed; otherwise it is
+    removed.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class WorkingMatrix(MatrixWriter):
                     quantity.settle()
                 self._sync_new(0)
                 self._file_pool.settle()
-                if not self._committed:  # folders only: a process that resumes writes all files except tiles again
+                if not self._committed:  # only folders: a process that resumes writes all files except tiles again
                     for path in (Path(self._tiles), Path(self._tiles).parent, folder, folder.parent):
                         atomic.sync_path(path)
                 self._place.save(record)
@@ -191,7 +192,7 @@ class WorkingMatrix(MatrixWriter):
         return exchange_dir
 
     def adopt(self, exchange_dir: Path, files: Iterable[TileFile]) -> None:
-        """Move durable tiles from ``exchange_dir`` to their places, each atomically.
+        """Move durable tiles from ``exchange_dir`` into the store, each atomically.
 
         Raises:
             StorageFailed: the file system refused.
@@ -200,7 +201,7 @@ class WorkingMatrix(MatrixWriter):
             self._adopt_tile(exchange_dir, tile)
 
     def marks(self, first: int, last: int) -> Marks:
-        """Return sizes and checksums of the tile rows from ``first`` to ``last`` - 1, as far as they are known."""
+        """Return sizes and checksums of tiles in the tile rows from ``first`` to ``last`` - 1; 0 if unknown."""
         rows = slice(first, last)
         return Marks(first, self._sizes[rows].copy(), self._checksums[rows].copy())
 
@@ -254,7 +255,7 @@ class WorkingMatrix(MatrixWriter):
             self.read_tile(i, j, out[rows.start - first : rows.stop - first, columns])
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
-        """Seal as in the base class; first, tiles of an earlier process that were not read yet are read and checked."""
+        """Seal as the base class does; first read and check tiles of an earlier process that were not read yet."""
         for i, j in np.argwhere((self._sizes == 0) & self._present).tolist():
             rows, columns = self._grid.slices(i, j)
             self.read_tile(i, j, np.empty((rows.stop - rows.start, columns.stop - columns.start), self._dtype))
@@ -275,7 +276,7 @@ class WorkingMatrix(MatrixWriter):
         self.leave()
 
     def _lower_first(self) -> None:
-        """Commit the lowered record, if there is one; every thread that is about to change a tile waits for that."""
+        """Commit the lowered record, if there is one; every thread calls this before it changes a tile."""
         if self._lowered is not None:
             with self._record_lock:
                 if self._lowered is not None:
@@ -325,7 +326,7 @@ class WorkingMatrix(MatrixWriter):
             raise self._fail("make tiles durable in", Path(self._tiles), error) from error
 
     def _fail(self, action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
-        """Make an error, after which nothing is committed: once an fsync has failed, later ones prove nothing."""
+        """Make an error, after which nothing is committed: once an fsync has failed, later fsyncs prove nothing."""
         self._failed = atomic.failure(action, path, error, wanted)
         return self._failed
 

@@ -1,7 +1,7 @@
 """The working folder of a solve that can be resumed: ``.NAME.working`` next to the target, with a lock and a record.
 
 It holds ``store`` (the store in the making), ``spare`` (files that tiles are written into) and ``record.json``, which
-says how far the solve has come.  A folder without a record is garbage of a process that died before its first commit.
+says how far the solve has come.  A folder without a record is garbage of a process that ended before its first commit.
 The record and a file among the tiles hold the same random stamp, so that tiles from another folder are not mistaken for
 the tiles that the record describes.  The system frees the lock (flock) when the process that holds it ends.
 """
@@ -42,12 +42,12 @@ class Checkpoint:
     """The committed state of a stopped solve.
 
     Attributes:
-        target: the path of its store.
+        target: the path of the store that the solve makes.
         identity: the properties that must be equal to resume: graph (digest), type, sources and so on.
         record: the record that was passed to ``WorkingMatrix.commit``.
         saved: the time of the commit, in ISO 8601.
         bytes: disk space of the working folder.
-        fault: why no solve can resume from it; None if one can.
+        fault: why no solve can resume from this checkpoint; None if a solve can.
     """
 
     target: Path
@@ -74,14 +74,14 @@ def discard_checkpoint(target: str | Path) -> None:
     path = Path(target).absolute()
     if working_folder(path).exists():
         handle = lock(path)
-        with contextlib.suppress(OSError):  # the record is removed first, because it must not outlive its tiles
+        with contextlib.suppress(OSError):  # the record is removed first: it must not remain without its tiles
             _drop_record(working_folder(path))
         shutil.rmtree(working_folder(path), ignore_errors=True)
         os.close(handle)
 
 
 def record_bytes(target: Path) -> bytes:
-    """Read the record of the checkpoint of ``target``, unparsed.  FileNotFoundError if there is none."""
+    """Read the record of the checkpoint of ``target``, unparsed.  Raises FileNotFoundError if there is none."""
     return (working_folder(target.absolute()) / RECORD).read_bytes()
 
 
@@ -119,7 +119,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
 
 
 class WorkingDir(atomic.Staging):
-    """The staging folder ``.NAME.working/store``, which outlives its process if there is a record.
+    """The staging folder ``.NAME.working/store``, which remains after its process has ended if there is a record.
 
     Attributes:
         spare: the folder for files that tiles are written into.
@@ -168,8 +168,8 @@ class WorkingDir(atomic.Staging):
     def publish(self, *, replace: bool) -> None:
         """Publish as the base class does, then remove the working folder."""
         if self.record is not None:
-            # After an exchange, the old store is in this folder.  If the process ends then, the digest tells old and
-            # new apart.
+            # After stores are exchanged, the old store is in this folder.  If the process ends then, the digest of the
+            # seal shows which store is the new one.
             try:
                 self.save(self.record, publishing=seal_of(self.folder))
             except OSError as error:
@@ -197,7 +197,7 @@ class WorkingDir(atomic.Staging):
             if self.record is None and self._process == os.getpid():
                 with contextlib.suppress(
                     OSError
-                ):  # the record of a commit that failed at its last step must not outlive its tiles
+                ):  # the record of a commit that failed at its last step must not remain without its tiles
                     _drop_record(self._base)
                 self._remove()
             self._release()
@@ -225,12 +225,12 @@ class WorkingDir(atomic.Staging):
         self.spare.mkdir()
 
     def _resume(self, document: Mapping[str, Any]) -> None:
-        """Keep tiles and record; everything else is removed and written again."""
+        """Keep tiles and record, and remove all other files, which are written again."""
         self.record = document["record"]
         if "stamp" in document:
             self._stamp, self._stamped = document["stamp"], stamp_file(self.folder).exists()
         if "publishing" in document:
-            # This puts the stamp back before the seal is removed: without either, the tiles could not be recognised.
+            # This puts the stamp back before the seal is removed: tiles are recognised by one of these.
             self.save(document["record"])
         _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES, ALSO))
@@ -303,7 +303,7 @@ def _clear(folder: Path, keep: tuple[str, ...]) -> None:
 
 
 def _drop_record(base: Path) -> None:
-    """Remove the record durably: if a power cut brought it back, it would describe other tiles.  Raises OSError."""
+    """Remove the record durably: otherwise it might be back after a power cut, beside other tiles.  Raises OSError."""
     try:
         (base / RECORD).unlink()
     except FileNotFoundError:
@@ -316,10 +316,10 @@ def write_record(base: Path, content: Mapping[str, object]) -> None:
 
     Args:
         base: the folder.
-        content: in JSON types.
+        content: the members of the record, in JSON types.
 
     Raises:
-        OSError: the file system refused; the record is then as before.
+        OSError: the file system refused; the record has not changed.
     """
     document = {"format": _FORMAT, "saved": datetime.now(UTC).isoformat(timespec="seconds"), **content}
     document["digest"] = _digest(document)
@@ -367,8 +367,8 @@ def _digest(document: Mapping[str, object]) -> str:
 def _published(target: Path, document: Mapping[str, Any]) -> bool:
     """Return whether the store of this record was published, so that only the working folder remains to be removed.
 
-    The working folder then holds the store that was replaced, if any.  The published store may have been moved away
-    from its target since.
+    After publishing, the working folder holds the store that was replaced, if any.  The published store may have been
+    moved away from its target later.
     """
     sealed = document.get("publishing")
     if sealed is None:

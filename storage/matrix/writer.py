@@ -1,5 +1,5 @@
-"""Writes a matrix store: many threads write tiles into a staging folder; then follow manifest, fsync, seal, and one
-rename.
+"""Writes a matrix store: threads write tiles into a staging folder; then the manifest is written, all is made durable,
+the seal is written, and the folder is renamed.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ Writer = TypeVar("Writer", bound="MatrixWriter")
 
 
 def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool = False) -> MatrixWriter:
-    """Begin a store at ``path``, where nothing changes before ``seal``; leftovers of dead writers are removed.
+    """Begin a store at ``path``, where nothing changes before ``seal``; folders that killed writers left are removed.
 
     Args:
         path: where the store will be; its parent folder must exist.
         graph: the graph solved; labels and arcs are stored with the matrix.
         spec: what the store holds.
-        overwrite: replace a store that is there already, once this one is sealed.
+        overwrite: whether a store that is at ``path`` already is replaced, once this one is sealed.
 
     Returns:
         The open writer; leaving its context without ``seal`` removes what was written.
 
     Raises:
-        Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no matrix store.
+        Conflict: ``path`` exists and ``overwrite`` is False, or there is something else than a store.
         InvalidRequest: a field of ``spec`` is not understood.
         NotFound: the parent folder does not exist.
         StorageFailed: the file system refused.
@@ -145,11 +145,11 @@ class MatrixWriter:
 
         Args:
             row, column: the upper left entry of the rectangle in the matrix.
-            block: shape (rows, columns), of the store's type; contiguous rows are written without a copy.  Its edges
-                lie between tiles or at the edge of the matrix.
+            block: shape (rows, columns), of the store's type; contiguous rows are written without a copy.  The block
+                consists of whole tiles, which are cut only at the edge of the matrix.
 
         Raises:
-            InvalidRequest: wrong type or shape, the rectangle leaves the matrix, or it cuts a tile.
+            InvalidRequest: the block is of another type or shape, leaves the matrix, or cuts a tile.
             StorageFailed: the file system refused; the message has the path, the bytes asked and the bytes free.
         """
         if block.ndim != 2 or block.dtype != self._dtype:
@@ -168,7 +168,7 @@ class MatrixWriter:
 
         Raises:
             StorageFailed: a tile was never written, or the file system refused; nothing at the path has changed.
-            Conflict: the writer is closed, or meanwhile something else has appeared at the path.
+            Conflict: the writer is closed, or something else has appeared at the path meanwhile.
         """
         self._finish_writes()
         if missing := int(np.count_nonzero(self._sizes == 0)):
@@ -244,7 +244,7 @@ class MatrixWriter:
 
     @staticmethod
     def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
-        """Append the checksum of a tile's bytes; return the checksum and the size of the whole file."""
+        """Append the checksum of a tile's bytes to the buffers; return the checksum and the size of the whole file."""
         checksum = 0
         for buffer in buffers:
             checksum = crc32c(buffer, checksum)

@@ -1,1 +1,1 @@
-"""Prepared graphs: tables that answer every distance, stored and sealed like a matrix."""
+"""Prepared graphs: tables from which every distance is computed, stored and sealed like a matrix."""

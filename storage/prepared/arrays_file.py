@@ -1,6 +1,6 @@
-"""Files of flat arrays, each array with its own checksum: what a run that prepares a graph commits and passes on.
+"""Files of flat arrays, each array with its own checksum, which a run that prepares a graph commits.
 
-A file is written once, durably, and never changes.  One array of it can be read without the others.
+A file is written once, durably, and never changes.  Each array of a file can be read separately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS: Final = ("int32", "int64", "uint16", "float32", "float64")
 
 @dataclass(frozen=True)
 class ArraysFile:
-    """A file of arrays, and what it must hold.
+    """The description of a file of arrays.
 
     Attributes:
         name: its name in its folder.
@@ -45,7 +45,7 @@ class ArraysFile:
         return sum(np.dtype(kind).itemsize * count for kind, count in self.arrays)
 
     def entry(self) -> dict[str, Any]:
-        """Return what a record says of the file, in JSON types."""
+        """Return this description for a record, in JSON types."""
         arrays = [list(each) for each in self.arrays]
         return {"file": self.name, "arrays": arrays, "checksums": list(self.checksums), "crc32c": self.checksum}
 
@@ -62,7 +62,7 @@ def write_arrays(folder: Path, name: str, arrays: Sequence[Array]) -> ArraysFile
     Args:
         folder: the folder.
         name: the name of the file.
-        arrays: one-dimensional, of the types in ``KINDS``.
+        arrays: one-dimensional arrays of the types in ``KINDS``.
 
     Raises:
         StorageFailed: the file system refused.

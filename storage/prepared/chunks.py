@@ -1,6 +1,6 @@
 """Tables of a prepared graph that are read in sections, when a question first needs entries of them.
 
-Where all tables do not fit in memory, sections that no question uses make room for others.
+If the tables do not all fit in memory, sections that no question uses are dropped to make space for others.
 """
 
 from __future__ import annotations
@@ -21,35 +21,36 @@ import numpy.typing as npt
 from storage.matrix.format import Array, IntArray
 from storage.threads import in_threads
 
-#: A table, and where the spans of entries begin and end that a question needs of it; None for all entries.
+#: A table, and the spans of entries that a question needs: where they begin, and where they end; None for all entries.
 Need = tuple["CheckedTable", tuple[IntArray, IntArray] | None]
 Mask = npt.NDArray[np.bool_]
-#: For each table, the sections that a question needs.
+#: For each table, a mask of the sections that a question needs.
 Masks = Sequence[tuple["CheckedTable", Mask]]
 
 #: Flag of Linux: pages that were never written do not count as memory.  Python 3.11 has no name for it.
 _UNCOUNTED: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0)
-#: Up to this number of spans, their sections are marked one span after the other, which is faster for few of them.
+#: The sections of up to this number of spans are marked one span after the other, which is faster for few spans.
 _FEW: Final = 64
 NOTHING: Final = nullcontext()
 
 
 class CheckedTable:
-    """The entries of a table. A section is read when a question first needs it. Safe to use from many threads.
+    """The entries of a table.  A section is read when a question first needs it.  Safe to use from many threads.
 
     Args:
-        entries: how many the table has.
-        section: how many are in a section: what is read and checked by itself; it may be a whole chunk.
-        dtype: their type.
-        read: reads sections, from that of a number on, into an array of little-endian entries, and checks them.
+        entries: number of entries of the table.
+        section: number of entries of a section, the unit that is read and checked; it may be a whole chunk.
+        dtype: type of the entries.
+        read: called with the number of a section and an array of little-endian entries; fills the array with entries
+            from that section on, and checks them.
         threads: threads that read.
         passing: whether sections may be dropped; the table may then be larger than the memory.
-        together: sections of a chunk, which is the most that is read at once.
+        together: number of sections of a chunk; at most a chunk is read at once.
 
     Attributes:
-        values: the entries, shape (entries,); use only those that were asked for by ``TableMemory.using``.
+        values: the entries, shape (entries,); only those that ``TableMemory.using`` was called for may be used.
         read_bytes: bytes of entries that are in memory.
-        section: as above.
+        section: number of entries of a section.
     """
 
     def __init__(  # noqa: PLR0917
@@ -63,7 +64,7 @@ class CheckedTable:
                 self._pages = mmap.mmap(-1, entries * dtype.itemsize, flags=flags)
             except OSError as error:
                 raise MemoryError(str(error)) from error
-            if hasattr(mmap, "MADV_NOHUGEPAGE"):  # a huge page takes memory for sections beside the one that is read
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):  # a huge page would also take memory for neighbours of a section
                 with contextlib.suppress(OSError):  # a system without huge pages refuses
                     self._pages.madvise(mmap.MADV_NOHUGEPAGE)
         self.values: Array = np.empty(entries, dtype) if self._pages is None else np.frombuffer(self._pages, dtype)
@@ -88,7 +89,7 @@ class CheckedTable:
         """Return which sections hold some spans of entries.
 
         Args:
-            spans: where they begin and end, none is empty; None for all entries.
+            spans: where each span begins, and where it ends; none is empty.  None for all entries.
         """
         count = len(self._there)
         if spans is None:
@@ -128,14 +129,15 @@ class CheckedTable:
                 self._count()
 
     def drop(self, wanted: Mask, count: int) -> int:
-        """Give back the memory of sections that were not used for longest; no question may use the table meanwhile.
+        """Free the memory of sections, beginning with those whose last use was longest ago; no question may use the
+        table meanwhile.
 
         Args:
-            wanted: sections that stay.
-            count: bytes to give back.
+            wanted: a mask of the sections that stay.
+            count: bytes to free.
 
         Returns:
-            The bytes that were given back, which may be fewer.
+            The bytes that were freed, which may be fewer.
         """
         if self._pages is None:
             return 0
@@ -145,7 +147,7 @@ class CheckedTable:
                 for k in idle[np.argsort(self._used[idle], kind="stable")].tolist():
                     if done >= count:
                         break
-                    self.complete = False  # first: an interrupt after any step must not leave it true
+                    self.complete = False  # first, so that it is never true wrongly after an interrupt
                     self._there[k] = False
                     done += self._release(k)
             finally:
@@ -156,22 +158,24 @@ class CheckedTable:
         """Read all sections that are not in memory, and return all entries; none may be dropped meanwhile.
 
         Raises:
-            StorageFailed: as :meth:`bring`.
+            StorageFailed: a chunk is missing or damaged.
         """
         if not self.complete:
             self.bring(self.wanted(None))
         return self.values
 
     def _runs(self, some: npt.NDArray[np.intp]) -> tuple[list[int], list[int]]:
-        """Return where runs of neighbours in one chunk begin and end among the numbers of some sections."""
-        if not len(some):  # another thread has read them meanwhile
+        """Cut the numbers of some sections, ascending, into runs of consecutive numbers within one chunk; return where
+        the runs begin and end.
+        """
+        if not len(some):  # another thread has read these sections meanwhile
             return [], []
         begins = np.flatnonzero((np.diff(some, prepend=-2) != 1) | (some % self._together == 0))
         ends = np.append(begins[1:], len(some)) - 1
         return some[begins].tolist(), (some[ends] + 1).tolist()
 
     def _bytes(self, some: npt.NDArray[np.intp]) -> int:
-        """Return the bytes of some sections; the last section may be shorter than the others."""
+        """Return the bytes of some sections; the last section of the table may be shorter."""
         if not len(some):
             return 0
         last = len(self._there) - 1
@@ -183,12 +187,12 @@ class CheckedTable:
         self.read_bytes = self._bytes(np.flatnonzero(self._there))
 
     def _release(self, k: int) -> int:
-        """Give the pages of section ``k`` back on which no section lies that is in memory."""
+        """Free the pages of section ``k`` that hold no part of a section in memory; return their bytes."""
         assert self._pages is not None
         size, page = self.section * self.values.itemsize, mmap.PAGESIZE
         begin, end = k * size, min((k + 1) * size, self.values.nbytes)
         first, last = begin // page, -(-end // page)
-        # a page at an end may hold parts of other sections, and several whole ones where pages are large
+        # the first and the last page may hold parts of other sections, and even whole sections if pages are large
         if self._there[first * page // size : k].any():
             first = -(-begin // page)
         if self._there[k + 1 : -(-last * page // size)].any():
@@ -208,13 +212,13 @@ class CheckedTable:
 class TableMemory:
     """The memory that the tables of a prepared graph share.  Safe to use from many threads.
 
-    A question says which entries it needs, and they stay in memory until it ends.  If there is no room for them, it
-    waits until no other question is under way, and sections make room that were not used for longest.
+    A question states which entries it needs, and these stay in memory until it ends.  If there is too little memory,
+    the question waits until no other question runs, and then the sections whose last use was longest ago are dropped.
 
     Args:
         tables: the tables.
         free: returns the bytes that may be read now.
-        refuse: called with the bytes that a question lacks if there is no room for them; raises.
+        refuse: raises the error for a question whose entries do not fit; called with the bytes that it lacks.
     """
 
     def __init__(self, tables: Sequence[CheckedTable], free: Callable[[], int], refuse: Callable[[int], None]) -> None:
@@ -223,24 +227,24 @@ class TableMemory:
         # held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
-        # weak references: a question that an interrupt kept from calling ``end`` stops counting when it is freed
+        # weak references: a question that does not call ``end``, because of an interrupt, counts until it is freed
         self._asking, self._coming = WeakSet[_Question](), WeakKeyDictionary[_Question, int]()
         self._clearing = False
 
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        with self._lock:  # sections are dropped under it, but none once all are there: true stays true
+        with self._lock:  # sections are dropped under this lock, but none once all are in memory: true stays true
             return all(table.complete for table in self._tables)
 
     def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:
-        """Context manager: the entries that a question needs are in memory.
+        """Context manager: keep the entries that a question needs in memory.
 
         Args:
             needs: the entries.
 
         Raises:
-            DoesNotFit: there is no room for them.
+            DoesNotFit: the entries do not fit in memory.
             StorageFailed: a chunk is missing or damaged; the message names it.
         """
         if self.complete:
@@ -252,8 +256,8 @@ class TableMemory:
         return _Question(self, [(table, wanted[id(table)]) for table in self._tables])
 
     def drop_beyond(self, most: int) -> None:
-        """Drop sections until at most ``most`` bytes are in memory, once no question is under way; tables that are
-        complete stay.
+        """Wait until no question runs, then drop sections until at most ``most`` bytes are in memory; if all tables are
+        complete, nothing is dropped.
         """
         with self._lock:
             if self.complete or self._held() <= most:
@@ -273,7 +277,7 @@ class TableMemory:
         return sum(table.read_bytes for table in self._tables)
 
     def begin(self, question: _Question, masks: Masks) -> None:
-        """Let a question begin once the sections that it needs are in memory.  Raises as :meth:`using`."""
+        """Let a question begin once the sections that it needs are in memory.  Raises what :meth:`using` raises."""
         try:
             with self._lock:
                 self._coming[question] = self._clear_for(masks)
@@ -288,7 +292,7 @@ class TableMemory:
             raise
 
     def end(self, question: _Question) -> None:
-        """Let the sections of a question go."""
+        """End a question, so that its sections may be dropped."""
         self._asking.discard(question)  # first, because an interrupt may come while the lock is waited for
         with self._lock:
             self._coming.pop(question, None)
@@ -309,7 +313,7 @@ class TableMemory:
         try:
             self._wait(lambda: not (self._asking if passing else self._coming))
             lacking = _lacking(masks)
-            if not lacking:  # others have read them; nothing may be dropped from tables that are complete now
+            if not lacking:  # other questions have read the sections; nothing may be dropped from complete tables
                 return 0
             for table, mask in masks:
                 while (short := lacking - self._left()) > 0 and table.drop(mask, short):
@@ -322,7 +326,7 @@ class TableMemory:
         return lacking
 
     def _wait(self, happened: Callable[[], bool]) -> None:
-        """Wait for something that other questions do; the caller holds the lock, which is free meanwhile."""
+        """Wait until other questions have made ``happened`` true; the caller's lock is free meanwhile."""
         while not happened():
             self._change.wait(1.0)  # for 1 s at most: a question that an interrupt ended notifies nobody
 
@@ -332,7 +336,7 @@ class TableMemory:
 
 
 class _Question:
-    """A question under way, as a context manager."""
+    """A running question, as a context manager."""
 
     def __init__(self, memory: TableMemory, masks: Masks) -> None:
         self._memory, self._masks = memory, masks

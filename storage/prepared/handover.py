@@ -1,8 +1,8 @@
-"""Lets a run that prepares a graph go on from an earlier one into another target, whose process may still be alive.
+"""Lets a run that prepares a graph resume from an earlier run into another target, whose process may still exist.
 
-As in ``storage.matrix.handover``: while a process holds the lock of its folder, files are copied and never shared;
-once the lock is free, the folder is moved in one step, and the old path leads nowhere.  A file that the record lists
-never changes.  Files that are damaged are left behind, together with all that follow them.
+As in ``storage.matrix.handover``, files are copied and never shared while a process holds the lock of its folder; once
+the lock is free, the folder is moved in one step, and nothing is then at the old path.  A file that the record lists
+never changes.  Damaged files are left out, and so are all files that the record lists after the first damaged one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _KEPT: Final = ("identity", "record")
 
 
 def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
-    """Give the commits of a run into ``old`` to the next run into ``new``, which then resumes from them.
+    """Move or copy the commits of a run into ``old`` to the folder of ``new``, so that a run into ``new`` resumes.
 
     Args:
-        old: target of the earlier run, whose process may still be alive.
+        old: target of the earlier run, whose process may still exist.
         new: target of the next run; its parent exists, and nothing was committed for it yet.
         patience: seconds to wait for a process that holds the old folder: a process that is not suspended releases it
             soon.
@@ -63,7 +63,7 @@ def _moved(source: Path, target: Path) -> bool:
     document = _document(source)
     entries = [] if document is None else _whole(source, document, lambda _name, _data: None)
     if document is None or not entries:
-        (source / RECORD).unlink(missing_ok=True)  # nobody can go on from it
+        (source / RECORD).unlink(missing_ok=True)  # no run can resume from it
         return False
     if len(entries) < len(document["record"]):
         write_record(source, {**document, "record": entries})
@@ -74,7 +74,7 @@ def _moved(source: Path, target: Path) -> bool:
 
 
 def _copied(source: Path, target: Path, new: Path) -> bool:
-    """Copy what a record lists, while a process holds the folder and may commit more.  Raises OSError."""
+    """Copy the files that a record lists, while a process holds the folder and may commit more.  Raises OSError."""
     document = _document(source)
     if document is None:
         return False
@@ -96,7 +96,7 @@ def _copied(source: Path, target: Path, new: Path) -> bool:
 
 
 def _document(base: Path) -> dict[str, Any] | None:
-    """Return what the next run needs of a record; None if there is none that can be read.  Raises OSError."""
+    """Return the entries of a record that the next run needs; None if no record can be read.  Raises OSError."""
     try:
         document = read_record(base)
     except StorageFailed:
@@ -105,7 +105,7 @@ def _document(base: Path) -> dict[str, Any] | None:
 
 
 def _whole(base: Path, document: Mapping[str, Any], use: Callable[[str, Array], None]) -> list[dict[str, Any]]:
-    """Return the entries before the first one whose file is damaged, and give each file to ``use``.  Raises OSError."""
+    """Return the entries before the first whose file is damaged; call ``use`` with each file.  Raises OSError."""
     found: list[dict[str, Any]] = []
     for entry in document["record"]:
         data: Array = np.fromfile(base / entry["file"], np.uint8)

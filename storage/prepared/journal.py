@@ -39,7 +39,7 @@ class PreparedJournal:
     """The files of one run.  A context manager: if the run fails after its first commit, the files are kept.
 
     Attributes:
-        record: lists what was committed, by this run or an earlier one; empty before the first commit.
+        record: the entries of all commits, of this run or an earlier one; empty before the first commit.
     """
 
     _lock: int | None = None
@@ -50,7 +50,7 @@ class PreparedJournal:
         Args:
             target: where the prepared graph will be; its parent folder exists.
             identity: the properties that must be equal for a run to resume another one.
-            what: what writes the target, for the message to others.
+            what: the command that writes the target, for the messages of other commands.
 
         Raises:
             Conflict: another process writes the target.
@@ -64,7 +64,7 @@ class PreparedJournal:
             self.record = _files_in(self._base, self._identity)
             for path in self._base.iterdir():
                 if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)  # fails if workers of an earlier run still put files there
+                    shutil.rmtree(path, ignore_errors=True)  # fails if workers of an earlier run still write there
                 elif not (self.record and path.name in {RECORD, *(each["file"] for each in self.record)}):
                     path.unlink()
         except OSError as error:
@@ -79,11 +79,11 @@ class PreparedJournal:
 
         Args:
             step: the name of the step that is done.
-            arrays: one-dimensional.
-            about: further entries of the record, in JSON types.
+            arrays: one-dimensional arrays.
+            about: further members of the file's entry in the record, in JSON types.
 
         Raises:
-            StorageFailed: the file system refused; the record is then as before.
+            StorageFailed: the file system refused; the record has not changed.
         """
         file = write_arrays(self._base, f"{len(self.record)}.bin", arrays)
         self._list([{"step": step, **file.entry(), **about}])
@@ -91,7 +91,7 @@ class PreparedJournal:
     def make_exchange(self, run: str) -> Path:
         """Make the folder in which the workers of a run put files, and return it.
 
-        It is two folders deep: once both are removed, a worker that was given up cannot make it again.
+        It lies in a folder of its own: once both are removed, a worker that was given up cannot make it again.
 
         Args:
             run: the name of the run; no other run has it.
@@ -107,7 +107,7 @@ class PreparedJournal:
         return folder
 
     def adopt(self, exchange: Path, names: Sequence[str]) -> None:
-        """Move files of workers, which are durable, out of their exchange folder; :meth:`note` then lists them.
+        """Move durable files of workers out of their exchange folder; :meth:`note` then lists them.
 
         Args:
             exchange: the folder, from :meth:`make_exchange`.
@@ -126,10 +126,10 @@ class PreparedJournal:
         """List adopted files in the record, durably and in one step.
 
         Args:
-            entries: entries of the record, in their order; each names its file.
+            entries: entries of the record, in order; each names its file.
 
         Raises:
-            StorageFailed: the file system refused; the record is then as before.
+            StorageFailed: the file system refused; the record has not changed.
         """
         try:
             atomic.sync_path(self._base)
@@ -143,7 +143,7 @@ class PreparedJournal:
         return self._base
 
     def _list(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Add entries to the record, durably.  Raises StorageFailed; the record is then as before."""
+        """Add entries to the record, durably.  Raises StorageFailed without changing the record."""
         record = [*self.record, *map(plain, entries)]
         try:
             write_record(self._base, {"identity": self._identity, "record": record})
@@ -157,7 +157,7 @@ class PreparedJournal:
         """Return arrays of a file that the record lists.
 
         Args:
-            entry: its entry in the record.
+            entry: the entry of the file in the record.
             numbers: which arrays; None for all.
 
         Raises:
@@ -166,7 +166,7 @@ class PreparedJournal:
         return read_arrays(self._base, ArraysFile.of(entry), numbers)
 
     def finish(self) -> None:
-        """Note that the target is complete, so that the folder can be removed."""
+        """Record that the target is complete, so that the folder is removed at the end of the context."""
         self._done = True
 
     def __enter__(self) -> Self:
@@ -175,8 +175,8 @@ class PreparedJournal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process == os.getpid() and (self._done or not self.record):  # a forked child must leave it
-            with contextlib.suppress(OSError):  # the record is removed first, because it must not outlive its files
+        if self._process == os.getpid() and (self._done or not self.record):  # a forked child must not remove it
+            with contextlib.suppress(OSError):  # the record is removed first: it must not remain without its files
                 (self._base / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self._base, ignore_errors=True)
         self._unlock()
@@ -192,7 +192,7 @@ class PreparedJournal:
 
 
 def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], step: str) -> list[Array] | None:
-    """Return the arrays that an earlier run with this identity committed last for a step; None if there are none.
+    """Return the arrays of the last commit of a step by an earlier run with this identity; None if there is none.
 
     Args:
         target: where the prepared graph will be.

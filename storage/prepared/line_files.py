@@ -1,7 +1,7 @@
 """Reads single lines of a table of a prepared graph from its files; no entry stays in memory.
 
-A question about one pair needs two lines of some kilobytes.  Reading them takes microseconds while the system has their
-pages in memory, and the process needs no memory for tables.
+A question about one pair needs two lines of some kilobytes.  Reading them takes microseconds if the page cache has
+them, and the process needs no memory for tables.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.tiles import NO_WAIT, StoreFolder
 from storage.prepared.sections import SectionChecks
 
-#: Bytes that are read at a time when a whole chunk is checked, which then needs no buffer of the chunk's size.
+#: Bytes that are read at a time when a whole chunk is checked, so that no buffer of the chunk's size is needed.
 _PIECE: Final = 1 << 20
 
 
 class LineFiles:
-    """The files of a table.  A section of a chunk is checked before anything of it is used for the first time.
+    """The files of a table.  A section of a chunk is checked before its entries are used for the first time.
 
     Safe to use from many threads.
 
     Args:
-        folder: of the prepared graph.
+        folder: the folder of the prepared graph.
         where: the name of the table, such as ``tables/forward``.
         chunk: entries in a chunk.
         dtype: type of the entries.
-        marks: what the seal says of each chunk.
-        checks: the checksums of sections; None where a chunk is only checked as a whole.
+        marks: the mark of each chunk in the seal.
+        checks: the checksums of sections; None if chunks can only be checked as a whole.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LineFiles:
         """Return the entries ``begin:end`` without waiting for the disk.
 
         Returns:
-            None if something of it was never checked, or cannot be read: then :meth:`read` tells why.
+            None if some section was never checked or cannot be read; :meth:`read` then checks it, or raises the reason.
 
         Raises:
             BlockingIOError: entries are not in memory; the kernel was asked to read them.
@@ -87,13 +87,13 @@ class LineFiles:
         return np.concatenate(parts)
 
     def _part(self, k: int, first: int, count: int, flags: int) -> Array:
-        """Return ``count`` entries of a chunk from its entry ``first`` on."""
+        """Return ``count`` entries of chunk ``k``, from its entry ``first`` on."""
         size = self._dtype.itemsize
         place, data = first * size, bytearray(count * size)
         handle = self._open(k)
         try:
             found = os.preadv(handle, [data], place, flags)
-            if found < len(data) and flags:  # the system has only the first pages of these bytes in memory
+            if found < len(data) and flags:  # the page cache has only the first of these pages
                 raise BlockingIOError
         except BlockingIOError:
             os.posix_fadvise(handle, place, len(data), os.POSIX_FADV_WILLNEED)

@@ -24,7 +24,7 @@ from storage.prepared.sections import SECTIONS, Checksums, SectionChecks
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
-#: What elimination finds besides the tables, stored so that new weights of a few arcs take little time.
+#: Further results of elimination, which are stored so that new weights of a few arcs take little time.
 ELIMINATED: Final = ("upward", "across", "rests")
 #: The array of closed arcs; a store without closed arcs does not have it.
 CLOSED: Final = "closed"
@@ -73,7 +73,7 @@ class PreparedStore(SealedResult):
         return self._side(f"parts/{name}")
 
     def table(self, name: str) -> Array | None:
-        """Read a table, ``forward`` or ``backward``, and check it; None if there is none of that name.
+        """Read a table, ``forward`` or ``backward``, and check it; return None if there is no table of that name.
 
         Raises:
             StorageFailed: a chunk is missing or damaged; the message names the first one.
@@ -81,7 +81,7 @@ class PreparedStore(SealedResult):
         return self._flat(f"tables/{name}")
 
     def eliminated(self) -> tuple[Array, Array, Array] | None:
-        """Read the other results of elimination: upward, across, rests; None if they were not stored.
+        """Read the further results of elimination: upward, across, rests; return None if they were not stored.
 
         Raises:
             StorageFailed: a chunk is missing or damaged; the message names the first one.
@@ -98,17 +98,18 @@ class PreparedStore(SealedResult):
     def checked(self, where: str, *, passing: bool = False) -> CheckedTable | None:
         """Return a flat array whose sections are read and checked when they are needed.
 
-        A section is a whole chunk where no checksums of less were stored, and in an object store.
+        A section is a whole chunk if no checksums of smaller sections were stored, or if the chunk is in an object
+        store.
 
         Args:
-            where: its name, such as ``tables/forward``.
+            where: the name of the array, such as ``tables/forward``.
             passing: whether sections may be dropped, because the array may be larger than the memory.
 
         Returns:
-            The array; None if there is none of that name.
+            The array; None if there is no array of that name.
 
         Raises:
-            MemoryError: the system refuses so large an array.
+            MemoryError: the system refuses to allocate the array.
             StorageFailed: the checksums of the sections are damaged.
         """
         if where not in self._arrays:
@@ -194,21 +195,22 @@ class PreparedStore(SealedResult):
     def share(self, name: str, folder: Path) -> FileMark:
         """Put a file into another folder as well, as a hard link if the file system supports it, else as a copy.
 
-        Sealed files are never written to again, so both may be the same file.
+        Sealed files are never written to again, so two prepared graphs may share a file.
 
         Args:
             name: the name of the file.
             folder: the other folder; it already has the subfolders in the name.
 
         Returns:
-            What this seal says of the file, not computed again, so that the other seal also reveals damage to it.
-            Seals of earlier versions may not tell it from others; then it is read and copied, as metadata always is.
+            The mark of the file in this seal.  It is not computed again, so that the other seal also reveals damage to
+            the file.  If a mark of an earlier version cannot distinguish the file from others, the file is read and
+            copied, as metadata always is.
 
         Raises:
             OSError: the file system refused.
             StorageFailed: the file is missing or damaged.
         """
-        # metadata is copied, because it is read again right after this
+        # metadata is copied, because the caller reads it right after this
         linked = self._files[name].told and not name.endswith(ROOT_DOCUMENT)
         if linked and not isinstance(self._folder, RemoteFolder):
             with contextlib.suppress(OSError):
@@ -219,7 +221,7 @@ class PreparedStore(SealedResult):
         return data_mark(data)
 
     def _read_chunk(self, name: str, piece: Array) -> None:
-        """Read a chunk into ``piece``; if the chunk is longer, the rest is padding."""
+        """Read a chunk into ``piece``; if the chunk is longer, its remaining entries are padding."""
         sealed = self._files[name]
         if isinstance(self._folder, RemoteFolder):
             data: Any = np.frombuffer(self._folder.read(name), np.uint8)
@@ -236,7 +238,7 @@ class PreparedStore(SealedResult):
         Args:
             name: the file of the chunk.
             place: the number of the first section, its first entry in the chunk, and the entries of the chunk.
-            piece: the entries that are wanted; where the table ends in a section, the rest of that is padding.
+            piece: receives the entries; if the table ends within a section, the remaining entries of that are padding.
             checks: the checksums.
         """
         assert isinstance(self._folder, StoreFolder)  # from an object store, only whole chunks are read
@@ -258,7 +260,7 @@ class PreparedStore(SealedResult):
             piece[:] = data[: len(piece)]
 
     def _read_file(self, folder: StoreFolder, name: str, piece: Array) -> FileMark:
-        """Read a file into ``piece``, if its size is the sealed one; return the mark of what was read."""
+        """Read a file into ``piece`` and return the mark of what was read; nothing is read if its size is wrong."""
         size = self._files[name].size
         rest = np.empty(max(0, size - piece.nbytes), np.uint8)
         buffers: list[Any] = [piece.view(np.uint8), rest]
@@ -273,8 +275,8 @@ class PreparedStore(SealedResult):
         return FileMark.of(done, crc32c(rest, crc32c(piece)), bytes(rest[-CHECKSUM_BYTES:]))
 
     def file(self, name: str) -> bytes:
-        """Return a file other than a table, after comparing it with the seal.  Raises StorageFailed; KeyError if there
-        is no such file.
+        """Return the content of a file other than a table, after comparing it with the seal.  Raises StorageFailed if
+        they differ, KeyError if there is no such file.
         """
         return bytes(self._checked(name))
 

@@ -1,9 +1,9 @@
-"""Sections of the chunks of a table: what is read and compared with a checksum by itself.
+"""Sections of the chunks of a table: the units that are read and compared with a checksum.
 
 A question about few vertices needs lines of some kilobytes, and a chunk has megabytes.  Beside each table of a prepared
 graph lies an array of running checksums: for each section of a chunk, the CRC-32C of the chunk up to the end of that
-section.  So a section is checked by continuing from the checksum of the previous one, and all of them are found in the
-pass over a chunk that finds the checksum of its file.
+section.  So a section is checked by continuing from the checksum of the previous section.  The running checksums cost
+no further pass over a chunk, because the checksum of its file is found in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Checksums = npt.NDArray[np.uint32]
 
 #: Most bytes of a section (decision 243).
 SECTION_BYTES: Final = 1 << 15
-#: The group of the running checksums, an array for each table.
+#: The name of the group of the running checksums, which has an array for each table.
 SECTIONS: Final = "sections"
 
 
@@ -58,11 +58,11 @@ def checksums_of_file(path: Path, chunk: int, dtype: np.dtype[Any]) -> Checksums
     Args:
         path: the file.
         chunk: entries of the chunk.
-        dtype: their type.
+        dtype: type of the entries.
 
     Raises:
-        OSError: it cannot be read.
-        StorageFailed: it is too short, or its own checksum is wrong.
+        OSError: the file cannot be read.
+        StorageFailed: the file is too short, or its own checksum is wrong.
     """
     with path.open("rb") as file:
         data = np.fromfile(file, dtype.newbyteorder("<"), chunk)
@@ -83,8 +83,8 @@ class SectionChecks:
         chunk: entries of a chunk.
 
     Attributes:
-        running: as above.
-        section: entries of a section; the last one of a chunk may have fewer.
+        running: the argument.
+        section: entries of a section; the last section of a chunk may have fewer.
         together: sections of a chunk.
     """
 
@@ -93,11 +93,11 @@ class SectionChecks:
         self.section = -(-chunk // self.together)
 
     def agree(self, first: int, data: Array) -> bool:
-        """Return whether sections of one chunk are what was written.
+        """Return whether sections of one chunk agree with their checksums.
 
         Args:
             first: the number of the first section, counted through all chunks.
-            data: their entries as they lie in the file, padding included.
+            data: the entries of the sections as they lie in the file, padding included.
         """
         chunk, k = divmod(first, self.together)
         running = self.running[chunk]

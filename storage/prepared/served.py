@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from storage.prepared.reader import PreparedStore
 
-#: Most bytes of computed rows that are kept, because neighbouring chunks of the one that was read need them, too.
+#: Most bytes of computed rows that are kept, because the neighbours of a chunk that was read need the same rows.
 CACHE_BYTES: Final = 256 << 20
 _TILE: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
-#: The arrays of a solved store besides its matrix, with their dimensions; here they are the labels of all vertices.
+#: Arrays of labels in a solved store, with their dimensions; here both hold the labels of all vertices.
 _LABELS: Final = {"source": "source", "target": "target"}
 
 
 class ComputedStore(Store):
-    """A read-only store of Zarr over a prepared graph; it is open as long as the prepared graph is.
+    """A read-only store of Zarr over a prepared graph; it can be read until the prepared graph is closed.
 
     Args:
         prepared: the open prepared graph.
@@ -48,7 +48,7 @@ class ComputedStore(Store):
         self._documents = self._made_documents()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what opens the prepared graph again, and not what is in memory of it."""
+        """Pickle only what is needed to open the prepared graph again, not what it holds in memory."""
         return _restored, (self._prepared, self._cache)
 
     def _made_documents(self) -> dict[str, bytes]:
@@ -93,8 +93,8 @@ class ComputedStore(Store):
         return tile.tobytes() + crc32c(tile).to_bytes(CHECKSUM_BYTES, "little")
 
     def _band(self, i: int) -> np.ndarray[Any, Any]:
-        """Return the rows of tile row ``i``, computed or cached; drop rows that were used longest ago from the
-        cache.
+        """Return the rows of tile row ``i``, computed or from the cache; drop the rows of the cache that were used
+        longest ago if it is full.
         """
         with self._lock:
             band = self._bands.pop(i, None)
@@ -153,17 +153,17 @@ class ComputedStore(Store):
 
     @property
     def supports_writes(self) -> bool:
-        """Nothing can be written."""
+        """Return False: nothing can be written."""
         return False
 
     @property
     def supports_deletes(self) -> bool:
-        """Nothing can be deleted."""
+        """Return False: nothing can be deleted."""
         return False
 
     @property
     def supports_listing(self) -> bool:
-        """Keys can be listed."""
+        """Return True: keys can be listed."""
         return True
 
     async def set(self, key: str, value: Buffer) -> None:

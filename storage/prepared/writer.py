@@ -1,9 +1,9 @@
-"""Writes a prepared graph: labels, arcs, parts and tables into a staging folder; then follow fsync, seal and one
-rename.
+"""Writes a prepared graph: labels, arcs, parts and tables are written into a staging folder and made durable; then the
+seal is written, and the folder is renamed.
 
-Like a matrix store it is a Zarr v3 group, sealed by the same kind of document, so an incomplete one is never opened.
-Tables are flat arrays of many chunks; checksums of chunks are computed when they are written, so sealing does not read
-them again.
+Like a matrix store, a prepared graph is a Zarr v3 group, sealed by the same kind of document, so that an incomplete one
+is never opened.  Tables are flat arrays of many chunks.  The checksum of a chunk is computed when it is written, so
+sealing does not read it again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _THREADS: Final = 4
 
 
 class WrittenChunk(NamedTuple):
-    """What is known of a chunk that is a file.
+    """The checksums of a chunk that is a file.
 
     Attributes:
-        mark: what a seal says of it.
+        mark: the mark of the file, for a seal.
         running: the checksums of its sections (``storage.prepared.sections``); None if they were not computed.
     """
 
@@ -64,19 +64,20 @@ class PreparedWriter:
         base: PreparedStore | None = None,
         remote: Generation | None = None,
     ) -> None:
-        """Write everything except the tables; leftovers of dead writers to ``path`` are removed.
+        """Write everything except the tables; folders that killed writers to ``path`` left are removed.
 
         Args:
             path: where the prepared graph will be; its parent folder must exist.
             graph: the graph; labels and arcs are stored.
             spec: type, *unreachable* and attributes.
-            parts: one-dimensional arrays of integers by name.
-            overwrite: replace a store that is there already, once this one is sealed.
+            parts: one-dimensional arrays of integers by name, which describe the parts.
+            overwrite: whether a store that is at ``path`` already is replaced, once this one is sealed.
             base: an open prepared graph of the same labels and parts; files that are equal are shared with it.
-            remote: where it is sent and sealed; ``path`` is then only where it is made.  None for a folder.
+            remote: where the prepared graph is sent and sealed, so that ``path`` is only the place where it is made.
+                None for a folder.
 
         Raises:
-            Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no store.
+            Conflict: ``path`` exists and ``overwrite`` is False, or there is something else than a store.
             NotFound: the parent folder does not exist.
             StorageFailed: the file system refused.
         """
@@ -125,7 +126,7 @@ class PreparedWriter:
                 raise atomic.failure("write", folder, error) from error
 
     def add_eliminated(self, arrays: Sequence[Array]) -> None:
-        """Write what elimination finds besides the tables, in the order of ``storage.prepared.reader.ELIMINATED``.
+        """Write the further results of elimination, in the order of ``storage.prepared.reader.ELIMINATED``.
 
         Raises:
             StorageFailed: the file system refused.
@@ -145,9 +146,10 @@ class PreparedWriter:
 
         Args:
             name: ``forward`` or ``backward``.
-            table: one-dimensional, of the type of the store.
+            table: the entries, one-dimensional, of the type of the store.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
-            same: the chunks that are equal to those of ``base``, whose table has the same length, type and chunk size.
+            same: numbers of the chunks that are equal to those of ``base``, whose table has the same length, type and
+                chunk size.
 
         Raises:
             StorageFailed: the file system refused.
@@ -172,19 +174,19 @@ class PreparedWriter:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
     def _note(self, name: str, found: WrittenChunk, chunk: int, running: list[Checksums]) -> None:
-        """Keep what the seal and the checksums of sections will say of a chunk.  Raises OSError, StorageFailed."""
+        """Keep the mark of a chunk for the seal, and the checksums of its sections.  Raises OSError, StorageFailed."""
         self._known[name] = found.mark
         if name.startswith(_IN_SECTIONS):
             kind, known = np.dtype(str(self._attributes["type"])), found.running
             if known is None or len(known) != -(-chunk // section_entries(chunk, kind.itemsize)):
                 known = checksums_of_file(self._staging.folder / name, chunk, kind)
-            # a chunk that was damaged since its mark was made must not be vouched for section by section
+            # a chunk that was damaged after its mark was made must not get checksums of sections that agree with it
             if found.mark.told and int(known[-1]) != found.mark.content:
                 raise StorageFailed(f"{self._staging.folder / name} is damaged: it is not what its seal says")
             running.append(known)
 
     def _add_sections(self, where: str, running: Sequence[Checksums], chunk: int) -> None:
-        """Write the checksums of the sections of a table; sections must not lie in two chunks.  Raises OSError."""
+        """Write the checksums of the sections of a table, unless a section would lie in two chunks.  Raises OSError."""
         if len(running) == 1 or (running and chunk % -(-chunk // len(running[0])) == 0):
             name = where.removeprefix("tables/")
             side_array(self._staging.folder / SECTIONS / name, np.stack(running), (f"{name}_chunk", "section"))
@@ -216,11 +218,11 @@ class PreparedWriter:
         """Write a flat array of which some chunks are files already.
 
         Args:
-            where: its name, such as ``tables/forward``.
-            entries: its length.
-            pieces: what is in no such chunk, in order.
-            whole: each finished chunk, as :func:`write_chunk` made it, and its path; the file gets a second name here,
-                or is copied where the file system has no hard links.
+            where: the name of the array, such as ``tables/forward``.
+            entries: the length of the array.
+            pieces: the entries that are in no such chunk, in order.
+            whole: by its number, the path of each finished chunk, and what :func:`write_chunk` returned for it.  The
+                file gets a second name in this store, or is copied if the file system has no hard links.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
 
         Raises:
@@ -252,7 +254,9 @@ class PreparedWriter:
             raise atomic.failure("write", folder, error, entries * kind.itemsize) from error
 
     def finish_eliminated(self) -> None:
-        """Note that all results of elimination are written, after ``add_assembled`` of each.  Raises StorageFailed."""
+        """Write the document of the results of elimination, once ``add_assembled`` has written all.  Raises
+        StorageFailed.
+        """
         try:
             consolidate(self._staging.folder / "elimination", {})
         except OSError as error:
@@ -260,11 +264,11 @@ class PreparedWriter:
 
     @property
     def fill(self) -> object:
-        """What pads the last chunk of an array, as JSON."""
+        """The value that pads the last chunk of an array, as JSON."""
         return self._fill
 
     def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> WrittenChunk:
-        """Write a chunk, or share the one of ``base``."""
+        """Write a chunk, or, if ``shared``, share that of ``base``."""
         if shared:
             assert self._base is not None
             return WrittenChunk(self._base.share(name, self._staging.folder), self._base.running_checksums(name))
@@ -275,7 +279,7 @@ class PreparedWriter:
 
         Raises:
             StorageFailed: the file system or the object store refused; nothing at the path has changed.
-            Conflict: meanwhile something else has appeared at the path, or was sealed at the address.
+            Conflict: something else has appeared at the path, or was sealed at the address, meanwhile.
         """
         check_target(self._staging.target, self._overwrite)
         folder = self._staging.folder
@@ -316,12 +320,12 @@ def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> WrittenCh
 
     Args:
         path: the file.
-        piece: its entries, fewer than ``chunk`` at the end of the array.
+        piece: the entries of the chunk; at the end of the array there may be fewer than ``chunk``.
         chunk: entries of a chunk.
-        fill: what the rest is filled with.
+        fill: the value that pads the file to ``chunk`` entries.
 
     Returns:
-        What a seal says of the file, and the checksums of its sections.
+        The mark of the file, and the checksums of its sections.
 
     Raises:
         OSError: the file system refused.

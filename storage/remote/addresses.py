@@ -1,4 +1,4 @@
-"""Which stores and checkpoints an object store holds, found without reading them.  Imports no NumPy."""
+"""Finds the stores and checkpoints of an object store without reading them.  Imports no NumPy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from storage.remote.objects import Objects, Stat
 
 #: This object exists once a store is sealed, and names the sealed generation.
 SEAL: Final = "zarr.json"
-#: This object says how far an unfinished solve has come, and in which generation.  Each claim with a number has its own
-#: object, in the folder below.
+#: This object says how far an unfinished solve has come, and in which generation.  A claim with a number has an object
+#: of its own in the folder ``_CHECKPOINTS``.
 CHECKPOINT: Final = "checkpoint.json"
 _CHECKPOINTS: Final = "checkpoints/"
-#: Matches generations and checkpoints of claims with a number.
+#: Matches the names of generations and checkpoints of claims with a number.
 _OF_CLAIM: Final = re.compile(r"(?:g|checkpoints/)([0-9]{20})[-.]")
 
 
@@ -30,8 +30,8 @@ def checkpoint_stat(address: str) -> Stat | None:
 
 
 def checkpoint_name(claim: int) -> str:
-    """Return the name of a claim's checkpoint.  Only that claim writes it, so a claim that was overtaken changes no
-    other's.
+    """Return the name of a claim's checkpoint.  Only that claim writes it, so an older claim cannot change the
+    checkpoint of a newer one.
     """
     return f"{_CHECKPOINTS}{claim:020d}.json" if claim else CHECKPOINT
 
@@ -42,7 +42,7 @@ def newest_checkpoint(objects: Objects) -> str:
 
 
 def claim_of(name: str) -> int:
-    """Return the number of the claim that an object belongs to; 0 for those that have none."""
+    """Return the number of the claim that an object belongs to; 0 for objects of claims without a number."""
     found = _OF_CLAIM.match(name)
     return int(found[1]) if found else 0
 
@@ -63,7 +63,7 @@ def check_address(address: str, *, overwrite: bool) -> Stat | None:
 
 
 def discard_remote(address: str) -> None:
-    """Remove a store, its checkpoint and everything else below ``address``, the seal first.  StorageFailed.
+    """Remove a store, its checkpoint and everything else below ``address``, the seal first.  Raises StorageFailed.
 
     The caller makes sure that no solve uses the address; this function does not check it.
     """

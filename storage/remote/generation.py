@@ -24,7 +24,7 @@ class Generation:
 
     Attributes:
         objects: all objects below the address.
-        name: of the generation, the first part of the names of its objects.
+        name: name of the generation, the first part of the names of its objects.
         claim: number of the claim on the address, 0 for none.
     """
 
@@ -60,7 +60,7 @@ class Generation:
         Args:
             folder: the files, without the root document.
             root: the root document, with the digest of the seal.
-            check_held: raises StorageFailed if the folder is no longer this process's, so that it may lack files.
+            check_held: raises StorageFailed if another process has taken the folder, so that files may be missing.
 
         Raises:
             Conflict: another store was sealed meanwhile.
@@ -74,10 +74,10 @@ class Generation:
         self.seal(digest)
 
     def seal(self, digest: str) -> None:
-        """Put the object that names this generation, in place of the store that may be replaced.
+        """Put the object that names this generation; it replaces the store that may be replaced.
 
         Args:
-            digest: of the seal.
+            digest: digest of the seal.
 
         Raises:
             Conflict: another store was sealed meanwhile.
@@ -91,8 +91,8 @@ class Generation:
             self.objects.replace(SEAL, pointer, str(self._before.tag))
 
     def tidy(self) -> None:
-        """Remove checkpoints and other generations, except those of later claims; objects that cannot be removed do no
-        harm.
+        """Remove checkpoints and other generations, except those of later claims; failures are ignored, because objects
+        that remain do no harm.
         """
         try:
             own = f"{self.name}/"
@@ -104,7 +104,7 @@ class Generation:
     def abandon(self) -> None:
         """Remove what was sent, unless the seal names it; never raises.
 
-        A put whose answer was lost may have sealed this generation, although its writer was told of a failure.
+        A put whose answer was lost may have sealed this generation, although it counts as failed.
         """
         try:
             named = json.loads(self.objects.read(SEAL))["attributes"]["apsp"]["generation"] == self.name

@@ -1,8 +1,9 @@
 """Whole objects below one address of an S3-compatible store, such as ``s3://bucket/prefix``.
 
-The only module that imports obstore.  An object appears whole or not at all; ``create`` and ``replace`` are conditional
-(If-None-Match, If-Match), so of several writers one wins and the others get Conflict.  Credentials, region and endpoint
-come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` ...).  Imports no NumPy.
+This is the only module that imports obstore, and it imports no NumPy.  An object appears whole or not at all.
+``create`` and ``replace`` are conditional (If-None-Match, If-Match), so that one of several writers succeeds and all
+others get Conflict.  Credentials, region and endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``,
+``AWS_ENDPOINT_URL`` ...).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 SCHEME: Final = "s3://"
-#: Objects that are sent or fetched at a time: with 2 MiB each, enough that the latency of each costs little.
+#: Number of objects that are sent or fetched at a time; with objects of 2 MiB, the latency of each then costs little.
 THREADS: Final = 16
 #: Larger files are sent in parts of this many bytes.
 PART_BYTES: Final = 64 << 20
@@ -40,7 +41,7 @@ def is_address(place: object) -> bool:
 
 
 def address_of(place: object) -> str | None:
-    """Return ``place`` as an address, even if it has been converted to a path, which has one slash fewer; None for a
+    """Return ``place`` as an address, even if it was converted to a path and so lost a slash (``s3:/``); None for a
     path.
     """
     text = str(place)
@@ -84,13 +85,13 @@ class Objects:
         """Return a whole object.
 
         Raises:
-            NotFound: there is none of that name.
+            NotFound: there is no object of that name.
             StorageFailed: the store cannot be reached or refuses.
         """
         return self._guarded("read", name, lambda: bytes(self._store.get(self._key(name)).bytes()))
 
     def stat(self, name: str) -> Stat | None:
-        """Size, tag and time of an object; None if there is none.  Raises StorageFailed."""
+        """Return size, tag and time of an object; None if it does not exist.  Raises StorageFailed."""
         try:
             found = self._guarded("look at", name, lambda: self._store.head(self._key(name)))
         except NotFound:
@@ -98,17 +99,17 @@ class Objects:
         return Stat(found["size"], found["e_tag"], found["last_modified"].timestamp())
 
     def write(self, name: str, data: bytes) -> None:
-        """Put an object, replacing any of the same name.  Raises StorageFailed."""
+        """Put an object; it replaces an object of the same name.  Raises StorageFailed."""
         try:
             self._store.put(self._key(name), data, use_multipart=False)
         except Exception as error:
             raise self._failure("write", name, error) from error
 
     def create(self, name: str, data: bytes) -> None:
-        """Put an object where there is none.
+        """Put an object of a new name.
 
         Raises:
-            Conflict: there is one already.
+            Conflict: there is an object of that name already.
             StorageFailed: the store cannot be reached or refuses.
         """
         self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode="create"))
@@ -130,10 +131,10 @@ class Objects:
     def check_conditions(self) -> None:
         """Put an object under conditions that do not hold, and remove it again.
 
-        A store that ignores conditions would let two writers win, and one would replace the seal of the other.
+        With a store that ignores conditions, two writers could succeed, and one would replace the seal of the other.
 
         Raises:
-            StorageFailed: it ignores them, or cannot be reached, or refuses.
+            StorageFailed: the store ignores conditions, cannot be reached, or refuses.
         """
         name = f"conditions-{os.urandom(8).hex()}"  # ``secrets`` imports OpenSSL, which would delay commands
         tries: dict[str, Callable[[], None]] = {
@@ -178,7 +179,7 @@ class Objects:
         def one(pair: tuple[Path, str]) -> None:
             path, name = pair
             try:
-                if path.stat().st_size > PART_BYTES:  # in parts, as it may be larger than memory or than one put allows
+                if path.stat().st_size > PART_BYTES:  # in parts: it may exceed the memory, or the limit of a put
                     self._guarded("write", name, lambda: self._store.put(self._key(name), path, chunk_size=PART_BYTES))
                     return
                 data = path.read_bytes()
@@ -189,7 +190,7 @@ class Objects:
         each(one, files)
 
     def fetch(self, name: str, path: Path) -> None:
-        """Copy an object into a new file, whatever its size.  NotFound; StorageFailed; OSError of the file."""
+        """Copy an object of any size into a new file.  Raises NotFound, StorageFailed, and OSError of the file."""
         found = self._guarded("read", name, lambda: self._store.get(self._key(name)))
         with path.open("wb") as file:
             parts = iter(found.stream(min_chunk_size=PART_BYTES))
@@ -215,7 +216,8 @@ class Objects:
         try:
             put()
         except (AlreadyExistsError, PreconditionError):
-            # An equal object counts as put: the client library may have repeated the request after its answer was lost.
+            # An equal object counts as put: the client library may have repeated the request because an answer was
+            # lost.
             if self.stat(name) is None or self.read(name) != data:
                 raise Conflict(f"{self.address}/{name} exists already, or was changed meanwhile") from None
         except Exception as error:
@@ -235,7 +237,7 @@ class Objects:
 
 
 def each(call: Callable[[T], object], items: Iterable[T]) -> None:
-    """Call with every item, ``THREADS`` at a time; the first error is raised once all running calls have ended."""
+    """Call ``call`` with every item, ``THREADS`` at a time; raise the first error once all running calls have ended."""
 
     def one(item: T) -> None:
         call(item)

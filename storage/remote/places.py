@@ -19,7 +19,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
     Args:
         out: the argument of ``--out``: a folder or an ``s3://`` address.
-        work: folder to work in, for addresses only.
+        work: folder to work in; allowed only if ``out`` is an address.
         overwrite: whether an existing store may be replaced.
         resume: whether to continue from a checkpoint.
 
@@ -57,7 +57,8 @@ def prepared_place(out: str | Path, work: Path | None = None, *, overwrite: bool
 
     Args:
         out: a folder, or an address in an object store.
-        work: folder to work in, for addresses only; None for one in the user's cache, which depends on the address.
+        work: folder to work in; allowed only if ``out`` is an address.  None for a folder in the user's cache, whose
+            name depends on the address.
         overwrite: whether a store that is there may be replaced.
 
     Raises:
@@ -79,16 +80,16 @@ def prepared_place(out: str | Path, work: Path | None = None, *, overwrite: bool
 
 
 def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: bool) -> tuple[Path, Generation | None]:
-    """Return where a prepared graph with new weights is made, as :func:`prepared_place`.
+    """Return where a prepared graph with new weights is made, as :func:`prepared_place` does.
 
     Args:
         found: the open prepared graph that gets new weights.
-        out: the new place; None to replace ``found``, which in an object store is done only if it is still the one that
-            was opened.
+        out: the new place; None to replace ``found``.  In an object store it is replaced only if it is still the store
+            that was opened.
         overwrite: whether a store at ``out`` may be replaced.
 
     Raises:
-        Conflict, StorageFailed: as :func:`prepared_place`.
+        Conflict, StorageFailed: as for :func:`prepared_place`.
     """
     address, seal = None if out is None else address_of(out), found.remote_seal
     if seal is not None and (out is None or (overwrite and address and Objects(address).address == found.path)):
@@ -98,7 +99,7 @@ def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: 
 
 
 def _working_path(address: str, work: Path | None) -> Path:
-    """Return a path that depends on the address alone, so that a later call finds its checkpoint again."""
+    """Return a path that depends only on ``work`` and the address, so that a later call finds the checkpoint again."""
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")
     base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"

@@ -25,17 +25,17 @@ from storage.remote.objects import Objects, each
 if TYPE_CHECKING:
     from zarr.storage import MemoryStore
 
-#: Most bytes of tiles that a process caches, over all stores.
+#: Most bytes of tiles that a process caches, for all stores together.
 KEPT_BYTES: Final = 256 << 20
 #: Seconds after which a thread checks again whether a store is still the one that was opened.
 _CURRENT_SECONDS: Final = 2.0
 
 
 class RemoteFolder:
-    """The sealed generation of a store in an object store; the counterpart of ``storage.matrix.tiles.StoreFolder``.
+    """The sealed generation of a store in an object store, with the methods of ``storage.matrix.tiles.StoreFolder``.
 
     Attributes:
-        path: its address, for messages; modified: when it was sealed, in seconds since the epoch.
+        path: the address, for messages; modified: when the store was sealed, in seconds since the epoch.
         seal: size, tag and time of the object that names the generation.
     """
 
@@ -95,7 +95,7 @@ class RemoteFolder:
         return MemoryStore({name: make(self.read(name)) for name in names})
 
     def current(self) -> bool:
-        """Return whether the address led to this store when last checked, some seconds ago; never waits."""
+        """Return whether the address led to this store at the last check, some seconds ago; never waits."""
         with self._lock:
             due = self._is_current and time.monotonic() - self._seen > _CURRENT_SECONDS
             if due:
@@ -110,7 +110,7 @@ class RemoteFolder:
     def _ask(self) -> bool:
         try:
             found = self._objects.stat(SEAL)
-        except StorageFailed:  # the present state is unknown, so the last answer is kept
+        except StorageFailed:  # the present state is unknown, so the result of the last check is kept
             return self._is_current
         self._is_current = found is not None and found.tag == self._tag
         return self._is_current
@@ -121,7 +121,7 @@ _pools_lock = threading.Lock()
 
 
 def _forget_pools() -> None:
-    """Forget, in a forked child, the threads that only its parent has."""
+    """In a forked child, forget the pools of threads, because only the parent has the threads."""
     global _pools_lock  # noqa: PLW0603 - another thread may have held it when the process forked
     _pools.clear()
     _pools_lock = threading.Lock()
@@ -198,17 +198,17 @@ class RemoteTiles(TileReader):
             each(lambda tile: self.whole(*tile), missing)
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
-        """Copy rows of tile (i, j) into ``out``; Args: those of the base class."""
+        """Copy rows of tile (i, j) into ``out``, with the arguments of the base class."""
         columns = self._grid.slices(i, j)[1]
         out[wanted, columns] = self.whole(i, j)[offsets, : columns.stop - columns.start]
 
     def pick(self, i: int, j: int, offsets: IntArray, columns: IntArray) -> Array:
-        """Return some entries of tile (i, j); Args: those of the base class."""
+        """Return some entries of tile (i, j), with the arguments of the base class."""
         picked: Array = self.whole(i, j)[offsets, columns]
         return picked
 
     def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
-        """Return one entry if its tile is cached, else None; Args: those of the base class."""
+        """Return one entry if its tile is cached, else None; the arguments are those of the base class."""
         found = KEPT.get((self._number, i, j))
         return None if found is None else bytes(found[offset, column].tobytes())
 

@@ -1,10 +1,11 @@
-"""Matrix stores in an object store: written from a working folder on a local disk, sealed by one conditional put.
+"""Matrix stores in an object store: they are written from a working folder on a local disk, and sealed by a conditional
+put.
 
 Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
-the sealed one.  A generation is a complete store as on a disk.  Only its own solve writes to it, so a solve that was
-given up but still runs does no harm.  ``zarr.json`` is put last, where there is none, or in place of the one that was
-there when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed; where
-claims have numbers, each has a checkpoint of its own, and that of the highest number counts.
+the sealed generation.  A generation is a complete store as on a disk.  Only its own solve writes to it, so a solve that
+was given up but still runs does no harm.  ``zarr.json`` is put last; it may replace only the ``zarr.json`` that existed
+when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed.  Claims with
+numbers each have a checkpoint of their own, and that of the highest number counts.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _ATTEMPTS: Final = 10
 class RemoteMatrix(WorkingMatrix):
     """A working copy on a local disk whose checkpoints and sealed store go to an object store.
 
-    A thread sends commits while the solve continues: tiles first, then ``checkpoint.json``.  Tiles that have changed
-    since the commit may be sent, too: a tile may always be more advanced than its record.
+    A thread sends commits while the solve continues: tiles first, then ``checkpoint.json``.  A tile that is sent may
+    have changed since the commit, because tiles may be more advanced than the record says.
     """
 
     def __init__(
@@ -57,25 +58,25 @@ class RemoteMatrix(WorkingMatrix):
         before: Stat | None,
         claim: int = 0,
     ) -> None:
-        """Use ``open_working``.  ``before``: the sealed store that may be replaced, None for none."""
+        """Use ``open_working``.  ``before`` is the sealed store that may be replaced, None for none."""
         super().__init__(staging, grid, attributes, overwrite=overwrite)
         self._objects, self._made = objects, Generation(objects, before, claim)
         self.generation = self._made.name
         self._checkpoint = checkpoint_name(claim)
-        #: tiles that the object store lacks, or has in an older form
+        #: tiles that the object store lacks, or of which it has an older state
         self._unsent = self._present.copy()
         self._sender: threading.Thread | None = None
         self._sent_at, self._sending_took = 0.0, 0.0
         self._behind = False
 
     def commit(self, record: Mapping[str, Any]) -> None:
-        """Commit as in the base class; from time to time, a thread also sends the commit.
+        """Commit as the base class does; from time to time, a thread also sends the commit.
 
         If the record says that nothing is done, the checkpoint that was sent is removed before anything else is
         written.
 
         Raises:
-            StorageFailed: as in the base class, or the object store refused the removal.
+            StorageFailed: the base class raised it, or the object store refused the removal.
         """
         if _says_nothing(record):
             self._commit_lowered(record)
@@ -89,8 +90,8 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.start()
 
     def _commit_lowered(self, record: Mapping[str, Any]) -> None:
-        """Remove the checkpoint that this process sent, then do as the base class: less advanced tiles may be sent
-        soon.
+        """Remove the checkpoint that this process sent, because less advanced tiles may be sent soon; then do the same
+        as the base class.
 
         Checkpoints of earlier processes remain, because they name other generations, which no process overwrites.  If
         the object store refuses, the record is not lowered, and no tile is written.
@@ -103,7 +104,7 @@ class RemoteMatrix(WorkingMatrix):
             super()._commit_lowered(record)
 
     def leave(self) -> None:
-        """Send the last commit, then do as the base class."""
+        """Send the last commit, then do the same as the base class."""
         if self._open and self._place.record is not None:
             self._wait_for_sender()
             if self._behind:
@@ -111,7 +112,7 @@ class RemoteMatrix(WorkingMatrix):
         super().leave()
 
     def abort(self) -> None:
-        """Do as the base class, and remove from the object store what was sent."""
+        """Do the same as the base class, and remove from the object store what was sent."""
         if self._open:
             self._wait_for_sender()
             self._objects.remove([self._checkpoint])
@@ -127,7 +128,7 @@ class RemoteMatrix(WorkingMatrix):
         self._unsent[tile.i, tile.j] = True
 
     def _publish(self, data: bytes) -> None:
-        """Send the rest of the files, then the root document, then the object that names this generation."""
+        """Send the remaining files, then the root document, then the object that names this generation."""
         self._wait_for_sender()
         folder, generation = self._place.folder, self.generation
         self._send_tiles()
@@ -147,7 +148,7 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.join()
 
     def _send_checkpoint(self) -> None:
-        """Read the record, send the tiles, then send that record; after a failure, the next commit tries again."""
+        """Read the record, send the tiles, then send the record; after a failure, the next commit tries again."""
         began = time.monotonic()
         try:
             self._behind = False
@@ -165,7 +166,7 @@ class RemoteMatrix(WorkingMatrix):
         each(lambda tile: self._send_tile(*tile), np.argwhere(self._unsent).tolist())
 
     def _send_tile(self, i: int, j: int) -> None:
-        self._unsent[i, j] = False  # cleared before reading: a thread that writes the tile later marks it again
+        self._unsent[i, j] = False  # cleared before reading, so that a later write of the tile marks it again
         try:
             data = _read_whole(Path(f"{self._tiles}/{i}/{j}"))
             self._objects.write(f"{self.generation}/{DISTANCES}/c/{i}/{j}", data)
@@ -198,8 +199,8 @@ def _read_whole(path: Path) -> bytes:
 def fetch_checkpoint(target: Path, address: str) -> bool:
     """Copy the checkpoint at ``address`` to the working folder of ``target``; return whether there is one to resume.
 
-    A checkpoint on this machine is kept if it is the same, or if the object store has none: then no other machine has
-    worked on it.
+    A checkpoint on this machine is kept if it is the same, or if the object store has none, because no other machine
+    has then continued the solve.
 
     Raises:
         Conflict: a process on this machine works in that folder.
@@ -211,18 +212,18 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
         found = objects.stat(name)
         if found is None:
             return _own_record(target) is not None
-        with contextlib.suppress(NotFound):  # a solve that was given up may still run and remove the checkpoint
+        with contextlib.suppress(NotFound):  # a solve that was given up may remove the checkpoint meanwhile
             _bring(objects, name, found, target)
             return True
     return False
 
 
 def _bring(objects: Objects, checkpoint: str, found: Stat, target: Path) -> None:
-    """Copy the checkpoint of this name to ``target``, unless it is there already.
+    """Copy the checkpoint of this name to ``target``, unless ``target`` already has it.
 
     Raises NotFound if the object has changed since it was ``found``: its solve may have lowered the record and then
-    overwritten tiles.  This is checked before the record is written, so that a kill leaves no record that claims more
-    than the tiles contain.
+    overwritten tiles.  This is checked before the record is written, so that even a killed process leaves no record
+    that claims more than the tiles contain.
     """
     try:
         document = json.loads(objects.read(checkpoint))

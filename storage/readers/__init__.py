@@ -106,8 +106,8 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
-#: Options that are not passed on to a reader as they were given: ``read_graph`` uses them itself, or, as
-#: ``length_of``, parses them first.
+#: Options that are not passed on to a reader as they were given: ``read_graph`` uses them itself, or parses them first
+#: (``length_of``).
 _NOT_OF_READERS: Final = frozenset({"format", "length_of", "nodes", "unit", "parallel"})
 #: Formats in which single quotes are part of the names that they enclose.
 _UNQUOTED: Final = frozenset(
@@ -133,14 +133,17 @@ def read_graph(
         path: the file, or a pipe, whose content is copied to a temporary file.
         format: a name in ``FORMATS``; None to recognise it by content.
         directed: overrides what the format declares.
-        weight: the column or attribute of the weights, by name or by number from 1; None: see ``docs/formats.md``.
-        unweighted: ignore weights: every arc weighs 1.
+        weight: the column or attribute of the weights, by name or by number from 1; None for the rules of
+            ``docs/formats.md``.
+        unweighted: whether weights are ignored, so that every arc weighs 1.
         source, target: the columns of the vertices, by name or by number from 1.
-        labels: the attribute of vertices that names them instead of their id; every vertex has it, no two the same.
+        labels: the attribute whose values become the labels of vertices instead of their ids; all vertices must have
+            different values.
         length_of: a formula over one column that makes the lengths, such as ``1000 - score`` (``formula``).
-        centroids_through: let paths pass through the zone centroids of a TNTP network.
+        centroids_through: whether paths may pass through the zone centroids of a TNTP network.
         unit: what the weights measure, such as ``min``; it is stored with every result.
-        coordinates: what coordinates called x and y are, ``lonlat`` or ``plane``; None: as the file says, or a plane.
+        coordinates: what coordinates called x and y are, ``lonlat`` or ``plane``; None for what the file says, and a
+            plane if it says nothing.
         nodes: a table with the coordinates of the vertices and other columns (``docs/coordinates.md``).
         parallel: which of parallel arcs is kept, ``least`` or ``greatest``; None for the least (``build_graph``).
         mode: how people travel through an OpenStreetMap extract: ``walking``, ``cycling`` or ``driving``.
@@ -152,12 +155,12 @@ def read_graph(
         The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.
 
     Raises:
-        NotFound: no such file.
+        NotFound: there is no such file.
         InvalidGraph: the content cannot be understood; the message names the line or field if there is one.
-        NegativeCycle: a self loop of negative weight.
+        NegativeCycle: a self loop has a negative weight.
         InvalidRequest: the format is unknown, a column does not exist, or an option has no meaning for the format.
         LimitExceeded: the graph is larger than ``limits`` allow; raised before anything of that size is allocated.
-        StorageFailed: there is no room for a temporary file.
+        StorageFailed: there is no space for a temporary file.
     """
     if not isinstance(limits, ReadLimits):
         raise InvalidRequest(f"limits must be ReadLimits, found {shown(limits)}", field="limits")
@@ -173,29 +176,30 @@ def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[Reading
     Args:
         path: the file.
         limits: limits on the size of the content and on declared counts.
-        reading: as :func:`read_graph` takes it.
+        reading: options as for :func:`read_graph`.
 
     Returns:
         The arcs, and the name of the format.
 
     Raises:
-        ApspError: as :func:`read_graph`, except for the errors of cleaning.
+        ApspError: as for :func:`read_graph`, except for the errors of cleaning.
     """
     with _parsed(path, limits, reading) as (parsed, name, _):
         return parsed, name
 
 
 def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileReadingOptions) -> tuple[Graph, Receipt]:
-    """Return a graph with coordinates and the unit, and its receipt with what is to be told about them.
+    """Return a graph with coordinates and the unit, and its receipt with notes about them.
 
     Args:
         graph: the clean graph.
-        receipt: what was told so far.
-        parsed: the coordinates and the unit that its file says; what is asked for replaces them.
-        reading: says the table of nodes and the unit.
+        receipt: the receipt so far.
+        parsed: has the coordinates and the unit of the graph's file, which ``reading`` may replace.
+        reading: options, of which the table of nodes, the system of coordinates and the unit are used.
 
     Raises:
-        NotFound, InvalidRequest: as ``storage.geography.nodes.read_nodes``; a unit for a graph without weights.
+        NotFound, InvalidRequest: as for ``storage.geography.nodes.read_nodes``, or a unit is given for a graph without
+            weights.
     """
     nodes, unit, notes = reading.get("nodes"), (reading.get("unit") or "").strip() or None, list(receipt.notes)
     found: Coordinates | None = parsed.coordinates
@@ -276,16 +280,14 @@ def _read_quantities(reader: _Reader, path: Path, options: ReadOptions, parsed: 
 
 @contextlib.contextmanager
 def _net(format: str | None) -> Iterator[None]:  # noqa: A002
-    """Context manager: turn an unforeseen error of a reader into a refusal of the file; each such refusal is a defect
-    of apsp.
-    """
+    """Context manager: turn an unforeseen error of a reader, which is a defect of apsp, into a refusal of the file."""
     try:
         yield
     except (ApspError, MemoryError):
         raise
     except BaseException as error:
-        # A panic of polars is no Exception; it is recognised by the name of its class, because the class could be had
-        # only by importing polars.
+        # A panic of polars is no Exception.  It is recognised by the name of its class, because using the class would
+        # import polars.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise unforeseen(error, format) from error
@@ -307,7 +309,7 @@ def _told(file: Source, options: ReadOptions) -> str:
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
     if name == "sif" and (options.source or options.target):
-        return "edges"  # the caller has named the columns of the vertices, so the relation is just another column
+        return "edges"  # the caller has named the columns of the vertices, so the relation is one more column
     if name != "edges":
         return name
     if is_matrix(file, options):
@@ -372,7 +374,7 @@ def _with_terminals(graph: Graph, parsed: Parsed) -> Graph:
 
 
 def _check_mirrored(graph: Graph) -> None:
-    """Refuse an undirected graph whose file lists an edge at one end only, or with two weights."""
+    """Refuse an undirected graph whose file lists an edge in one direction only, or with two weights."""
     tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
     starts, into, weights, _ = compress(ArcList(graph.heads, tails, graph.weights), graph.n)
     if np.array_equal(starts, graph.indptr) and np.array_equal(into, graph.heads):

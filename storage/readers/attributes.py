@@ -19,11 +19,11 @@ OWN = "weight"
 
 
 class EdgeWeights:
-    """Collects the weight of each edge: from the attribute asked for, or else from the first usual name of a weight
-    that the first edge has.
+    """Collects the weight of each edge from the attribute asked for; without one, from the first attribute of the first
+    edge that has a usual name of a weight.
 
-    ``default`` is the weight of an edge that has none, in formats that define one; None refuses such an edge if another
-    has a weight.
+    ``default`` is the weight of an edge without a weight, in formats that define it.  If it is None, such an edge is
+    refused if another edge has a weight.
     """
 
     def __init__(self, options: ReadOptions, *, default: int | None = None) -> None:
@@ -44,7 +44,7 @@ class EdgeWeights:
         return None if self._formula is None else self._formula.text
 
     def add(self, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
-        """Take the next edge, with its attributes and their lines."""
+        """Add the next edge; its ``attributes`` are pairs (value, line of the file) by name."""
         if self._count == 0 and not self._unweighted:
             self._name = self._wanted if self._wanted is not None else _usual(attributes)
         self._count += 1
@@ -116,7 +116,7 @@ class EdgeWeights:
         return lengths
 
     def notes(self) -> list[str]:
-        """Return the notes for the receipt: unused attributes, and weights that are the format's default."""
+        """Return notes for the receipt about unused attributes, and about edges that got the default weight."""
         notes = self._left_out.notes()
         if self._defaulted:
             notes.append(
@@ -128,7 +128,7 @@ class EdgeWeights:
 
 
 def _usual(attributes: Mapping[str, tuple[str, int]]) -> str | None:
-    """Return the attribute that means a length; raise an error if there is only a similarity."""
+    """Return the attribute whose name means a length; raise an error if there is only one that means a similarity."""
     names = [name for name in attributes if name.lower() == "weight" or _number(attributes[name]) is not None]
     found = length_among(names, [_number(attributes[name]) or 0.0 for name in names])
     return None if found is None else names[found]

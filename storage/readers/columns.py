@@ -15,7 +15,7 @@ from storage.readers.limits import ReadLimits
 if TYPE_CHECKING:
     import polars as pl
 
-#: Most names for which a dictionary is used, because filling it takes less time than importing polars.
+#: Up to this number of names go into a dictionary, because filling it takes less time than importing polars.
 FEW_NAMES = 1 << 17
 
 _ORDER = (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64))
@@ -60,7 +60,7 @@ def _narrowest(part: AnyArray) -> np.dtype[np.generic]:
 
 
 class ArcColumns:
-    """Tails, heads and, if any, weights of the arcs read so far; checks their number against ``max_arcs``."""
+    """Tails, heads and, if there are any, weights of the arcs read so far; refuses more arcs than ``max_arcs``."""
 
     def __init__(self, limits: ReadLimits, weighted: bool) -> None:
         self._limits = limits
@@ -86,10 +86,11 @@ class ArcColumns:
 
 
 class TextLabels:
-    """Numbers text labels in the order in which they occur; at the end it sorts them by code points.
+    """Gives text labels numbers (codes) in the order in which they occur; at the end it sorts the labels by code
+    points.
 
-    The codes are those of a polars category set: ten times as fast as a dictionary of Python strings.  Only the first
-    few names go into a dictionary, so that small files need not import polars; categories hold all later ones.
+    The first names go into a dictionary, so that small files need not import polars.  All later names go into a set of
+    polars categories, which is ten times as fast as a dictionary of Python strings.
     """
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class TextLabels:
         return self._many.encode(names) + np.uint32(len(few))
 
     def finish(self, arcs: ArcList) -> AnyArray:
-        """Recode ``arcs`` to the order of the labels and return these."""
+        """Replace the codes in ``arcs`` by positions in the sorted labels, and return these labels."""
         if self._many is None:
             names = sorted(self._few)
             order = np.empty(len(names), np.int32)
@@ -127,14 +128,14 @@ class TextLabels:
 
 
 class _Categories:
-    """Codes of many names, by polars; ``count`` is one more than the largest code."""
+    """Codes that polars gives to many names; ``count`` is one more than the largest code."""
 
     def __init__(self) -> None:
         import polars as pl
 
         self._categories = pl.Categories.random()
         self._kind = pl.Categorical(self._categories)
-        # Polars keeps categories only as long as some column uses them.
+        # Polars keeps categories only as long as a column uses them.
         self._anchor = pl.Series([], dtype=self._kind)
         self.count = 0
 
@@ -151,7 +152,7 @@ class _Categories:
     def ordered(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """Return the names in ascending order, and for each code its position among them."""
         names = self._categories.to_series()
-        # Polars may reserve a code that no name gets; such codes sort last and occur on no arc.
+        # Polars may leave a code without a name; such codes are sorted last, and no arc has them.
         ascending = names.arg_sort(nulls_last=True)
         order = np.empty(len(names), np.int32)
         order[ascending.to_numpy()] = np.arange(len(names), dtype=np.int32)

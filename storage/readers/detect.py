@@ -1,4 +1,4 @@
-"""Recognises a format by content; the name of the file only breaks ties."""
+"""Recognises a format by content; the name of the file decides only if the content suits two formats."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BINARY = {
     b"PAR1": "parquet",
     b"SQLite format 3\0": "gpkg",
 }
-#: The first bytes of an OpenStreetMap PBF file: the length of a header in four bytes, then the type that it names.
+#: The first bytes of an OpenStreetMap PBF file: four bytes with the length of a header, then the type in that header.
 _PBF = re.compile(rb"\0\0..\n\tOSMHeader", re.DOTALL)
 # The patterns below are applied to lines stripped of blanks.
 _TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*+:")
 _GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
-#: First lines of formats that would otherwise be read as odd edge lists.
+#: First lines of formats that are not read, and would otherwise be taken for edge lists.
 _STRANGERS = {
     r"(Weighted)?(AdjacencyGraph|EdgeArray)$": "a graph of PBBS or Ligra",
     r"<.* sparse (array|matrix) ": "a sparse matrix as SciPy prints it (save it with scipy.io.mmwrite)",
@@ -41,8 +41,8 @@ _STRANGERS = {
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
 _DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)
-#: Comments that may precede a DOT graph.  The pattern is matched at the start of the text only: if it were
-#: searched for everywhere, each ``/*`` that is never closed would be followed to the end of the text.
+#: Comments that may precede a DOT graph.  The pattern is matched only at the start of the text: searching for it
+#: everywhere would read on to the end of the text for each ``/*`` that is never closed.
 _C_COMMENTS = re.compile(r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|(?://|#)[^\n]*+)*+")
 #: One item that may precede the root of an XML document: a declaration, a comment or a document type.
 _PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
@@ -142,8 +142,8 @@ def _uncommented(lines: list[str], marks: str) -> str:
 
 
 def _by_root(text: str) -> str:
-    """Return the XML format that the name of the root decides; ``<KEY> value`` is not XML but the head of a link
-    table.
+    """Return the format that the name of an XML root names; a text that begins with ``<KEY> value`` is no XML, but the
+    head of a link table.
     """
     at = 0
     while prolog := _PROLOG.match(text, at):
@@ -218,11 +218,11 @@ def _fields(line: str, separator: str | None) -> list[str]:
 
 
 def _refuse_lengths(rows: list[list[str]], width: int) -> None:
-    """Refuse rows of names whose last field is a number: it may be a length, those before it parts of names."""
+    """Refuse rows of names whose last field is a number: it may be a length after fields that are parts of names."""
     rows = rows[1:] if len(rows) > 1 and not is_number(rows[0][-1]) else rows
     if not rows or min(map(len, rows)) < width or not all(is_number(row[-1]) and not is_number(row[0]) for row in rows):
         return
-    # The targets of a relation may all be numbers; a second field that is never a first one is taken for a relation.
+    # The targets of a relation may all be numbers; second fields that are never first fields are taken for relations.
     lists = all(is_number(word) for row in rows for word in row[2:])
     if not lists or {row[1] for row in rows} & {row[0] for row in rows}:
         row = rows[0]
@@ -242,7 +242,7 @@ def _two_ways(row: list[str]) -> str:
 
 
 def _by_shape(lines: list[str], source: Source) -> str | None:
-    """Return the format of a file of bare numbers, decided by how many stand on each line; None if unknown."""
+    """Return the format of a file that has only numbers, from how many each line has; None if unknown."""
     rows = [line.split() for line in islice((x for x in lines if x and x[0] not in "#%"), _LINES)]
     if len(rows) > 1 and any(re.fullmatch(r"\[-?[0-9]++\]", word) for row in rows[1:4] for word in row):
         return "rcpsp-max"

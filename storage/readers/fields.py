@@ -1,6 +1,6 @@
-"""Reads one field at a time: exactly what counts as a vertex or a weight, with errors that name the line.
+"""Reads one field at a time: defines exactly what counts as a vertex or a weight, with errors that name the line.
 
-The column parser is a fast version of this module; whatever it cannot read with certainty is read again here.
+The column parser is a fast version of this module; fields that it cannot read with certainty are read again here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import EXACT, is_label
 
-#: A whole number of at most 400 digits: no type holds a longer one, and Python refuses to convert very long ones.
+#: A whole number of at most 400 digits: no type holds longer numbers, and Python refuses to convert very long ones.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _FORTRAN = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[dD][+-]?[0-9]++")
@@ -20,15 +20,15 @@ _INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
 _QUOTED_WORD = re.compile(r'(?:"[^"]*+"|[^ \t"])++')
 _SHOWN = 60
-#: White space that separates fields, besides line ends.  All other white space (form feeds, no-break spaces) belongs to
-#: the field.
+#: White space that separates fields within a line.  All other white space (form feeds, no-break spaces) belongs to the
+#: field.
 BLANKS = " \t"
-#: Length of the longest row that is split into fields, in bytes or, where it is text already, in characters.
+#: Length of the longest row that is split into fields, in bytes, or in characters if the row is decoded already.
 LONGEST_ROW = 1 << 20
 
 
 class TextVertex(InvalidGraph):
-    """Raised for a vertex that is no number after vertices that are; the edge list may then hold names."""
+    """Raised for a vertex that is no number, after vertices that are numbers; the edge list may then hold names."""
 
 
 def shown(text: str) -> str:
@@ -48,8 +48,8 @@ def whole(token: str, line: int, field: str) -> int:
 
 
 def vertex(token: str, line: int, column: str = "") -> int:
-    """Return a vertex that is written as a number; raise ``TextVertex`` if it looks like a name.  ``column`` is for
-    messages.
+    """Return a vertex that is written as a number; raise ``TextVertex`` if it looks like a name.  ``column`` is the
+    name of its column, for messages.
     """
     if not _WHOLE.fullmatch(token):
         place = f" (column {column!r})" if column else ""
@@ -63,7 +63,7 @@ def vertex(token: str, line: int, column: str = "") -> int:
 
 
 def label(token: str, line: int, column: str = "") -> int:
-    """Return a vertex whose number is its name; ``column`` as in ``vertex``.
+    """Return a vertex whose number is its name; ``column`` as for ``vertex``.
 
     Also raises ``TextVertex`` for a whole number that is not in its canonical spelling: ``02138`` and ``2138`` are two
     vertices.
@@ -98,8 +98,8 @@ def weight(
 ) -> int | float:
     """Return a weight: int for whole numbers, else float; +inf if the file says so.
 
-    ``integer`` formats take whole numbers only; ``field`` is the word for messages.  Raises InvalidGraph for everything
-    that is not a length.
+    With ``integer``, only whole numbers are accepted; ``field`` names the field in messages.  Raises InvalidGraph for
+    everything that is no length.
     """
     if _WHOLE.fullmatch(token):
         value = int(token)
@@ -153,7 +153,7 @@ def words(text: str) -> list[str]:
 
 
 def _quoted_words(text: str, line: int) -> list[str]:
-    """Split at blanks, with some words in double quotes, as R's write.table writes them."""
+    """Split a line at blanks, except within double quotes, which R's write.table writes around words."""
     if text.count('"') % 2:
         raise InvalidGraph(f"the quotes do not match ({shown(text)})", line=line)
     found = _QUOTED_WORD.findall(text)

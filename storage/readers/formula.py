@@ -84,7 +84,7 @@ def parse_formula(text: str) -> Formula:
 
 
 class _Parser:
-    """Recursive descent over the tokens; the depth is bounded by ``_DEEPEST`` parentheses."""
+    """Parses the tokens by recursive descent; at most ``_DEEPEST`` nested parentheses bound the depth."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -11,10 +11,10 @@ _KEPT = 20
 
 
 class LeftOut:
-    """Collects the names of attributes, columns or elements that a reader passes over."""
+    """Collects the names of attributes, columns or elements that a reader does not use."""
 
     def __init__(self, what: str) -> None:
-        """``what`` names the kind in the receipt, as in "attributes of edges"."""
+        """Begin without names; ``what`` says in the receipt what the names are of, such as "attributes of edges"."""
         self._what = what
         self._names: dict[str, None] = {}
         self._more = False
@@ -30,7 +30,7 @@ class LeftOut:
                 self._more = True
 
     def notes(self) -> list[str]:
-        """Return one sentence for the receipt, or none."""
+        """Return a list with a note for the receipt; an empty list if there are no names."""
         if not self._names:
             return []
         more = " and others" if self._more else ""

@@ -1,7 +1,7 @@
-"""Decides which named column or attribute of edges is a length; one rule for tables, GML, GraphML and NetworkX.
+"""Decides which named column or attribute of edges is a length, by the same rule for tables, GML, GraphML and NetworkX.
 
-Only the name decides.  Columns that say how alike two vertices are (the larger, the closer), or how sure a value is,
-are no lengths, and are never taken for one unless the caller says so.
+Only the name decides.  Columns that say how similar two vertices are (larger values mean closer vertices), or how
+certain a value is, are no lengths, and are never taken for lengths unless the caller asks for it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _UNITS: Final = (
     "kilometers", "kilometre", "kilometres", "minute", "minutes", "mins", "min", "second", "seconds", "secs", "sec",
     "hour", "hours", "hrs", "hr", "h", "s", "ms", "milliseconds", "mm", "cm", "nm", "angstrom", "usd", "eur", "kg",
 )  # fmt: skip
-#: Units of times: a unit of lengths before one of them makes a speed (``max_m_s``, ``km_h``).
+#: Units of time: a unit of length followed by one of these is a speed (``max_m_s``, ``km_h``).
 _TIMES: Final = frozenset(_UNITS[_UNITS.index("minute") : _UNITS.index("milliseconds") + 1])
 _TYPES: Final = ("float", "double", "int", "integer", "long", "real", "numeric", "number", "decimal", "in", "of")
-#: Words that may precede ``time`` or a unit in the name of a length; after others (departure, end, created) ``time``
-#: means a point in time.
+#: Words that may precede ``time`` or a unit in the name of a length; after other words (departure, end, created)
+#: ``time`` means a point in time.
 _KINDS: Final = (
     "travel", "traveling", "travelling", "transfer", "transit", "transport", "free", "flow", "freeflow", "ff",
     "min", "minimum", "max", "maximum", "mean", "avg", "average", "median", "total", "sum", "drive", "driving", "walk",
@@ -57,7 +57,7 @@ _WAYS: Final = frozenset({
 })  # fmt: skip
 #: Names in OpenStreetMap for the largest weight and length of vehicles on a road.
 _LIMITS: Final = frozenset({"maxweight", "maxlength"})
-#: Words with which a name no longer means a length: ``inverse_distance``, ``name_length``, ``log_weight``.
+#: Words that exclude that a name means a length: ``inverse_distance``, ``name_length``, ``log_weight``.
 _OTHERS: Final = frozenset(
     {
         "inverse", "inv", "inverted", "reciprocal", "recip", "log", "log2", "log10", "exp", "neg", "negative", "rank",
@@ -103,7 +103,7 @@ def named_length(names: Sequence[str]) -> int | None:
 
 
 def named_lengths(names: Sequence[str]) -> list[int]:
-    """Return the positions of the names that mean a length, the best first."""
+    """Return the positions of the names that mean a length, in order of preference."""
     short = [plain(name) for name in names]
     known = [i for word in WEIGHT_NAMES for i, name in enumerate(short) if name == word]
     known += [i for i, name in enumerate(names) if i not in known and _ends_in_length(name)]
@@ -134,12 +134,12 @@ def _is_rate(words: Sequence[str]) -> bool:
 
 
 def is_time(name: str) -> bool:
-    """Return whether a name that means a length contains a word for time, so that its values may be dates."""
+    """Return whether the name of a length contains a word for time, so that its values may be dates."""
     return any(word in plain(name) for word in ("time", "zeit", "temps", "tiempo"))
 
 
 def is_moment(name: str) -> bool:
-    """Return whether a name only means time, so that it may be a point in time as well as a duration."""
+    """Return whether a name is only a word for time, so that it may mean a point in time as well as a duration."""
     return plain(name) in ("time", "zeit", "temps", "tiempo")
 
 
@@ -165,7 +165,7 @@ def _is_sure(name: str) -> bool:
 
 
 def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
-    """Return the error for edges that have a similarity (``name``, with some of its ``values``) but no length."""
+    """Return the error for edges that have no length, but a similarity called ``name``; ``values`` are some of it."""
     largest = max(values, default=0.0)
     top = next((top for top in (1, 100, 1000) if largest <= top), None)
     shown = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
@@ -181,7 +181,7 @@ def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
 def length_among(names: Sequence[str], values: Sequence[float]) -> int | None:
     """Return the position of the length among the attributes of an edge; None if none is named like a length.
 
-    Raises InvalidRequest where the only candidate is a similarity, or a time that is a date.
+    Raises InvalidRequest if the only candidate is a similarity, or a time whose value is a date.
     """
     named = named_lengths(names)
     dates = [i for i in named if is_time(names[i]) and values[i] >= FIRST_DATE]
@@ -196,7 +196,9 @@ def length_among(names: Sequence[str], values: Sequence[float]) -> int | None:
 
 
 def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
-    """Return the error for edges with numbers (``names``), none of which is named like a length; ``why`` adds to it."""
+    """Return the error for edges whose columns of numbers, ``names``, do not have names of lengths; ``why`` is
+    appended.
+    """
     listed = ", ".join(repr(name[:60]) for name in names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
     one = f"column {listed} holds numbers, but is not"
     which = one if len(names) == 1 else f"columns {listed} hold numbers, but none is"
@@ -208,7 +210,7 @@ def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
 
 
 def dates_refused(column: int) -> InvalidRequest:
-    """Return the error for edges without names of columns, where the numbers in place of lengths read like dates."""
+    """Return the error for an edge list without names of columns whose third column holds what may be dates."""
     return InvalidRequest(
         f"column {column} holds whole numbers that read like dates (20240131, or seconds since 1970): "
         f"say --weight {column} to take it for the length, or --unweighted to count arcs",

@@ -8,7 +8,7 @@ from storage.arguments import check_whole
 from storage.counted import counted
 from storage.errors import InvalidGraph, LimitExceeded
 
-#: Most bytes of content for which the ratio of compression is not checked: a small file of zeros is no bomb.
+#: The ratio of compression is not checked for up to this many bytes of content, because these cannot fill the memory.
 HARMLESS_BYTES = 16 << 20
 #: A header may declare this many vertices even if the file has less than one arc per hundred vertices.
 HARMLESS_VERTICES = 1 << 20
@@ -26,7 +26,7 @@ class ReadLimits:
         max_columns: fields in a row of an edge list or link table; a row of a matrix is bounded by ``max_vertices``.
 
     Raises:
-        InvalidRequest: one of them is no whole number, or negative.
+        InvalidRequest: a limit is no whole number, or negative.
     """
 
     max_bytes: int = 64 << 30
@@ -71,7 +71,7 @@ class ReadLimits:
         self._check(m, self.max_arcs, "arcs", "max_arcs", line)
 
     def check_columns(self, width: int, line: int | None = None) -> None:
-        """Refuse rows of more than ``max_columns`` fields: the parser of columns holds something for each of them."""
+        """Refuse rows of more than ``max_columns`` fields, because the column parser needs memory for each field."""
         if width > self.max_columns:
             raise InvalidGraph(
                 f"a row of {width:,} fields: rows of edges have at most {self.max_columns:,} (max_columns)",
@@ -87,7 +87,7 @@ class ReadLimits:
 
 
 def check_plausible(n: int, entries: int, line: int | None) -> None:
-    """Refuse a declared number of vertices for which there is too little content, before arrays of that length are
+    """Refuse a declared number of vertices if the file has too few entries for it, before arrays of that length are
     made.
     """
     if n > max(HARMLESS_VERTICES, 100 * entries):

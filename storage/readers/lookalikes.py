@@ -1,4 +1,4 @@
-"""Refuses printed output, and formats that are not read, if they would otherwise be read as odd edge lists.
+"""Refuses printed output, and formats that are not read, if they would otherwise be taken for edge lists.
 
 Each rule is about the syntax of most rows, never about single names: a name may hold brackets, colons and arrows. The
 rules are skipped with ``--format``, so that names of any form can be read.
@@ -15,7 +15,7 @@ from storage.readers.tables.sniff import names_ends, separator_of
 
 #: Number of rows that are checked.
 _ROWS: Final = 1000
-#: Pattern of a row, what such rows are, and advice.  The patterns are applied to lines stripped of blanks.
+#: Patterns of rows, what such rows are, and advice for messages.  Patterns are applied to lines stripped of blanks.
 _FORMS: Final = (
     (
         re.compile(r"^\(\s*+[0-9]++\s*+,\s*+[0-9]++\s*+\)\s++\S++$"),
@@ -53,7 +53,7 @@ Rows = list[tuple[int, list[str]]]
 
 
 def refuse_lookalikes(lines: list[str]) -> None:
-    """Raise InvalidGraph if most of the first ``lines``, stripped of blanks, have the syntax of something else."""
+    """Raise InvalidGraph if most of ``lines``, stripped of blanks, have a syntax that is not that of an edge list."""
     _refuse_tgf(lines)
     body = [(at, line) for at, line in enumerate(lines, 1) if line and line[0] not in "#%"][:_ROWS]
     if not body:
@@ -80,14 +80,14 @@ def _refusal(at: int, line: str, what: str, advice: str) -> InvalidGraph:
 
 
 def _refuse_most(found: list[tuple[int, str, bool]], what: str, advice: str) -> None:
-    """Refuse the lines if more than half of them are marked; the message names the first marked one."""
+    """Refuse the lines if more than half of them are marked; the message names the first marked line."""
     marked = [(at, line) for at, line, wrong in found if wrong]
     if 2 * len(marked) > len(found):
         raise _refusal(*marked[0], what, advice)
 
 
 def _rows(body: list[tuple[int, str]]) -> Rows:
-    """Return the fields of the lines as the reader of edge lists separates them, without lines of unbalanced quotes."""
+    """Return the fields of lines as the reader of edge lists separates them; leave out lines with unbalanced quotes."""
     body = [(at, line.rstrip(" ;,")) for at, line in body]
     if not body:
         return []

@@ -1,4 +1,4 @@
-"""Collects graphs whose vertices are named one by one, for the readers of attribute formats and of lists of names."""
+"""Collects vertices and edges one by one, for the readers of formats with attributes and of lists of names."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class NamedGraph:
     """Collects vertices and edges in any order; an edge may come before its vertices.
 
     Args:
-        options: the caller's wishes.
+        options: the caller's options.
         listed: whether every vertex must be declared by ``node``; if not, names that occur only on edges are vertices,
             too.
-        default: weight of an edge without one, as in ``EdgeWeights``.
+        default: weight of an edge without a weight, as in ``EdgeWeights``.
     """
 
     def __init__(self, options: ReadOptions, *, listed: bool = True, default: int | None = None) -> None:
@@ -64,7 +64,7 @@ class NamedGraph:
         return code
 
     def node(self, name: str, line: int, attributes: Mapping[str, str] | None = None) -> None:
-        """Declare a vertex.  InvalidGraph if it was declared before."""
+        """Declare a vertex.  Raises InvalidGraph if it was declared before."""
         code = self._code(name, line)
         if self._declared[code] and self._listed:
             raise InvalidGraph(f"node {fields.shown(name)} stands twice", line=line, field="id")
@@ -86,8 +86,8 @@ class NamedGraph:
     ) -> None:
         """Add an edge.
 
-        ``attributes`` have their lines, and are None in formats without weights; ``directed`` is None if the edge does
-        not say it.
+        ``attributes`` are pairs (value, line of the file) by name, or None in formats without weights; ``directed`` is
+        None if the edge does not say whether it is directed.
         """
         self._tails.append(self._code(source, line))
         self._heads.append(self._code(target, line))
@@ -99,7 +99,8 @@ class NamedGraph:
             self._weights.add(attributes, line)
 
     def finish(self, directed: bool, *, mirrored: bool = False) -> Parsed:
-        """Return the arcs.  ``directed`` is for edges that do not say it themselves; ``mirrored`` as in ``Parsed``.
+        """Return the arcs.  ``directed`` holds for edges that do not say whether they are directed; ``mirrored`` is as
+        in ``Parsed``.
 
         Raises:
             InvalidGraph: an edge names a vertex that was never declared, or two vertices have the same label.
@@ -135,10 +136,10 @@ class NamedGraph:
 def with_directions(
     arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: ReadOptions
 ) -> tuple[ArcList, bool, list[str]]:
-    """Return arcs, whether the graph is directed, and notes; each edge says whether it is directed.
+    """Return arcs, whether the graph is directed, and notes; ``one_way`` says whether each edge is directed.
 
     If there are directed edges, an undirected edge becomes two arcs, unless the caller decides for all edges.
-    ``directed`` is for graphs without edges.
+    ``directed`` decides for graphs without edges.
     """
     if not len(one_way):
         return arcs, directed, []
@@ -151,7 +152,7 @@ def with_directions(
 
 
 def both_ways(arcs: ArcList, twice: AnyArray) -> ArcList:
-    """Return the arcs, and after them the reverse of those marked by ``twice``."""
+    """Return the arcs, followed by the reverse of each arc that ``twice`` marks."""
     weights = None if arcs.weights is None else np.concatenate([arcs.weights, arcs.weights[twice]])
     tails = np.concatenate([arcs.tails, arcs.heads[twice]])
     return ArcList(tails, np.concatenate([arcs.heads, arcs.tails[twice]]), weights)

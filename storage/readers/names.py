@@ -1,4 +1,4 @@
-"""Names vertices by one of their attributes (``--labels``) instead of by the id that edges refer to."""
+"""Names vertices by one of their attributes (``--labels``) instead of by the id that edges use."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class VertexNames:
 
     @property
     def wanted(self) -> bool:
-        """Return whether an attribute names the vertices."""
+        """Return whether an attribute is to name the vertices."""
         return self._attribute is not None
 
     def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
-        """Add the next vertex: its id, and its attributes with their lines.
+        """Add the next vertex with its id; its ``attributes`` are pairs (value, line of the file) by name.
 
         Raises InvalidGraph if a name is missing or occurs twice, InvalidRequest if the first vertex has no such
         attribute.
@@ -66,17 +66,17 @@ class VertexNames:
 
 
 def note_quotes(labels: AnyArray) -> list[str]:
-    """Return a note about names in single quotes, which are kept as part of the names.
+    """Return a list with a note about names in single quotes, which are kept as part of the names; else an empty list.
 
     Args:
-        labels: all names, ascending in the order of code points; for numbers there is no note.
+        labels: all names, in ascending order of code points, or numbers, for which there is no note.
 
     Raises:
         InvalidGraph: a name occurs both with and without quotes, so that one vertex would become two.
     """
     if labels.dtype.kind in "iu" or not len(labels):
         return []
-    # In the order of code points, names that begin with a quote are adjacent, and ( is the character after the quote.
+    # In the order of code points, names that begin with ' are adjacent, and ( is the character after '.
     first, end = search_text(labels, "'"), search_text(labels, "(")
     quoted = [name for name in map(str, labels[first:end]) if len(name) > 2 and name.endswith("'")]
     for name in quoted:
@@ -94,7 +94,7 @@ def note_quotes(labels: AnyArray) -> list[str]:
 def order_names(names: list[str]) -> tuple[AnyArray, IntArray]:
     """Return the sorted labels of distinct names, and the position of each name among them.
 
-    The labels are int64 if every name is a whole number in its one accepted spelling (``is_label``), else text.
+    The labels are int64 if every name is a whole number in its only accepted spelling (``is_label``), else text.
     """
     numbers = all(is_label(name) for name in names)
     order = sorted(range(len(names)), key=(lambda i: int(names[i])) if numbers else names.__getitem__)

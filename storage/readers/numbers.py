@@ -15,10 +15,10 @@ from storage.readers.tables.text_rows import normalise, strip_comments
 
 
 def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "weight") -> AnyArray:
-    """Return all numbers of a text, separated by blanks and line ends: as int64, or as float64 if one has a fraction.
+    """Return all numbers of a text, separated by blanks and line ends, as int64, or as float64 if one has a fraction.
 
-    ``what`` is the word for messages; a "vertex" must be whole.  Raises InvalidGraph, which names the line of the first
-    word that is not a number.
+    ``what`` names the numbers in messages; if it is "vertex", they must be whole.  Raises InvalidGraph, which names the
+    line of the first word that is no number.
     """
     if len(data) <= table.FEW_BYTES:
         return _parse_words(data, line, comments, what)
@@ -54,13 +54,13 @@ def _number(token: str, line: int, what: str) -> int | float:
 
 @dataclass
 class MatrixEntries:
-    """Turns the entries of a matrix, in the order written, into arcs ``row -> column`` counted from 0.
+    """Converts the entries of a matrix, in the order of the file, to arcs ``row -> column``, counted from 0.
 
     Attributes:
         first: for each row, the column of its first entry.
-        starts: the position at which each row begins; at the end also the number of entries.
-        zeros: whether an entry of 0 is an arc of length zero (TSPLIB) or no arc.
-        loops: whether an entry on the diagonal is a self loop, or means nothing (TSPLIB).
+        starts: for each row, the number of entries before it; then the number of all entries.
+        zeros: whether an entry of 0 is an arc of length zero (as in TSPLIB); otherwise it is no arc.
+        loops: whether an entry on the diagonal is a self loop; otherwise it is ignored (as in TSPLIB).
     """
 
     first: IntArray
@@ -92,7 +92,7 @@ class MatrixEntries:
         return int(self.starts[-1]) if len(self.starts) else 0
 
     def append_to(self, columns: ArcColumns, values: AnyArray, *, transpose: bool = False) -> None:
-        """Add the next ``values``.  Raises InvalidGraph if there are too many."""
+        """Add the arcs of the next ``values`` to ``columns``.  Raises InvalidGraph if there are too many values."""
         if self.at + len(values) > self.total:
             raise InvalidGraph(f"the matrix has {self.total} entries, more follow", field="matrix")
         at = np.arange(self.at, self.at + len(values), dtype=np.int64)

@@ -13,9 +13,9 @@ from storage.readers.limits import ReadLimits
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of ``read_graph``; None leaves a choice to the format.  ``told``: the caller has named the format.
+    """The options of ``read_graph``; None leaves a choice to the rules of the format.
 
-    ``also`` are the columns of quantities.
+    ``told`` is whether the caller has named the format; ``also`` are the columns of quantities.
     """
 
     directed: bool | None = None
@@ -34,33 +34,35 @@ class ReadOptions:
 
     @property
     def column(self) -> str | None:
-        """The column or attribute from which weights are taken or computed; None: the format's rules decide."""
+        """The column or attribute from which weights are taken or computed; None if the format's rules decide."""
         return self.weight if self.length_of is None else self.length_of.column
 
     def refuse_weight(self, name: str) -> None:
-        """Refuse the choice of a weight, in formats with at most one."""
+        """Raise InvalidRequest if the caller selects a column of weights, in formats that have none to select."""
         if self.weight is not None:
             raise InvalidRequest(f"{name} files have no weight columns to choose from", field="weight")
 
 
 @dataclass
 class Parsed:
-    """A file as arcs, before cleaning.
+    """The arcs of a file, before cleaning.
 
     Attributes:
-        arcs: the columns; ``build_from`` consumes them.
-        labels: all vertices, ascending; None if the vertices are those that occur, and the columns hold labels.
+        arcs: the columns; ``build_from`` empties them.
+        labels: the labels of all vertices, ascending; None if the vertices are those that occur in the columns, which
+            then hold labels.
         base: the number that the columns use for the first of ``labels``.
         directed: whether the graph is directed, as the format declares.
         mirrored: whether the file of an undirected graph lists both arcs of each edge; ``read_graph`` checks this.
         entries: rows, list entries or elements read, before cleaning.
-        weight_column: the column or attribute that became the weight; None without weights, or if there is only one.
-        length_of: the formula by which weights were computed, as it was written; None without one.
+        weight_column: the column or attribute that became the weight; None if there are no weights, or if the format
+            has no other.
+        length_of: the formula by which weights were computed, as it was written; None without a formula.
         first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None if there are no
             terminals.
         coordinates: where the vertices are, in the order of ``labels``; None if the file does not say it.
         unit: what the weights measure; None if the file does not say it.
-        alone: why arcs of this file cannot be matched with those of another; None if they can.
+        alone: why arcs of this file cannot be matched with those of another file; None if they can.
         notes: remarks for people about how the file was understood.
     """
 

@@ -22,7 +22,8 @@ from storage.errors import InvalidGraph, NotFound
 from storage.readers.limits import ReadLimits
 from storage.readers.spool import temporary_copy
 
-#: Bytes of text that are handled at a time: enough for the column parser to be fast, and little beside a large graph.
+#: Bytes of text that are parsed at a time: enough for the column parser to be fast, and few compared with a large
+#: graph.
 BLOCK = 2 << 20
 #: Bytes of the longest line that is read: enough for a vertex of a METIS file with some twenty million neighbours.
 LINE = 256 << 20
@@ -30,7 +31,7 @@ LINE = 256 << 20
 HEAD = 64 << 10
 #: Bytes of the first line that are read if it is longer than ``HEAD``, because it may hold the names of all columns.
 FIRST_LINE = 1 << 20
-#: Compressed bytes that are fed to zstd at a time.  Four of them may expand to 128 KiB, so a small step bounds the
+#: Compressed bytes that are passed to zstd at a time.  Four of them may expand to 128 KiB, so a small step bounds the
 #: memory that a decompression bomb takes.
 _ZSTD_STEP = 1 << 10
 _ZSTD_WINDOW = 1 << 27
@@ -43,7 +44,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of text, each ending in a line feed; ``line`` is the number of the first."""
+    """Whole lines of text, each ending in a line feed; ``line`` is the number of the first line."""
 
     data: bytes
     line: int
@@ -54,14 +55,14 @@ class Source:
 
     Attributes:
         path: the file.
-        limits: limits on its expansion.
+        limits: limits on its size, compressed and decompressed.
         compression: None, ``gzip`` or ``zstd``, recognised by content.
         size: bytes on disk.
     """
 
     def __init__(self, path: str | Path, limits: ReadLimits) -> None:
-        """Examine the file.  Raises NotFound if there is none, InvalidGraph if it is empty or contradicts its name's
-        ending.
+        """Examine the file.  Raises NotFound if there is none, InvalidGraph if it is empty, or if its content
+        contradicts the ending of its name.
         """
         self.path = Path(path)
         self.limits = limits
@@ -89,7 +90,7 @@ class Source:
     def content(self) -> Generator[bytes, None, None]:
         """Yield the decompressed bytes in pieces.
 
-        Raises InvalidGraph for a damaged or truncated stream, LimitExceeded as soon as a limit is passed.
+        Raises InvalidGraph for a damaged or truncated stream, LimitExceeded as soon as a limit is exceeded.
         """
         total = 0
         pieces = {None: self._plain, "gzip": self._gunzip, "zstd": self._unzstd}[self.compression]()
@@ -141,15 +142,15 @@ class Source:
         """Return the first lines of the text, at most ``HEAD`` bytes, to recognise the format; an incomplete last line
         is left out.
 
-        If it is the only line, its first ``FIRST_LINE`` bytes are returned, and ``head_is_cut`` says whether it
+        If the first line is longer, its first ``FIRST_LINE`` bytes are returned, and ``head_is_cut`` says whether it
         continues.
         """
         return self._beginning[0]
 
     @cached_property
     def separator(self) -> str | None:
-        """Return the separator in a first line ``sep=;`` of a spreadsheet, None without one; no other method returns
-        that line.
+        """Return the separator that a first line such as ``sep=;`` names, as spreadsheets write it; None without such a
+        line, which no other method returns.
         """
         with contextlib.closing(_one_line_end(_decode(self._sized(HEAD)))) as pieces:
             found = _SEPARATOR.match(next(pieces, b""))
@@ -192,7 +193,7 @@ class Source:
         Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
         """
         line = 1
-        held: list[bytes] = []  # pieces of an unfinished line; joined only once, so that long lines take linear time
+        held: list[bytes] = []  # the pieces of an unfinished line; they are joined once, so that this takes linear time
         for piece, last in _flag_last(self._text_pieces(size or BLOCK)):
             if b"\0" in piece:
                 raise _nul(line + piece.count(b"\n", 0, piece.index(b"\0")))
@@ -212,7 +213,7 @@ class Source:
     def text(self) -> Iterator[str]:
         """Yield the text in pieces, for formats in which lines mean nothing and may be as long as the file.
 
-        Raises InvalidGraph for text that is not valid UTF-8 (or, with its mark, UTF-16).
+        Raises InvalidGraph for text that is not valid UTF-8, or, with a byte order mark of UTF-16, not valid UTF-16.
         """
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
@@ -253,7 +254,7 @@ class Source:
 
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:
-        """Context manager: provide a path to the decompressed content, the file itself or a temporary one."""
+        """Context manager: provide the path of a file with the decompressed content, which may be a temporary file."""
         if self.compression is None:
             yield self.path
             return
@@ -266,8 +267,8 @@ def _nul(line: int) -> InvalidGraph:
 
 
 def _decode(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Yield UTF-8 without its mark; decode UTF-16, recognised by its mark.  Other bytes pass, as comments may be
-    Latin-1.
+    """Yield UTF-8 without its byte order mark; decode UTF-16, which is recognised by its mark.  Bytes that are no UTF-8
+    pass, because comments may be Latin-1.
     """
     first = next(pieces, b"")
     mark = next((m for m in _MARKS if first.startswith(m)), b"")
@@ -290,7 +291,7 @@ def _decode(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
 
 
 def _one_line_end(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Replace CR LF and CR by LF, also if a piece ends between the two."""
+    """Replace CR LF and CR by LF, also if a piece ends between CR and LF."""
     held = b""
     for piece in pieces:
         data = held + piece if held else piece

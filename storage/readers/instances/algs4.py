@@ -13,7 +13,7 @@ from storage.readers.tables.table import ArcTable, Layout
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file; errors as ``read_graph``."""
+    """Read the file; raises the errors of ``read_graph``."""
     options.refuse_weight("algs4")
     (n, n_line), (m, m_line), width = _header(source)
     options.limits.check_vertices(n, n_line)

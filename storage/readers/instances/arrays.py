@@ -1,8 +1,8 @@
 """Matrices of NumPy and SciPy: dense ``.npy``, sparse ``.npz``; row i, column j is the arc i -> j, vertices from 0.
 
-Dense: 0 (by SciPy's convention for dense graphs) and +inf mean no arc; ``True`` is an arc of weight 1.  Sparse: each
-stored entry is an arc, also an explicit 0.  Headers are compared with the bytes behind them before anything is
-allocated.
+In a dense matrix, 0 (by SciPy's convention for dense graphs) and +inf mean no arc, and ``True`` is an arc of weight 1.
+In a sparse matrix, each stored entry is an arc, also an explicit 0.  Headers are compared with the number of bytes that
+follow before anything is allocated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SLAB = 1 << 20
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a dense or a sparse matrix; errors as ``read_graph``."""
+    """Read a dense or a sparse matrix; raises the errors of ``read_graph``."""
     options.refuse_weight("NumPy")
     with source.local() as path:
         return _read_dense(path, options) if source.start.startswith(b"\x93NUMPY") else _read_sparse(path, options)

@@ -1,7 +1,8 @@
 """DIMACS shortest-path files (9th Implementation Challenge, 2006) and two dialects.
 
-``p sp n m`` then ``a tail head weight``, vertices from 1, whole weights; without the ``p`` line the vertices are those
-that occur; ``p tw n m`` (PACE 2016) then ``u v``, undirected, no weights.  ``c`` starts a comment line.
+A line ``p sp n m`` is followed by lines ``a tail head weight``, with vertices from 1 and whole weights.  In the first
+dialect the ``p`` line is missing, and the vertices are those that occur.  In the second (PACE 2016), a line ``p tw n
+m`` is followed by undirected edges ``u v`` without weights.  ``c`` starts a comment line.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _DimacsTable(ArcTable):
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a DIMACS file; errors as ``read_graph``."""
+    """Read a DIMACS file; raises the errors of ``read_graph``."""
     options.refuse_weight("DIMACS")
     header: DimacsHeader | None = None
     table: ArcTable | None = None
@@ -73,8 +74,8 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _find_header(block: Block, header: DimacsHeader | None) -> tuple[DimacsHeader | None, Block | None]:
-    """Read comments and the ``p`` line; return the header, and the block from the first arc on, or None if it has no
-    arc.
+    """Read comments and the ``p`` line; return the header, and the block from its first arc on, or None if the block
+    has no arc.
     """
     at = 0
     for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):

@@ -24,7 +24,7 @@ _BANNER = "'%%MatrixMarket matrix coordinate|array real|integer|pattern general|
 
 @dataclass(frozen=True)
 class MatrixMarketHeader:
-    """Banner and size line.  ``skip``: the number of the size line, the last before the entries."""
+    """The content of banner and size line; ``skip`` is the number of the size line, after which the entries begin."""
 
     dense: bool
     field: str
@@ -35,7 +35,7 @@ class MatrixMarketHeader:
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a Matrix Market file; errors as ``read_graph``."""
+    """Read a Matrix Market file; raises the errors of ``read_graph``."""
     options.refuse_weight("Matrix Market")
     header = _header(source)
     options.limits.check_vertices(header.n, header.skip)
@@ -119,8 +119,8 @@ def _read_coordinates(
 
 
 def _read_array(source: Source, header: MatrixMarketHeader, columns: ArcColumns) -> int:
-    """Read the entries column by column; a symmetric matrix has only its lower triangle, equal to the upper one by
-    rows.
+    """Read the entries column by column; a symmetric file has only the columns of the lower triangle, which are the
+    rows of the upper one.
     """
     make = MatrixEntries.upper if header.symmetric else MatrixEntries.full
     matrix = None
@@ -131,7 +131,7 @@ def _read_array(source: Source, header: MatrixMarketHeader, columns: ArcColumns)
         if read > header.entries:
             break
         if matrix is None:
-            # Rows are allocated only after content has been read, so that a false size line allocates nothing.
+            # The matrix is allocated only after entries have been read, so that a false size line allocates nothing.
             check_plausible(header.n, len(values), header.skip)
             matrix = make(header.n, zeros=False, **({"diagonal": True} if header.symmetric else {}))
             matrix.loops = True

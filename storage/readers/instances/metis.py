@@ -1,7 +1,7 @@
 """METIS graph files (Karypis and Kumar, METIS manual 5.1, section 4.1.1): adjacency lists, undirected, from 1.
 
-Header ``n m [fmt [ncon]]``; the digits of ``fmt`` say whether vertex sizes, ``ncon`` vertex weights and edge weights
-are there.  An empty line is an isolated vertex.  Only edge weights matter here.
+The header is ``n m [fmt [ncon]]``; the digits of ``fmt`` say whether the file has vertex sizes, ``ncon`` weights of
+each vertex, and edge weights.  An empty line is an isolated vertex.  Only edge weights are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _LISTS = 200
 
 @dataclass(frozen=True)
 class MetisHeader:
-    """The counts; ``before``: numbers before the neighbours in a line; ``step``: numbers for each neighbour, 1 or 2."""
+    """The counts of the header; ``before`` is how many numbers precede the neighbours in a line, ``step`` how many
+    numbers each neighbour has (1, or 2 with edge weights).
+    """
 
     n: int
     m: int
@@ -35,7 +37,7 @@ class MetisHeader:
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a METIS file; ``read_graph`` checks that both ends list each edge.  Errors as ``read_graph``."""
+    """Read a METIS file; ``read_graph`` checks that both ends list each edge.  Raises the errors of ``read_graph``."""
     options.refuse_weight("METIS")
     header = _header(source.head)
     options.limits.check_vertices(header.n, header.line)
@@ -63,7 +65,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 def may_be_metis(source: Source) -> bool:
     """Return whether rows of whole numbers are adjacency lists below a header; the name of the file does not matter.
 
-    Raises InvalidGraph if they may as well be an edge list.
+    Raises InvalidGraph if the rows may also be an edge list.
     """
     rows = [line.split() for line in source.head if line.strip() and not line.lstrip().startswith("%")][: _LISTS + 1]
     try:
@@ -84,7 +86,7 @@ def may_be_metis(source: Source) -> bool:
 
 
 def _all_alike(source: Source, header: MetisHeader, degree: int, like_header: bool) -> bool:
-    """Return whether lists of equal length fit the counts of the header; errors as in ``may_be_metis``."""
+    """Return whether lists of equal length fit the counts of the header; raises as ``may_be_metis`` does."""
     filled = total = 0
     for block in source.body(header.line):
         lengths = count_words(strip_comments(block.data, "%"))

@@ -1,7 +1,7 @@
 """Projects with minimum and maximum time lags (RCPSP/max, ``.sch``; Schwindt's generator ProGen/max).
 
-Header ``activities resources ...``, then for each activity 0 .. n + 1 a line ``id modes k successors lags``; the lag
-``[d]`` from i to j is the arc i -> j of weight -d, so that longest paths become shortest ones.
+The header is ``activities resources ...``.  For each activity 0 .. n + 1 follows a line ``id modes k successors lags``.
+The lag ``[d]`` from i to j is the arc i -> j of weight -d, so that longest paths become shortest ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from storage.readers.source import Source
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a project; errors as ``read_graph``.  A line at a time: such files have a few hundred."""
+    """Read a project line by line, because such files have only a few hundred lines; raises the errors of
+    ``read_graph``.
+    """
     options.refuse_weight("RCPSP/max")
     tails: list[int] = []
     heads: list[int] = []

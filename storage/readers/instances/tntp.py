@@ -27,10 +27,10 @@ _KEY = re.compile(r"<([A-Z ]++)>\s*+(\S++)?")
 
 @dataclass(frozen=True)
 class _Header:
-    """Counts with their lines, column names, the number of lines before the first link, and how links are separated
-    into fields.
+    """Counts with their lines, column names, the number of lines before the first link, and what separates the fields
+    of links.
 
-    With tabs a field may be empty, and a leading tab makes an empty first one (``shift``).
+    With tabs, a field may be empty, and a leading tab makes an empty first field (``shift`` is then 1).
     """
 
     counts: dict[str, tuple[int, int]]
@@ -42,7 +42,9 @@ class _Header:
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a link table; the weight is the column ``length`` unless told otherwise.  Errors as ``read_graph``."""
+    """Read a link table; the weight is the column ``length`` unless told otherwise.  Raises the errors of
+    ``read_graph``.
+    """
     header = _header(source.head)
     weight = _weight(header, options)
     shift = header.shift
@@ -104,13 +106,13 @@ def _header(head: list[str]) -> _Header:
 
 
 def _fields(rows: list[str]) -> tuple[int, int, str | None]:
-    """Return the fields per row, the position of the first one, and the separator: tabs if all rows have equally
-    many.
+    """Return the number of fields of a row, the position of the first field that counts, and the separator: tabs if all
+    rows have the same number of them, else None for blanks.
     """
     rows = [row.replace(";", " ").rstrip(" ") for row in rows if row.strip()]
     tabs = {row.count("\t") for row in rows}
     if len(tabs) == 1 and min(tabs) > 1:
-        # Blanks may precede a leading tab, so they are removed before it is looked for.
+        # Blanks may precede a leading tab, so they are removed before the test for it.
         return min(tabs) + 1, int(rows[0].lstrip(" ").startswith("\t")), "\t"
     return len(rows[0].split()), 0, None
 
@@ -147,7 +149,7 @@ def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> i
 
 
 def _labels(header: _Header, arcs: ArcList, options: ReadOptions) -> tuple[IntArray | None, list[str]]:
-    """Return the labels: 1 .. n as declared, or, if the links use other numbers (as Munich does), those that occur."""
+    """Return the labels: 1 .. n as declared, or, if the links use other numbers (as in Munich), those that occur."""
     n, line = header.counts.get("NUMBER OF NODES", (0, 0))
     options.limits.check_vertices(n, line)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))

@@ -15,8 +15,8 @@ from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 
-#: The order of the entries for each EDGE_WEIGHT_FORMAT.  The columns of one triangle of a symmetric matrix are the rows
-#: of the other.
+#: The order of the entries for each EDGE_WEIGHT_FORMAT.  In a symmetric matrix, the columns of one triangle are the
+#: rows of the other triangle.
 _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "FULL_MATRIX": lambda n: MatrixEntries.full(n, zeros=True),
     "UPPER_ROW": lambda n: MatrixEntries.upper(n, diagonal=False, zeros=True),
@@ -28,7 +28,7 @@ _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "UPPER_DIAG_COL": lambda n: MatrixEntries.lower(n, diagonal=True, zeros=True),
     "LOWER_DIAG_COL": lambda n: MatrixEntries.upper(n, diagonal=True, zeros=True),
 }
-#: The keys that say what the numbers mean, so that none may have two values.
+#: The keys that decide what the numbers mean; none of them may occur with two values.
 _MEANT = ("TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT")
 _WORD = re.compile(rb"(?m)^[ \t]*+[A-Z_]{3}")
 _OTHER = re.compile(rb"(?m)^[ \t]*+([A-Z_]{1,40}_SECTION)\b")
@@ -36,7 +36,7 @@ _SECTION = re.compile(rb"(?m)^[ \t]*+EDGE_WEIGHT_SECTION[ \t]*+:?[ \t]*+\n")
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a TSPLIB file; errors as ``read_graph``."""
+    """Read a TSPLIB file; raises the errors of ``read_graph``."""
     options.refuse_weight("TSPLIB")
     keys = _keys(source.head)
     n, form, line = _check(keys, options)
@@ -69,7 +69,7 @@ def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
         if key.strip() == "EDGE_WEIGHT_SECTION":
             break
         if colon and value.split():
-            # A remark may follow the type: 'TSP (M.~Hofmeister)'.
+            # The type may be followed by a remark: 'TSP (M.~Hofmeister)'.
             name, word = key.strip(), value.split()[0].upper()
             if name in _MEANT and name in keys and keys[name][0] != word and keys[name][1]:
                 raise InvalidGraph(f"{name} stands also on line {keys[name][1]}", line=number, field=name)

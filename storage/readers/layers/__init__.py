@@ -1,1 +1,1 @@
-"""Readers of layers of edges, of which each has the geometry of a line: GeoPackage and GeoParquet."""
+"""Readers of layers of edges from GeoPackage and GeoParquet; the geometry of an edge is a line."""

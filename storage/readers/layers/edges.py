@@ -1,7 +1,7 @@
 """Makes a graph from a layer of edges: columns name the vertices, or the ends of the lines are the vertices.
 
-A layer that names no vertices has a vertex wherever a line ends; lines whose ends have exactly the same x and y meet
-there.  Weights are a column, or the lengths of the lines in metres, which are called ``metres``.
+In a layer that names no vertices, there is a vertex wherever a line ends; ends with exactly the same x and y are the
+same vertex.  Weights are taken from a column, or are the lengths of the lines in metres, which are called ``metres``.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class EdgeLayer(Protocol):
     """A table of edges with their geometry.
 
     Attributes:
-        title: its name in messages.
+        title: the name of the table in messages.
         names: its columns without geometry.
-        numeric: which of them hold numbers.
-        system: the system of coordinates of its geometry; None if it has no lines.
+        numeric: those of the columns that hold numbers.
+        system: the system of coordinates of the geometry; None if the table has no lines.
     """
 
     title: str
@@ -71,7 +71,9 @@ class EdgeLayer(Protocol):
 
 @dataclass(frozen=True)
 class _Choice:
-    """Columns that are read: both ends (None: the ends of lines), weight, one-way streets, a column of directions."""
+    """The columns that are read: those of both ends (None if the ends of lines are the vertices), of the weight, of
+    one-way streets, and of directions.
+    """
 
     ends: tuple[str, str] | None
     weight: str | None
@@ -87,7 +89,7 @@ class _Choice:
 
 
 def read_edges(layer: EdgeLayer, options: ReadOptions) -> Parsed:
-    """Read a layer of edges; errors as ``read_graph``."""
+    """Read a layer of edges; raises the errors of ``read_graph``."""
     choice = _choose(layer, options)
     system, asked = layer.system, options.coordinates
     needs_lines = choice.ends is None or choice.measured
@@ -129,12 +131,15 @@ def _alone(layer: EdgeLayer, choice: _Choice) -> str | None:
 
 
 def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
-    """Decide what columns mean, by the rules of edge lists; ``metres`` is the length of lines unless a column is."""
+    """Decide what columns mean, by the rules of edge lists; the weight ``metres`` is the length of lines unless a
+    column has that name.
+    """
     header, options = _header(layer, options)
     measured = (options.column or "").lower() == METRES and METRES not in (name.lower() for name in header.names)
     if measured and layer.system is None:
         raise InvalidRequest(f"{layer.title} has no lines to be measured, and no column {METRES!r}", field="weight")
-    # Without a direction, ``choose_by_name`` would refuse a column that says which rows go both ways; here it is read.
+    # Without a direction, ``choose_by_name`` would refuse a column that says which rows go both ways; ``ways`` reads
+    # it.
     plain = replace(options, directed=True)
     try:
         columns = header.columns(_unweighted(plain) if measured else plain)
@@ -156,8 +161,8 @@ def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
 
 
 class _LayerHeader(NamedTuple):
-    """Names of columns, the columns of numbers, and some rows. With ``by_ends``, the first two stand for the ends of
-    lines.
+    """Names of columns, the columns of numbers, and some rows.  With ``by_ends``, the first two columns stand for the
+    ends of lines.
     """
 
     names: list[str]
@@ -183,7 +188,7 @@ def _header(layer: EdgeLayer, options: ReadOptions) -> tuple[_LayerHeader, ReadO
 
 
 def _told(layer: EdgeLayer, used: Sequence[str | None], ends: tuple[str, str] | None) -> tuple[str, ...]:
-    """Return notes about the columns that name vertices, and about those that are not read."""
+    """Return notes about the columns that name vertices, and about columns that are not read."""
     left = [name for name in layer.names if name not in used]
     notes = [] if ends is None else [f"columns {ends[0]!r} and {ends[1]!r} name the vertices"]
     return (*notes, *([f"not read: {listed('column', left)}"] if left else []))
@@ -202,7 +207,7 @@ def _unweighted(options: ReadOptions) -> ReadOptions:
 def _weights(
     layer: EdgeLayer, choice: _Choice, frame: pl.DataFrame, lines: Lines | None, options: ReadOptions
 ) -> tuple[pl.Series | None, list[str]]:
-    """Return the column of weights, or the measured lines, and notes."""
+    """Return the weights, from a column or as the lengths of lines, and notes."""
     import polars as pl
 
     if not choice.measured:
@@ -271,7 +276,7 @@ def _heights(lines: Lines, points: npt.NDArray[np.int64], codes: npt.NDArray[np.
 def _of_columns(
     layer: EdgeLayer, ends: pl.DataFrame, weights: pl.Series | None, lines: Lines | None, options: ReadOptions
 ) -> tuple[Parsed, list[str]]:
-    """Return arcs between vertices that columns name, with the coordinates of these."""
+    """Return arcs between vertices that columns name, with the coordinates of the vertices."""
     import polars as pl
 
     for column in ends:

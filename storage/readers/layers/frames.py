@@ -1,4 +1,4 @@
-"""Turns frames of edges, with columns of vertices and perhaps of weights, into arcs."""
+"""Converts frames of edges, with columns of vertices and perhaps of weights, to arcs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def arcs_of(
 
     Args:
         frame: shape (k, 2) or (k, 3).
-        top: rows before these, for messages.
-        text: whether vertices are text, which ``labels`` numbers; else they are whole numbers.
+        top: number of rows before this frame, for messages.
+        text: whether vertices are text, for which ``labels`` has codes; otherwise they are whole numbers.
         labels: the names so far.
-        formula: makes the lengths out of the third column.
+        formula: computes the lengths from the third column; None if that holds them.
 
     Raises:
         InvalidGraph: a value is missing, no length, or beyond int64.

@@ -23,8 +23,8 @@ from storage.readers.source import Source
 if TYPE_CHECKING:
     import polars as pl
 
-#: The names that OSMnx gives its layers.  Of several layers of lines the one called ``edges`` is read; coordinates of
-#: vertices come from the layer called ``nodes``.
+#: The names that OSMnx gives its layers.  If a file has several layers of lines, that called ``edges`` is read;
+#: coordinates of vertices come from the layer called ``nodes``.
 _EDGES: Final = "edges"
 _NODES: Final = "nodes"
 #: Bytes of memory that each edge takes while the file is read, counted against ``ReadLimits``.
@@ -32,7 +32,7 @@ _EDGE: Final = 24
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the layer of edges; errors as ``read_graph``."""
+    """Read the layer of edges; raises the errors of ``read_graph``."""
     with source.local() as path, opened(path, options.limits) as package:
         layers = package.layers()
         edges = _edges(layers)
@@ -48,7 +48,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _edges(layers: list[LayerFacts]) -> LayerFacts:
-    """Return the layer of edges: the only one of lines, or of several the one called ``edges``; else a table."""
+    """Return the layer of edges: the only layer of lines, or that called ``edges``; without lines, a table."""
     lines = [layer for layer in layers if layer.shape in LINES]
     mixed = [layer for layer in layers if layer.shape in ANY and layer.name.lower() != _NODES]
     tables = [layer for layer in layers if layer.geometry is None]
@@ -68,7 +68,7 @@ def _edges(layers: list[LayerFacts]) -> LayerFacts:
 
 
 class _PackageLayer:
-    """A layer of a GeoPackage, as ``read_edges`` takes it."""
+    """A layer of a GeoPackage in the form that ``read_edges`` takes."""
 
     def __init__(self, package: GeoPackage, layer: LayerFacts, nodes: list[LayerFacts]) -> None:
         self._package = package

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def lines_of(path: Path, table: pl.LazyFrame, limits: ReadLimits) -> ParquetLines | None:
-    """Return a GeoParquet file of lines, as ``read_edges`` takes it; None for Parquet without lines.
+    """Return a GeoParquet file of lines in the form that ``read_edges`` takes; None for Parquet without lines.
 
     Args:
         path: the file.
-        table: its content.
-        limits: what its geometries may hold.
+        table: the content of the file.
+        limits: limits on the size of its geometries.
 
     Raises:
         InvalidGraph: the metadata are no GeoParquet, or the lines have another encoding than well-known binary.
@@ -58,7 +58,7 @@ def lines_of(path: Path, table: pl.LazyFrame, limits: ReadLimits) -> ParquetLine
 
 
 def _first_kind(table: pl.LazyFrame, name: str) -> str | None:
-    """Return the kind of the first geometry; None without any."""
+    """Return the kind of the first geometry; None if there is no geometry."""
     import polars as pl
 
     found = table.select(pl.col(name).drop_nulls().first()).collect().item()
@@ -76,7 +76,7 @@ class ParquetLines:
         system: ReferenceSystem,
         limits: ReadLimits,
     ) -> None:
-        """``shapes`` are the primary column of geometries, and all of them."""
+        """Set up the layer; ``shapes`` are the primary column of geometries, and all columns of geometries."""
         self._path, self._table, self._limits = path, table, limits
         self._primary, hidden = shapes
         schema = table.collect_schema()

@@ -28,8 +28,8 @@ _MEANINGS: Final[Mapping[str, tuple[bool, bool]]] = MappingProxyType(
         **dict.fromkeys(("no", "false", "0", "n", "b", "both", ""), _BOTH),
     }
 )
-#: Geofabrik writes F and T for forward and back, always along with B for both; without a B they may mean false and
-#: true.
+#: Geofabrik writes F and T for forward and back, in columns that also have B for both.  In a column without B, F and T
+#: may mean false and true.
 _LETTERS: Final = MappingProxyType({"f": _ALONG, "t": _BACK})
 
 
@@ -41,7 +41,7 @@ class Ways(NamedTuple):
 
     @property
     def both(self) -> Bools:
-        """Which rows may be used both ways."""
+        """Which rows may be used in both directions."""
         return self.along & self.against
 
 
@@ -51,10 +51,10 @@ def one_way_column(names: Sequence[str]) -> str | None:
 
 
 def ways_of(column: pl.Series) -> Ways:
-    """Return the ways that a column of one-way streets allows; a missing value means both.
+    """Return the directions that a column of one-way streets allows for each row; a missing value means both.
 
     Raises:
-        InvalidGraph: a value is not known, or F and T may mean two things.
+        InvalidGraph: a value is not known, or it is uncertain what F and T mean.
     """
     import polars as pl
 
@@ -81,16 +81,17 @@ def ways_of(column: pl.Series) -> Ways:
 
 
 def without_double(ways: Ways, ends: tuple[AnyArray, AnyArray], name: str) -> Ways:
-    """Return the ways of rows that name their vertices: where each way back is a row of its own, as in directed
-    networks of OSMnx, rows stand for one arc each.
+    """Return the directions of rows that name their vertices.  If the reverse of each two-way row is a row of its own,
+    as in directed networks of OSMnx, each row stands for one arc.
 
     Args:
-        ways: as ``ways_of`` returns them.
+        ways: what ``ways_of`` returned.
         ends: tails and heads of the rows, counted from 0, shape (k,) each.
         name: the column, for messages.
 
     Raises:
-        InvalidGraph: most rows, but not all, have a row for their way back, so that neither reading is certain.
+        InvalidGraph: most two-way rows, but not all, have a row for their reverse, so that it is uncertain what rows
+            stand for.
     """
     tails, heads = (np.asarray(vertices, np.int64) for vertices in ends)
     many = int(max(tails.max(initial=0), heads.max(initial=0))) + 1

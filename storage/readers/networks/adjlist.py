@@ -11,7 +11,7 @@ from storage.readers.source import Source
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file; every word of a line after the first is a neighbour.  Errors as ``read_graph``."""
+    """Read the file; every word of a line after the first is a neighbour.  Raises the errors of ``read_graph``."""
     options.refuse_weight("adjacency list")
     graph = NamedGraph(options, listed=False)
     for line, text in text_lines(source):

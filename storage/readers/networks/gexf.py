@@ -1,8 +1,9 @@
 """GEXF 1.1 to 1.3 (Bastian, Heymann and Jacomy), as Gephi and NetworkX write it.
 
-The label of a vertex is the ``id`` of its node.  The ``type`` of an edge says whether it is directed, else
-``defaultedgetype``; else it is undirected, the format's default.  The weight is the edge's ``weight``, by default 1,
-unless the caller asks for an attribute.  Dynamic and hierarchical graphs are refused: they are several graphs in one.
+The label of a vertex is the ``id`` of its node.  The ``type`` of an edge says whether it is directed; for edges without
+a type ``defaultedgetype`` says it, and without that, edges are undirected, the format's default.  The weight is the
+edge's ``weight``, by default 1, unless the caller asks for an attribute.  Dynamic and hierarchical graphs are refused,
+because they are several graphs in one.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _VALUE = 4096
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a GEXF file; errors as ``read_graph``."""
+    """Read a GEXF file; raises the errors of ``read_graph``."""
     events = _Events(options)
     parse_xml(source, events)
     return events.finish()
 
 
 def _tag(name: str) -> str:
-    """Return the element's name without the prefix of its namespace, except that of pictures (``viz:color``)."""
+    """Return the element's name without the prefix of its namespace; only that of pictures (``viz:``) is kept."""
     return name if name.startswith("viz:") else name.rpartition(":")[2]
 
 

@@ -32,7 +32,7 @@ Token = tuple[str, int]
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a GML file; errors as ``read_graph``."""
+    """Read a GML file; raises the errors of ``read_graph``."""
     reader = _Gml(options)
     tokens = _tokens(source)
     for key, line in tokens:
@@ -49,7 +49,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _tokens(source: Source) -> Iterator[Token]:
-    held: list[str] = []  # lines of an unfinished string; joined only once, so that long strings take linear time
+    held: list[str] = []  # the lines of an unfinished string; they are joined once, so that this takes linear time
     size = start = 0
     for block in source.blocks():
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -73,7 +73,7 @@ def _tokens(source: Source) -> Iterator[Token]:
 
 
 def _decoded(raw: bytes) -> str:
-    """Decode UTF-8, else the Latin-1 of old files; no character is lost, so different names stay different."""
+    """Decode UTF-8, or else Latin-1 as in old files; no character is lost, so different names stay different."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -88,7 +88,7 @@ def _value(tokens: Iterator[Token], key: str, line: int) -> Token:
 
 
 def _skip(tokens: Iterator[Token], key: str, line: int) -> None:
-    """Skip the value of a key, of whatever kind."""
+    """Skip the value of a key, whether it is plain or a list."""
     if key in (OPEN, CLOSE):
         raise InvalidGraph(f"expected a key, found {key!r}", line=line)
     if _value(tokens, key, line)[0] == OPEN:

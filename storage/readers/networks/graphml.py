@@ -1,7 +1,8 @@
 """Reads GraphML (Brandes et al., 2002) as a stream of XML events; entities, in particular external ones, are refused.
 
-The label of a vertex is the ``id`` of its node; labels are numbers if all ids are.  An edge itself says whether it is
-directed, else ``edgedefault`` does; if some edges are directed and some are not, each undirected edge becomes two arcs.
+The label of a vertex is the ``id`` of its node; labels are numbers if all ids are numbers.  An edge may say whether it
+is directed; for all other edges ``edgedefault`` says it.  If some edges are directed and some are not, each undirected
+edge becomes two arcs.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from storage.readers.source import Source
 _TOLD: Final = ("crs", "created_with")
 #: What OSMnx's attributes of edges measure, as its documentation says.
 _OSMNX_UNITS: Final = {"length": "m", "travel_time": "s"}
-#: Most pieces, as the XML parser delivers text, that are kept of one value; a value of more cannot be a weight.
+#: The XML parser delivers text in pieces; at most this number of pieces is kept of a value, and a longer value is no
+#: weight.
 _VALUE = 4096
 _DEPTH = 100
-#: For each element of a graph, the elements that may directly contain it.  Elements of other programs stand in ``data``
-#: and are skipped.
+#: For each element of a graph, the elements that may directly contain it.  Elements that other programs add are within
+#: ``data`` and are skipped.
 _INSIDE = {"graph": ("graphml",), "node": ("graph",), "edge": ("graph",), "hyperedge": ("graph",), "default": ("key",)}
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a GraphML file; errors as ``read_graph``."""
+    """Read a GraphML file; raises the errors of ``read_graph``."""
     events = _Events(options)
     parse_xml(source, events)
     return events.finish()

@@ -1,8 +1,9 @@
 """Graphs in JSON as NetworkX writes them: node-link, adjacency and Cytoscape data; files .cyjs are Cytoscape data.
 
-Node-link: ``nodes`` with ``id``, and ``links`` or ``edges`` with ``source`` and ``target``.  Adjacency: ``nodes``, and
-for each of them a list of neighbours, in ``adjacency``.  Cytoscape: ``elements`` of ``nodes`` and ``edges``, or in one
-list, each with its ``data``.  graphology writes node-link data whose nodes have a ``key``.
+Node-link data have ``nodes`` with ``id``, and ``links`` or ``edges`` with ``source`` and ``target``.  Adjacency data
+have ``nodes``, and in ``adjacency`` a list of neighbours for each node.  Cytoscape data have ``elements``, either as
+lists ``nodes`` and ``edges`` or as one list; each element has ``data``.  graphology writes node-link data whose nodes
+have a ``key``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PROGRAM = frozenset({"format_version", "generated_by", "target_cytoscapejs_vers
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file; errors as ``read_graph``."""
+    """Read the file; raises the errors of ``read_graph``."""
     walker = Walker(source.text())
     reader = _Json(walker, options)
     if walker.peek() != "{":
@@ -140,12 +141,12 @@ class _Json:
                     raise InvalidGraph(f"expected an object, found {shown(_text(value))}", line=line)
                 take(self._data(value, line) if inner else value, line)
             except InvalidGraph as error:
-                # The whole file may be one line, so the error names the element, too.
+                # The whole file may be a single line, so the error names the element, too.
                 message = str(error).removeprefix(f"line {error.line}: ")
                 raise InvalidGraph(f"{key}[{i}]: {message}", line=error.line, field=error.field) from None
 
     def _data(self, element: dict[str, Any], line: int) -> dict[str, Any]:
-        """Return the ``data`` of an element of Cytoscape; its other members (position, selected, ...) are about
+        """Return the ``data`` of an element of Cytoscape; its other members (position, selected, ...) only describe
         pictures.
         """
         data = element.get("data")
@@ -168,7 +169,7 @@ class _Json:
             if key not in ("nodes", "edges"):
                 raise InvalidGraph(f"elements of the kind {shown(key)}", line=self._walker.line, field="elements")
             self._each(key, self._node if key == "nodes" else self._edge, inner=True)
-        # NetworkX writes ids of nodes as text here, but ends of edges as they are, so their types are not compared.
+        # NetworkX writes ids of nodes as text here, but not the ends of edges, so their types are not compared.
         self._kinds["edge"].clear()
 
     def _element(self, data: dict[str, Any], line: int) -> None:
@@ -241,7 +242,9 @@ class _Json:
         return str(value)
 
     def _check_weight(self, name: str | None) -> None:
-        """Refuse ``value`` as a length unless it was asked for: in files of D3 it counts what two vertices share."""
+        """Refuse ``value`` as a length unless the caller asked for it: in files of D3 it counts what two vertices
+        share.
+        """
         if name is not None and plain(name) == "value" and self._options.column is None:
             raise InvalidRequest(
                 f"{name!r} in JSON mostly counts what two vertices share (the larger, the closer), which is no length: "
@@ -251,7 +254,7 @@ class _Json:
             )
 
     def _check_single(self, parsed: Parsed, line: int) -> None:
-        """Refuse two weights of one edge in a file that says that there are no parallel edges: which one is meant?"""
+        """Refuse an edge with two weights in a file that says that it has no parallel edges."""
         arcs, weights = parsed.arcs, parsed.arcs.weights
         if self._multigraph is not False or weights is None or parsed.labels is None:
             return
@@ -308,7 +311,7 @@ class _Json:
 
 
 def _one_way(edge: dict[str, Any], line: int) -> bool | None:
-    """Return whether an edge says that it is directed; None if it says nothing."""
+    """Return whether an edge is directed; None if it does not say."""
     found: bool | None = None
     for key in _DIRECTIONS:
         if key not in edge:
@@ -340,7 +343,7 @@ def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[
 
 
 def _text(value: Any) -> str:
-    """Return a value as the text that a reader of a text format would get."""
+    """Return a value as the text that it would be in a text format."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, list | dict):

@@ -1,4 +1,4 @@
-"""Reads JSON as a stream: walks over arrays and objects, and decodes only their small members as a whole."""
+"""Reads JSON as a stream: walks over the members of arrays and objects, and decodes only small values as a whole."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 
-#: Most characters of one value that is decoded whole, such as a vertex or an edge with its attributes.
+#: Most characters of a value that is decoded as a whole, such as a vertex or an edge with its attributes.
 VALUE = 1 << 20
-#: An error within this many characters of the end of the text read so far may only mean that the text is cut off there.
-#: No word of JSON is as long.
+#: An error within this many characters before the end of the text read so far may only mean that the text continues in
+#: the next piece.  No word of JSON is as long.
 _CUT = 16
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class Number(str):
-    """A number as it is written, so that large ones keep their digits and 1 differs from "1"."""
+    """A number as it is written, so that large numbers keep their digits and 1 differs from "1"."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Walker:
-    """A place in a JSON text.  Methods raise InvalidGraph, with the line, for text that is not well-formed."""
+    """A position in a JSON text.  Methods raise InvalidGraph, with the line, for text that is not well-formed."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces = pieces
@@ -50,14 +50,16 @@ class Walker:
 
     @property
     def line(self) -> int:
-        """The line of the place, counted from 1."""
+        """The line of the position, counted from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     def _more(self) -> bool:
-        """Read another piece, at least as long as the text held so far, so that repeated attempts take linear time in
-        all.
+        """Read another piece; return False at the end of the text.
+
+        The piece is at least as long as the text held so far, so that all attempts to decode a value together take
+        linear time.
         """
         if self._ended:
             return False
@@ -90,7 +92,7 @@ class Walker:
         self._at += 1
 
     def value(self) -> Any:
-        """Decode the next value whole: dict, list, str, ``Number``, bool or None."""
+        """Decode the next value as a whole: dict, list, str, ``Number``, bool or None."""
         self.peek()
         while True:
             try:
@@ -109,7 +111,7 @@ class Walker:
                     return value
 
     def _cut(self, error: json.JSONDecodeError) -> bool:
-        """Return whether the value only continues in the next piece, and read that piece."""
+        """Return whether the error may only mean that the value continues in the next piece; if so, read that piece."""
         near = error.pos + _CUT >= len(self._text) or error.msg.startswith("Unterminated string")
         if near and len(self._text) - self._at > VALUE:
             raise InvalidGraph(f"a value of more than {VALUE >> 20} MiB of JSON", line=self.line)

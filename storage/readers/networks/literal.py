@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 
-#: Strings, numbers and words, and the signs between them; a number may be in a NumPy type, as in ``np.float64(1.5)``.
+#: Strings, numbers and words, and the signs between them; a number may be within a NumPy type: ``np.float64(1.5)``.
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
     r"""|np\.\w+\((?P<number>[\w.+-]+)\)|(?P<word>[\w.+-]+)|(?P<sign>[{}\[\]():,]))"""

@@ -1,6 +1,7 @@
 """Adjacency lists over several lines, as ``networkx.write_multiline_adjlist`` writes them.
 
-A line ``u degree``, then for each of its neighbours a line ``v`` or ``v {'weight': 1}``; ``#`` starts a comment line.
+A line ``u degree`` is followed by a line ``v`` or ``v {'weight': 1}`` for each neighbour of u; ``#`` starts a comment
+line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from storage.readers.source import Source
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file; errors as ``read_graph``."""
+    """Read the file; raises the errors of ``read_graph``."""
     graph = NamedGraph(options, listed=False)
     name, left, begun = "", 0, 0
     for line, text in text_lines(source):

@@ -1,4 +1,4 @@
-"""Edge lists with dictionaries, ``u v {'weight': 1}``, which is what ``networkx.write_edgelist`` writes by default."""
+"""Edge lists with dictionaries, ``u v {'weight': 1}``, as ``networkx.write_edgelist`` writes them by default."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEPARATORS = ("\t", ",", ";", "|", ":")
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file; errors as ``read_graph``."""
+    """Read the file; raises the errors of ``read_graph``."""
     graph = NamedGraph(options, listed=False)
     entries = 0
     for line, text in text_lines(source):

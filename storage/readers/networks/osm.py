@@ -1,8 +1,8 @@
 """Reads extracts of OpenStreetMap (.osm.pbf, .osm) as networks for walking, cycling or driving.
 
-Vertices are the junctions and the ends of ways, named by their OpenStreetMap ids; an arc is the stretch of a way
-between two of them, as long as its line.  Of the network, the largest part remains in which every vertex reaches every
-other.  ``storage.readers.networks.osm_modes`` says which ways are used.
+Vertices are the junctions and the ends of ways, named by their OpenStreetMap ids.  An arc is the stretch of a way
+between two of them; its metres are the length of its line.  Only the largest part of the network in which every vertex
+reaches every other is kept.  ``storage.readers.networks.osm_modes`` decides which ways are used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.readers.source import Source
 
 #: The weights to choose from, the first of which is the default, and their units.
 UNITS: Final = {"seconds": "s", "metres": "m"}
-#: Digits after the point that weights keep: tenths of a second or a metre are finer than the data.
+#: Digits after the point that weights keep; tenths of a second or a metre are finer than the data.
 DIGITS: Final = 1
 #: Bytes of memory that each node of a way takes while the file is read, counted against ``ReadLimits``.
 _ENTRY: Final = 48
@@ -36,7 +36,7 @@ Reals = npt.NDArray[np.float64]
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read an extract; raises the same errors as ``read_graph``."""
+    """Read an extract; raises the errors of ``read_graph``."""
     mode, weight = _mode(options), _weight(options)
     with source.local() as path:
         ways = _ways(_objects(path, "way"), mode, options.limits, path.stat().st_size)
@@ -90,7 +90,9 @@ def _weight(options: ReadOptions) -> str:
 
 
 def _objects(path: Path, kind: str, ids: Iterable[int] | None = None) -> Iterator[Any]:
-    """Yield the objects of a kind, ``way`` or ``node``, in the order of the file; with ``ids`` only these."""
+    """Yield the objects of a kind, ``way`` or ``node``, in the order of the file; with ``ids``, only those with these
+    ids.
+    """
     try:
         import osmium
     except ImportError:
@@ -114,12 +116,12 @@ class _Ways:
     """The ways that the traveller may use, one after the other.
 
     Attributes:
-        nodes: ids of their nodes.
-        starts: where each way begins in ``nodes``, and the end of the last one.
+        nodes: the ids of the nodes of all ways.
+        starts: where each way begins in ``nodes``, and the end of the last way.
         speeds: kilometres an hour on each way.
-        forward, backward: whether each may be used as it is drawn, and against it.
-        seen: ways with a tag ``highway``.
-        ferries: ferries, which are left out.
+        forward, backward: whether each way may be used in the direction in which it is drawn, and in the opposite one.
+        seen: the number of ways with a tag ``highway``.
+        ferries: the number of ferries, which are left out.
     """
 
     nodes: Ids
@@ -165,10 +167,10 @@ def _ways(found: Iterator[Any], mode: TravelMode, limits: ReadLimits, size: int)
 
 @dataclass
 class _Places:
-    """Where the nodes of the ways lie.
+    """The places of the nodes of the ways.
 
     Attributes:
-        ids: their ids, ascending.
+        ids: the ids of the nodes, ascending.
         longitudes, latitudes: degrees; NaN for nodes that the file lacks.
         blocked: whether a barrier stops the traveller there.
     """
@@ -194,7 +196,7 @@ def _places(path: Path, mode: TravelMode, ways: _Ways) -> _Places:
 
 @dataclass
 class _Network:
-    """Arcs between junctions; for each, ids of both ends, metres, and kilometres an hour."""
+    """Arcs between junctions; each has the ids of its ends, metres, and kilometres an hour."""
 
     tails: Ids
     heads: Ids
@@ -206,7 +208,7 @@ class _Network:
 def _network(ways: _Ways, places: _Places) -> _Network:
     """Return the arcs between the junctions of ``ways``; an arc is left out if one of its nodes is missing or blocked.
 
-    An arc of an undirected network, or of a way that is open both ways, is listed in both directions.
+    An arc of an undirected network, or of a way that is open in both directions, is listed in both.
     """
     where = np.searchsorted(places.ids, ways.nodes)
     x, y = places.longitudes[where], places.latitudes[where]
@@ -251,7 +253,7 @@ def _largest(network: _Network, *, directed: bool) -> npt.NDArray[np.bool_]:
 
 
 def _notes(mode: TravelMode, ways: _Ways, places: _Places, network: _Network, vertices: int) -> list[str]:
-    """Return what people have to know about how the file was understood."""
+    """Return notes for the receipt about how the file was understood."""
     found = len(np.unique(np.concatenate((network.tails, network.heads))))
     notes = [f"{len(ways.speeds):,} of {ways.seen:,} ways are open for {mode.name}"]
     if vertices < found:

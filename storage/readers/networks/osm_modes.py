@@ -14,7 +14,7 @@ from typing import Final
 
 _ROADS: Final = ("primary", "secondary", "tertiary", "unclassified", "residential", "road", "service")
 _LINKS: Final = ("primary_link", "secondary_link", "tertiary_link")
-#: Values of access tags that open or close a way or a barrier; a tag with any other value is passed over.
+#: Values of access tags that open or close a way or a barrier; a tag with any other value is ignored.
 _OPEN: Final = frozenset({"yes", "designated", "permissive", "official", "destination", "customers"})
 _CLOSED: Final = frozenset(
     {"no", "private", "agricultural", "forestry", "delivery", "emergency", "military", "permit", "psv", "bus"}
@@ -36,16 +36,16 @@ _MOST_LIMIT: Final = 150.0
 
 @dataclass(frozen=True)
 class TravelMode:
-    """What somebody on foot, on a bicycle or in a car may use.
+    """The rules for somebody on foot, on a bicycle or in a car.
 
     Attributes:
-        name: its name.
+        name: name of the mode.
         open: kilometres an hour on each kind of way (value of ``highway``) that is open unless a tag closes it.
-        told: the same for kinds that are open only if a tag says so.
+        told: kilometres an hour on each kind of way that is open only if a tag opens it.
         access: the tags that close or open a way; the first of them that a way has decides.
         barriers: kinds of barriers that stop the traveller unless a tag opens them.
         directed: whether one-way streets count.
-        limits: whether limits of speed are taken as the speeds.
+        limits: whether travellers are as fast as the speed limit.
     """
 
     name: str
@@ -71,7 +71,9 @@ class TravelMode:
         return self.told.get(kind, 0.0) if told else 0.0
 
     def directions(self, tags: Mapping[str, str]) -> tuple[bool, bool]:
-        """Return whether a way with ``tags`` may be used as it is drawn, and against it."""
+        """Return whether a way with ``tags`` may be used in the direction in which it is drawn, and in the opposite
+        one.
+        """
         if not self.directed:
             return True, True
         value = tags.get("oneway")
@@ -107,7 +109,7 @@ class TravelMode:
         return None
 
     def _limit(self, tags: Mapping[str, str]) -> float:
-        """Return the limit of speed in kilometres an hour; 0 if there is none, or none that can be read."""
+        """Return the speed limit in kilometres an hour; 0 if there is none, or if it cannot be read."""
         if not self.limits:
             return 0.0
         text = tags.get("maxspeed", "").strip().lower()

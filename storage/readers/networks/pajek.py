@@ -1,8 +1,8 @@
 """Pajek networks (.net; Batagelj and Mrvar), as Pajek, NetworkX and igraph write them.
 
-``*Vertices n``, then lines ``number "label" ...``; ``*Arcs`` are directed, ``*Edges`` are not, both ``u v [value]``;
-``*Arcslist`` and ``*Edgeslist`` are ``u v v v ...``, ``*Matrix`` has a row for each vertex, in which 0 is no arc.  An
-edge without a value has the value 1.  Vertices are the numbers 1 .. n.
+After ``*Vertices n`` follow lines ``number "label" ...``.  ``*Arcs`` (directed) and ``*Edges`` (undirected) have lines
+``u v [value]``, ``*Arcslist`` and ``*Edgeslist`` lines ``u v v v ...``.  ``*Matrix`` has a row for each vertex, in
+which 0 is no arc.  An edge without a value has the value 1.  Vertices are the numbers 1 .. n.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECTIONS = ("vertices", "arcs", "edges", "arcslist", "edgeslist", "matrix", "ne
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a Pajek network; errors as ``read_graph``."""
+    """Read a Pajek network; raises the errors of ``read_graph``."""
     reader = _Pajek(options)
     for line, text in text_lines(source):
         if text.startswith("*"):
@@ -130,7 +130,7 @@ class _Pajek:
             raise InvalidGraph(f"expected 'u v [value]', found {fields.shown(' '.join(words))}", line=line, field="row")
         rest = words[2:]
         attributes = {}
-        # After the value come pairs of words, which say how Pajek draws the line.
+        # The value may be followed by pairs of words, which say how Pajek draws the line.
         if rest and not rest[0].startswith("[") and (len(rest) == 1 or fields.is_number(rest[0])):
             attributes["weight"] = rest[0], line
             rest = rest[1:]
@@ -165,7 +165,7 @@ class _Pajek:
             raise InvalidGraph(f"*Matrix ends in row {self._row} of {self._n}", line=line, field="*Matrix")
 
     def finish(self) -> Parsed:
-        """Return the arcs; every number up to that of *Vertices is a vertex, whether it has a line or not."""
+        """Return the arcs; every number up to the n of ``*Vertices n`` is a vertex, even without a line of its own."""
         if self._n < 0:
             raise InvalidGraph("there is no *Vertices", field="*Vertices")
         self._end_matrix(self._n_line)

@@ -15,7 +15,7 @@ from storage.readers.source import Source
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file; errors as ``read_graph``."""
+    """Read the file; raises the errors of ``read_graph``."""
     options.refuse_weight("SIF")
     graph = NamedGraph(options, listed=False)
     relations = LeftOut("the relations")

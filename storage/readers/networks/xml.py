@@ -12,7 +12,7 @@ from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 from storage.readers.source import Source
 
-#: Most bytes of a tag or comment, because the parser rereads an unfinished one with every further piece.
+#: Most bytes of a tag or comment: the parser reads an unfinished tag or comment again with every further piece.
 _TOKEN = 4 << 20
 _ENCODING = re.compile(rb"\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+[\"']([^\"'>]{1,80}+)[\"']")
 
@@ -25,7 +25,7 @@ class XmlEvents(handler.ContentHandler):
         return self._locator.getLineNumber() or 0
 
     def setDocumentLocator(self, locator: xmlreader.Locator) -> None:  # noqa: N802 - SAX's name
-        """Store where the parser is (SAX)."""
+        """Store the object that knows the parser's line (SAX)."""
         self._locator = locator
 
     def _need(self, attrs: xmlreader.AttributesImpl | dict[str, str], key: str, tag: str) -> str:
@@ -66,7 +66,7 @@ def _feed(source: Source, parser: xmlreader.IncrementalParser) -> None:
 
 
 def _check_encoding(start: bytes) -> None:
-    """Refuse an encoding that the parser does not know; it knows its own, and those of one byte per character."""
+    """Refuse an encoding that the parser cannot read; it reads some by itself, and all of one byte per character."""
     declared = _ENCODING.match(start)
     if declared is None:
         return

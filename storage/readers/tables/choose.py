@@ -1,5 +1,5 @@
-"""Chooses the columns of an edge list that are read: as the caller says, else by their names, else by their
-position.
+"""Chooses the columns of an edge list that are read: those that the caller names, else by their names, else by their
+positions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from storage.readers.tables.ends import (
 )
 from storage.readers.tables.remarks import Remarks
 
-#: Numbers with marks between thousands, which the row parser refuses.
+#: Numbers with marks between thousands; the row parser refuses them.
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
 #: A sign before or instead of a number: ``$5``, ``w=5``, ``=``.
 _DRESSED = re.compile(r"(?:\w{1,20}+\s?[=:]|[^\w\s.+-])\s?[+-]?[0-9.]|[=:@$€£]$")
@@ -63,7 +63,7 @@ class Columns:
 def choose(
     names: list[str] | None, body: list[list[str]], width: int, options: ReadOptions, remarks: Remarks
 ) -> Columns:
-    """Return the columns of source, target and weight: as the caller says, else by name, else by position."""
+    """Return the columns of source, target and weight: those that the caller names, else by name, else by position."""
     wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
     kind = _kind(names, body)
     if names is not None and (found := _series(names, body, options)) is not None:
@@ -92,7 +92,7 @@ def choose(
 
 
 def _series(names: list[str], body: list[list[str]], options: ReadOptions) -> Columns | None:
-    """Return the columns of headers such as ``V1, V2, V3`` and ``a, b, c``, which say nothing: by position."""
+    """Return the columns, by position, for headers such as ``V1, V2, V3`` or ``a, b, c``, which only number columns."""
     named = [i for i, name in enumerate(names) if _is_named(name)]
     wished = options.column or options.source or options.target
     if wished or len(named) != 3 or not is_series([names[i] for i in named]) or not _holds_numbers(body, named[2]):
@@ -140,7 +140,7 @@ def _ends(
 
 
 def _by_place(names: list[str], body: list[list[str]], free: list[int], missing: int) -> list[int]:
-    """Return the ``missing`` ends by their position, if all other columns of the header are recognised."""
+    """Return the ``missing`` ends by their positions, if all other columns of the header are recognised."""
     left = [i for i in free if _is_named(names[i]) and not (_holds_numbers(body, i) and is_measure(names[i]))]
     if missing == 2 and left and are_reversed(names[left[0]], names[left[-1]]):
         raise asked(names, "the order of these says the opposite of their names")
@@ -177,7 +177,7 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
         return
     numbers = len(body[0]) > 3 and all(is_label(f) for row in body for f in row[1:3])
     numbers = numbers and all(is_number(row[3], True) for row in body)
-    # If column 1 begins at 1 and column 2 is always one more, the rows may be arcs of a path: 1 2, 2 3, 3 4.
+    # If column 1 begins at 1 and column 2 is always larger by one, the rows may be arcs of a path: 1 2, 2 3, 3 4.
     numbers = numbers and (first == 0 or any(int(row[1]) != int(row[0]) + 1 for row in body))
     if numbers or not any(is_number(f, True) or is_missing(f) for row in body for f in row[1:3]):
         raise InvalidRequest(
@@ -188,9 +188,10 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
 
 
 def _refuse_times(body: list[list[str]]) -> None:
-    """Refuse ``t u v``: the first column never decreases and has no vertex of the other two, which have some in common.
+    """Refuse rows ``t u v``: the first column never decreases, and has no number of the second and third column, which
+    have numbers in common.
 
-    Of a long file, ``body`` has only the first rows, in which the sources need not occur as targets.
+    Long files are not refused, because ``body`` has only their first rows, in which sources need not occur as targets.
     """
     if not 3 <= len(body) < _FEW or len(body[0]) != 3 or not all(is_whole(f) for row in body for f in row):
         return
@@ -223,7 +224,7 @@ def choose_by_name(
 ) -> Columns:
     """Return the columns of source, target and weight of a table with named, typed columns, by the rules of edge lists.
 
-    ``sample`` are some rows as text: their values show whether a column holds dates, and what it says about direction.
+    ``sample`` are some rows as text; their values show whether a column holds dates, or says which edges are directed.
     """
     body = [list(row) for row in sample] or [["0" if number else "x" for number in numeric]]
     return choose(names, body, len(names), options, Remarks())
@@ -247,8 +248,8 @@ def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -
 def _default_weight(
     names: list[str] | None, body: list[list[str]], rest: list[int], ends: tuple[int, int], remarks: Remarks
 ) -> int | None:
-    """Return the column that is named like a length, or without names the third one if it is numeric; refuse other
-    numbers.
+    """Return the column that is named like a length, or, without names, the third column if it holds numbers; refuse
+    other numbers.
     """
     first, last = min(ends), max(ends)
     if names is None:
@@ -259,7 +260,7 @@ def _default_weight(
                 "--unweighted",
                 field="weight",
             )
-        # A few missing values or decimal commas do not matter here: the row parser refuses what it cannot read.
+        # A few missing values or decimal commas are ignored here: the row parser refuses what it cannot read.
         if third is None or not _holds_numbers(body, third):
             _refuse_units(body, third)
             _refuse_other_columns(body, ends, third)
@@ -301,7 +302,7 @@ def _is_named(name: str) -> bool:
 
 
 def _holds_numbers(body: list[list[str]], column: int) -> bool:
-    """Return whether most of the existing values are numbers, perhaps written with a comma."""
+    """Return whether most values that are not missing are numbers, perhaps with a decimal comma."""
     there = [row[column] for row in body if not is_missing(row[column])]
     found = (is_number(token, True) or _THOUSANDS.fullmatch(token) for token in there)
     return 2 * sum(map(bool, found)) > len(there)
@@ -328,7 +329,7 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
 
 
 def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: int | None) -> None:
-    """Refuse text instead of lengths if numbers follow it, or if it contains vertices of the second column."""
+    """Refuse a third column of text if numbers follow it, or if it contains vertices of the second column."""
     if third is None or len(body) < 2:
         return
     numbers = next((i for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)), None)

@@ -17,16 +17,16 @@ YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "f
 
 
 def kinds_of(name: str) -> Mapping[str, bool]:
-    """Return the values of a column of this name, and whether each means directed; empty for columns that give no
-    direction.
+    """Return the values of a column of this name, and whether each means directed; empty for a column that does not say
+    which edges are directed.
     """
     short = plain(name)
     return KINDS if short in ("type", "edgetype") else YES if short in ("directed", "isdirected") else {}
 
 
 def direction_of(name: str, values: Iterable[str]) -> bool:
-    """Return the direction that the column ``name`` gives for all edges; raise InvalidGraph if it gives both or
-    none.
+    """Return whether the column ``name`` says that all edges are directed; raise InvalidGraph if some are directed and
+    some are not, or if it does not say.
     """
     known, found = kinds_of(name), set()
     for value in set(values):

@@ -16,7 +16,9 @@ _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
 
 
 class CommentedRows:
-    """Counts comments below the first arc that have the fields of an arc; they may be vertices such as ``#1``."""
+    """Counts comments below the first arc that have the fields of an arc: they may be arcs from a vertex such as
+    ``#1``.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -25,7 +27,7 @@ class CommentedRows:
         self._first: tuple[int, str] | None = None
 
     def look(self, block: Block) -> None:
-        """Look at the next block."""
+        """Examine the next block."""
         data = block.data
         if not self._begun and (begin := _first_row(data)) is None:
             return
@@ -77,7 +79,7 @@ class CommentedRows:
 
 
 class DecimalMarks:
-    """Tells whether the point or comma of all numbers of a file may mark thousands instead of decimals.
+    """Decides whether the points or commas in the numbers of a file may mark thousands instead of decimals.
 
     In a file whose fields are separated by semicolons, ``1.200`` can mean 1.2 or 1200.  If the file also contains a
     number such as ``1.25``, ``0.500`` or ``1500``, only 1.2 is possible.
@@ -92,7 +94,7 @@ class DecimalMarks:
         self._padded: tuple[str, int] | None = None
 
     def look(self, cells: list[str], line: int) -> bool:
-        """Take the numbers of a line; return whether further lines can still change the result of ``notes``."""
+        """Examine the numbers of a line; return whether further lines can still change the result of ``notes``."""
         for cell in cells:
             if "." not in cell and "," not in cell:
                 if fields.is_whole(cell):
@@ -106,7 +108,7 @@ class DecimalMarks:
         return not self._settled
 
     def look_at_block(self, block: Block, layout: Layout) -> None:
-        """Take the weights of a block of rows that semicolons separate."""
+        """Examine the weights in a block of rows whose fields are separated by semicolons."""
         if self._settled or layout.separator != ";" or layout.weight is None:
             return
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):

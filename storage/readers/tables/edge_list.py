@@ -1,6 +1,6 @@
 """Edge lists: rows of source, target and perhaps a weight, with or without names for the columns.
 
-From the first lines it finds the separator, the header row, the columns and whether vertices are numbers or names;
+The first lines decide the separator, the header row, the columns and whether vertices are numbers or names;
 ``ArcTable`` then parses the rows.
 """
 
@@ -38,7 +38,7 @@ _FEW = 32
 
 @dataclass(frozen=True)
 class _Declared:
-    """Counts of vertices and rows that the file states; if ``exact``, they must be true."""
+    """Counts of vertices and rows that the file states; if ``exact``, wrong counts are an error."""
 
     n: int
     m: int
@@ -47,7 +47,7 @@ class _Declared:
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read an edge list; errors as ``read_graph``."""
+    """Read an edge list; raises the errors of ``read_graph``."""
     if source.head_is_cut:
         raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
     sniffed = sniff(source.head, options, source.separator)
@@ -109,7 +109,7 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
 
 
 def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[str]:
-    """Return a note if the file is three bare rows of three numbers, which are read as edges but may be a matrix."""
+    """Return a note if the file has only three rows of three numbers, which are read as edges but may be a matrix."""
     if options.told or options.column or options.source or options.target or options.unweighted:
         return []
     layout = sniffed.layout
@@ -120,7 +120,7 @@ def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[s
 
 
 def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[bool, list[str]]:
-    """Return whether the edges are directed, as the caller or else the file says, and notes on it for the receipt."""
+    """Return whether the edges are directed, which the caller or else the file says, and notes for the receipt."""
     stated, notes = sniffed.remarks.directed, sniffed.remarks.notes(options)
     if options.directed is not None:
         return options.directed, notes
@@ -214,7 +214,7 @@ def _refuse_end(arcs: ArcList) -> None:
 
 
 def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> None:
-    """Refuse a first line ``n m`` that does not fit the rows, whose vertices are names."""
+    """Refuse a first line ``n m`` above rows of names if there are not n vertices and m rows."""
     n, m, line = counts
     if (n, m) != (vertices, rows):
         raise InvalidGraph(
@@ -225,7 +225,7 @@ def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> Non
 
 
 def _refuse_count(first: str, second: str, rest: int, line: int) -> None:
-    """Refuse a first row ``n m`` before m rows of names: as an arc it would add two vertices."""
+    """Refuse a first row ``n m`` above m rows of names: taken for an arc, it would add two vertices."""
     if rest > 0 and is_label(first) and second == str(rest):
         raise InvalidGraph(
             f"'{first} {second}' counts the {rest} rows below, whose vertices are names: leave it out, or, if it is an "
@@ -272,7 +272,7 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
 
 
 def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: ReadOptions) -> AnyArray | None:
-    """Return the vertices that a count declares, 0 .. n - 1 or 1 .. n; None if it only counts those that occur."""
+    """Return the labels that a count n declares, 0 .. n - 1 or 1 .. n; None if it only counts vertices that occur."""
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))
     high = max(int(arcs.tails.max()), int(arcs.heads.max()))
@@ -295,7 +295,7 @@ def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options
 def _first_row(arcs: ArcList, line: int) -> _Declared | None:
     """Return the first row as counts ``n m`` if it can be: m rows follow, and all vertices lie within n.
 
-    Raises InvalidGraph if so few rows follow that it may as well be an arc.
+    Raises InvalidGraph if so few rows follow that the first row may also be an arc.
     """
     n, m = int(arcs.tails[0]), int(arcs.heads[0])
     rest = len(arcs.tails) - 1

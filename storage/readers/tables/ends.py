@@ -10,7 +10,7 @@ from storage.errors import InvalidRequest
 from storage.readers.fields import is_number
 from storage.readers.lengths import is_measure, plain
 
-#: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones are preferred.
+#: Names of the two ends, without blanks, underscores and endings such as "id"; earlier pairs are preferred.
 _PAIRS: Final = (
     ("source", "target"), ("src", "dst"), ("src", "tgt"), ("from", "to"), ("origin", "destination"), ("orig", "dest"),
     ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("sender", "recipient"),
@@ -50,8 +50,8 @@ _COORDINATE: Final = re.compile(
     r"(?:from|to|start|end|origin|destination|dest|source|target|src|dst|node|stop|point)?"
     r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
 )
-#: Names of columns by which a row is an arc both ways: a value of ``_NO`` in ``ONE_WAY``, a value of ``_YES`` in
-#: ``_TWO_WAY``, or the length of the way back in ``_WAY_BACK``.
+#: Names of columns that may make a row an arc in both directions: by a value of ``_NO`` in ``ONE_WAY``, by a value of
+#: ``_YES`` in ``_TWO_WAY``, or by the length of the reverse arc in ``_WAY_BACK``.
 ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
 _TWO_WAY: Final = frozenset({"bidirectional", "bidir", "isbidirectional", "twoway", "reversible", "bothways"})
 _WAY_BACK: Final = frozenset({"reversecost", "rcost", "costreverse", "reversetime", "reverselength", "backwardcost"})
@@ -64,7 +64,7 @@ _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relati
 
 
 def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
-    """Return whether a row names a source and a target; single letters are accepted only with ``letters``."""
+    """Return whether names include those of a source and a target; single letters count only with ``letters``."""
     known = {_end(name) for name in names if letters or len(name) > 1}
     ends = not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS)
     return ends or _counted([name for name in names if len(name) > 1]) is not None
@@ -73,8 +73,8 @@ def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
 def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a row above ``rows`` contains names of columns, even if their meaning is unknown.
 
-    ``node1, node2`` may be vertices; they count as names of columns if no such word occurs below and no number beside
-    them.
+    ``node1, node2`` may be vertices; they count as names of columns if no such word occurs in ``rows``, and no number
+    in their own row.
     """
     known = {_end(name) for name in names if len(name) > 1}
     if not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS):
@@ -113,8 +113,8 @@ def _end(name: str) -> str:
 
 
 def find_ends(names: Sequence[str], source: int | None, target: int | None) -> tuple[int | None, int | None]:
-    """Return the positions of source and target by name; positions that the caller gave are kept.  None if no name says
-    it.
+    """Return the positions of source and target by name, None if no name tells; positions that the caller gave are
+    kept.
 
     Raises InvalidRequest for ``head, tail``, because the order of the columns and their names contradict each other.
     """
@@ -133,7 +133,7 @@ def find_ends(names: Sequence[str], source: int | None, target: int | None) -> t
     if source is None and target is None and (left is None or right is None):
         if "v" in short and "w" in short and "u" not in short:
             return short.index("v"), short.index("w")
-        return None, None  # a single name is no evidence
+        return None, None  # the name of only one end decides nothing
     return left, right
 
 
@@ -147,7 +147,7 @@ def are_reversed(first: str, second: str) -> bool:
 
 
 def _counted(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the two columns named like ``node1`` and ``node2``, unless there is a third."""
+    """Return the two columns named like ``node1`` and ``node2``; None if there are more or fewer."""
     stems: dict[str, dict[str, int]] = {}
     for i, name in enumerate(names):
         short = plain(name)
@@ -163,7 +163,9 @@ def _counted(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def is_series(names: Sequence[str]) -> bool:
-    """Return whether names only number the columns: ``V1, V2, V3``, ``X0, X1, X2``, ``a, b, c``; not coordinates."""
+    """Return whether names only number the columns, as ``V1, V2, V3``, ``X0, X1, X2`` and ``a, b, c`` do; names of
+    coordinates do not.
+    """
     short = [plain(name) for name in names]
     letters = [ord(name) for name in short if len(name) == 1]
     if len(letters) == len(short):
@@ -175,7 +177,7 @@ def is_series(names: Sequence[str]) -> bool:
 
 
 def is_no_vertex(name: str) -> bool:
-    """Return whether a column of this name holds no vertices, even if its position would make it an end."""
+    """Return whether a column of this name certainly holds no vertices, whatever its position."""
     short = plain(name)
     known = short in _NUMBERS or short in _GEOMETRY or short in _ROLES or _COORDINATE.fullmatch(short) is not None
     return known or is_measure(name)
@@ -193,7 +195,8 @@ def asked(names: Sequence[str], why: str) -> InvalidRequest:
 
 
 def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: Sequence[int | None]) -> None:
-    """Refuse a table whose other columns mark some rows as arcs in both directions, or give the length of the way back.
+    """Refuse a table in which a further column marks some rows as arcs in both directions, or has the lengths of
+    reverse arcs.
 
     Args:
         names: names of the columns.

@@ -1,4 +1,4 @@
-"""Decides whether the first row of an edge list has names of columns or is an arc, and refuses anything else."""
+"""Decides whether the first row of an edge list has names of columns or is an arc, and refuses other first rows."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ Line = tuple[int, str]
 
 
 def find_header(rows: list[list[str]], width: int, line: Line, commented: bool) -> list[str] | None:
-    """Return the first row if it has names of columns: known names, or words above a column of numbers.
+    """Return the names in the first row if it has names of columns: known names, or words above a column of numbers.
 
     Args:
         rows: the first rows, as fields.
-        width: fields of most rows.
+        width: number of fields of most rows.
         line: number and text of the first row.
-        commented: a comment names the columns already.
+        commented: whether a comment already names the columns.
 
     Returns:
         The names, one for each column; None if the first row has no names.
 
     Raises:
-        InvalidGraph: a title, or words that may be names or an arc.
+        InvalidGraph: the first row is a title, or has words that may be names of columns or an arc.
     """
     first = [field.strip('"') for field in rows[0]]
     rest = [row for row in rows[1:] if len(row) == width]
@@ -79,7 +79,7 @@ def _asked(line: Line) -> InvalidGraph:
 
 
 def _has_row_names(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether rows begin with a number that the header does not name, as pandas prints tables."""
+    """Return whether rows begin with a number for which the header has no name, as in tables that pandas prints."""
     if not rest or len(first) < 2 or any(_is_value(name) for name in first):
         return False
     numbers = [row[0] for row in rest]
@@ -92,7 +92,7 @@ def _has_row_names(first: list[str], rest: list[list[str]]) -> bool:
 def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
     """Refuse ``Undirected graph`` and ``vertices edges``: words about the graph, none of which occurs below."""
     words = [name.lower().strip(".:,;!()") for name in first]
-    # Two words separated by a blank may be a title; separated by a comma they are names of columns.
+    # Two words separated by a blank may be a title; two words separated by a comma are names of columns.
     two = len(first) == 2 and not re.search(r'[,;\t"]', line[1]) and all(len(word) > 1 for word in words)
     numbers = all(is_number(field) for row in rest for field in row)
     if names_ends(first, letters=True) or not (_TITLE.intersection(words) or (two and numbers)):
@@ -107,7 +107,9 @@ def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
 
 
 def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether the first row, alone among a few, has ends of two letters or more that occur in no other row."""
+    """Return whether the first row, with an end of two letters or more, shares no end with the rows below, which are
+    few and mostly share ends with each other.
+    """
     if len(first) > 3 or not 2 <= len(rest) < _MANY or not any(len(field) > 1 for field in first[:2]):
         return False
     counts = Counter(field for row in rest for field in set(row[:2]))
@@ -116,7 +118,7 @@ def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
 
 
 def _shares_nothing(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether no field of the first row occurs in a row below."""
+    """Return whether no field of the first row occurs in another row."""
     return {field for row in rest for field in row}.isdisjoint(first)
 
 
@@ -130,12 +132,12 @@ def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: Rea
 
     Args:
         rows: the first rows, as fields.
-        width: fields of most rows.
+        width: number of fields of most rows.
         line: number and text of the first row.
-        options: the caller's wishes.
+        options: the caller's options.
 
     Raises:
-        InvalidGraph: the row is a title or counts, or follows a banner that is missing.
+        InvalidGraph: the row is a title or has counts, or the banner that should precede it is missing.
         InvalidRequest: all rows begin with the same word.
     """
     number, text = line
@@ -192,7 +194,7 @@ def _is_odd(first: list[str], rest: list[list[str]]) -> bool:
 
 
 def refuse_types(rows: list[list[str]], line: Line) -> None:
-    """Refuse ``string,string`` or ``id,id`` below the header, above vertices that are all numbers."""
+    """Refuse a row of types, such as ``string,string`` or ``id,id``, between the header and rows of numbers."""
     if len(rows) > 1 and all(_WORD.match(word) for word in rows[0]) and _is_odd(rows[0], rows[1:]):
         raise InvalidGraph(
             f"{shown(line[1])} is not like the rows below: leave it out if it says types or units",
@@ -204,7 +206,7 @@ def refuse_types(rows: list[list[str]], line: Line) -> None:
 def _refuse_keyword(rows: list[list[str]]) -> None:
     """Refuse rows such as ``edge 1 2 5``, which all begin with the same word, followed by two numbers or two names.
 
-    The word may be a vertex with arcs to the others, or may say what the rows are.
+    The word may be a vertex with arcs to the vertices that follow it, or may say what the rows are.
     """
     word = rows[0][0]
     if len(rows) < 2 or len(rows[0]) < 3 or is_whole(word) or any(row[0] != word for row in rows):

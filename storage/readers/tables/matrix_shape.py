@@ -52,7 +52,7 @@ class Shape:
 def is_matrix(source: Source, options: ReadOptions) -> bool:
     """Return whether a file that might be an edge list is a matrix.
 
-    Raises InvalidGraph if it may be either, and if its rows have other names than its columns.
+    Raises InvalidGraph if it may be either, or if its rows have other names than its columns.
     """
     sample = _first_rows(source)
     if _labelled(sample) is not None:
@@ -84,7 +84,7 @@ def is_matrix(source: Source, options: ReadOptions) -> bool:
 def _is_edge_list(shape: Shape, rows: list[list[str]], empty: bool) -> bool:
     """Return whether n rows of n numbers are arcs rather than a matrix; ``empty`` says whether the diagonal is empty.
 
-    Small examples of edge lists often are three rows that begin with two whole numbers.
+    Three rows that begin with two whole numbers are often a small example of an edge list.
     """
     if empty:
         return False
@@ -114,9 +114,9 @@ def _refuse_two_rows(rows: list[Row]) -> None:
 
 
 def find_shape(source: Source) -> tuple[Shape, int]:
-    """Return how the matrix is written, and the line of its first row, when the caller has said that it is a matrix.
+    """Return how the matrix is written, and the line of its first row, if the caller has said that it is a matrix.
 
-    Raises InvalidGraph if it cannot be a matrix; an error in a later row is left to the reader, which names the row.
+    Raises InvalidGraph if it cannot be a matrix.  For errors in later rows the reader raises, and names the row.
     """
     sample = _first_rows(source)
     if not sample.rows:
@@ -152,7 +152,7 @@ def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
 
 @dataclass(frozen=True)
 class FirstRows:
-    """The first rows, and how they are written; the other fields are as in ``Shape``."""
+    """The first rows with their lines, and how they are written; ``separator`` and ``trailing`` are as in ``Shape``."""
 
     rows: list[Row]
     separator: str | None
@@ -175,14 +175,14 @@ def _first_rows(source: Source) -> FirstRows:
     try:
         rows = [(number, fields.split(text, separator, True, number)) for number, text in lines]
     except InvalidGraph:
-        return FirstRows([], separator)  # quotes that do not match: the reader of edge lists names the line
+        return FirstRows([], separator)  # the quotes do not match; the reader of edge lists names the line
     trailing = len(rows) > 1 and separator is not None and all(len(row) > 1 and not row[-1] for _, row in rows)
     return FirstRows([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
 
 
 def _lines(block: Block, most: int) -> list[tuple[int, str]]:
-    """Return the first lines of a block, without empty lines and comments, with their numbers; at most some
-    megabytes.
+    """Return the first lines of a block with their numbers, without empty lines and comments: at most ``most`` lines,
+    and some megabytes.
     """
     found: list[tuple[int, str]] = []
     size = 0
@@ -199,7 +199,7 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
 def _labelled(sample: FirstRows) -> Shape | None:
     """Return the shape of a matrix whose first row and first column name the same vertices, or None.
 
-    Only the names decide.  If single names differ, or entries are no numbers, the reader raises the error later.
+    Only the names decide.  If some names differ, or entries are no numbers, the reader raises the error later.
     """
     rows = sample.rows
     if len(rows) < 3:
@@ -212,10 +212,10 @@ def _labelled(sample: FirstRows) -> Shape | None:
     if len(head) < width and any(map(is_number, names)):
         return None  # the first row holds counts, or is too short
     if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
-        return None  # these are entries, not names: a symmetric matrix, too, has equal first row and column
+        return None  # these are entries, not names: the first row and column of a symmetric matrix are equal, too
     known, tails = set(names), {row[0] for row in body}
     if corner and width == 3 and len(tails) < len(body):
-        return None  # rows of an edge list: a vertex may have two arcs, a matrix names each row once
+        return None  # rows of an edge list, in which a vertex may occur twice; a matrix names each row once
     if len(known) < len(names) or "" in known or 2 * sum(row[0] in known for row in body) < len(body):
         return None
     entries = [_is_entry(cell) for row in body for cell in row[1:]]
@@ -225,7 +225,9 @@ def _labelled(sample: FirstRows) -> Shape | None:
 
 
 def _bare(sample: FirstRows, least: int = 3) -> Shape | None:
-    """Return the shape of rows of equally many numbers (``least`` or more), perhaps below a row of names, or None."""
+    """Return the shape of rows that all have the same number of numbers (``least`` or more), perhaps below a row of
+    names; None for other rows.
+    """
     rows = sample.rows
     width, head = len(rows[-1][1]), rows[0][1]
     named = len(head) == width and not any(is_number(cell) or cell in NO_ARC for cell in head)
@@ -248,9 +250,9 @@ def _numbered(sample: FirstRows) -> Shape | None:
 
 
 def _refuse_row_names(source: Source, sample: FirstRows) -> None:
-    """Refuse n rows of n + 1 fields that begin with a name or a number, where no row names the columns.
+    """Refuse n rows of n + 1 fields that begin with a name or a number, if no row names the columns.
 
-    Read as an edge list, the names of rows would be vertices, and the first entries their neighbours.
+    If they were read as an edge list, the names of rows would be vertices, and the first entries their neighbours.
     """
     rows = sample.rows
     n = len(rows[0][1]) - 1
@@ -259,7 +261,8 @@ def _refuse_row_names(source: Source, sample: FirstRows) -> None:
     names = [row[0] for _, row in rows]
     counts = [[str(i + first) for i in range(len(rows))] for first in (0, 1)]
     named = not any(map(_is_entry, names)) and len(set(names)) == len(names)
-    # Three rows that begin with their numbers may be a small edge list, so they also need a diagonal of zeros.
+    # Three rows that begin with their own numbers may be a small edge list, so these are refused only with a diagonal
+    # of zeros.
     numbered = names in counts and (n > 3 or all(_is_zero(row[i + 1]) for i, (_, row) in enumerate(rows[:n])))
     if (named or numbered) and _count(source, Shape(n, sample.separator, None, True, 0)) == n:
         raise InvalidGraph(
@@ -279,7 +282,7 @@ def _is_zero(cell: str) -> bool:
 
 
 def names_columns(names: list[str]) -> bool:
-    """Return whether a header names the columns of an edge list; single letters do not count, as they may be
+    """Return whether a header names the columns of an edge list; single letters do not count, because they may be
     vertices.
     """
     words = [name for name in names if len(name) > 1]
@@ -306,7 +309,7 @@ def _refuse_rectangle(rows: list[Row]) -> None:
 
 
 def _count(source: Source, shape: Shape) -> int:
-    """Count the rows below the header; the count ends with the block in which it exceeds the columns."""
+    """Count the rows below the header, up to the end of the block in which there are more rows than columns."""
     count = 0
     with contextlib.closing(source.blocks()) as blocks:
         for block in blocks:

@@ -1,4 +1,4 @@
-"""Refuses numbers that are no lengths: similarities, sums, codes for "no arc", and rows that mark the end of a list."""
+"""Refuses what is no length: similarities, sums, numbers that stand for "no arc", and rows that mark the end."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def refuse_correlations(arcs: ArcList, n: int) -> None:
 
 
 def refuse_signs_of_nothing(arcs: ArcList) -> None:
-    """Refuse a matrix in which some entries are -1, or a number such as 9999 far above all others: it may mean no
-    arc.
+    """Refuse a matrix in which some entries are -1, or a number such as 9999 far above all other entries: these may
+    mean no arc.
     """
     if arcs.weights is None:
         return
@@ -58,7 +58,7 @@ def refuse_signs_of_nothing(arcs: ArcList) -> None:
 
 
 def _stands_for_nothing(value: float) -> bool:
-    """Return whether programs use a number as infinity: nines, powers of ten, the largest number of a type."""
+    """Return whether programs use such a number for infinity: nines, powers of ten, the largest number of a type."""
     if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value >= 1e30:
         return True
     digits = f"{value:.0f}" if value < 1e15 else f"{value:.14e}".partition("e")[0].replace(".", "")
@@ -66,10 +66,10 @@ def _stands_for_nothing(value: float) -> bool:
 
 
 def refuse_triangle(arcs: ArcList, n: int) -> list[str]:
-    """Refuse a matrix with one full and one empty triangle: it is a table of distances in both directions.
+    """Refuse a matrix with one full and one empty triangle: its entries are distances that hold in both directions.
 
     Returns:
-        A note if one triangle is empty and the other has only some entries; such arcs may be directed.
+        A note if one triangle is empty and the other is not full; its arcs may be directed.
     """
     side = _only_side(arcs)
     if side is not None and n > 2 and np.count_nonzero(arcs.tails != arcs.heads) == n * (n - 1) // 2:
@@ -116,7 +116,7 @@ def _no_lengths(what: str) -> InvalidGraph:
 
 
 def refuse_totals(arcs: ArcList, names: list[str]) -> None:
-    """Refuse a row and a column of sums, which would become a vertex adjacent to all others."""
+    """Refuse a row and a column of sums, which would become a vertex adjacent to all other vertices."""
     for at, name in enumerate(names):
         if name.strip().lower() not in _TOTALS or arcs.weights is None:
             continue

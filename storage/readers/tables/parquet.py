@@ -27,7 +27,7 @@ _ROWS = 1 << 18
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read the file a slice of rows at a time; errors as ``read_graph``."""
+    """Read the file a slice of rows at a time; raises the errors of ``read_graph``."""
     import polars as pl
 
     with source.local() as path:
@@ -53,8 +53,8 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     schema = table.collect_schema()
     rows = int(table.select(pl.len()).collect().item())
     options.limits.check_arcs(rows)
-    # Run-length encoding can pack a billion rows into one page, so the limits apply to the size in memory: three
-    # columns of 8 bytes a row.
+    # Run-length encoding can pack a billion rows into one page, so the limits apply to the size in memory, which is
+    # three columns of 8 bytes a row.
     if 24 * rows > HARMLESS_BYTES:
         options.limits.check_bytes(24 * rows, path.stat().st_size)
     lines = lines_of(path, table, options.limits)
@@ -111,7 +111,7 @@ def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options:
 
 
 def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: ReadOptions) -> None:
-    """Refuse a table with equally many rows and columns of numbers, unless some column has a name as in edge lists."""
+    """Refuse a table with as many rows as columns of numbers, unless a column has a name as in edge lists."""
     if options.source or options.target or options.column or rows < 2:
         return
     if names_ends(names, letters=True) or names_columns(names):

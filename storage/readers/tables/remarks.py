@@ -21,15 +21,15 @@ _PLAIN: Final = frozenset({"a", "an", "the", "this", "it", "is", "are", "as", "a
                            "digraph", "multigraph", "network", "edge", "edges", "arcs", "links", "list", "simple",
                            "multi", "weighted", "unweighted", "signed", "temporal", "connected", "sparse", "dense",
                            "complete", "random", "planar", "small", "large", "treated"})  # fmt: skip
-#: The text after one of these words describes the graph further, and need not consist of ``_PLAIN``.
+#: The text after one of these words describes the graph further, and need not consist of words of ``_PLAIN``.
 _MORE: Final = frozenset({"of", "with", "in", "on", "from", "for", "between", "where"})
 _VALUES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _NOT: Final = ("not", "non", "un")
 #: Words, numbers and signs of a comment, such as "# directed: no", or of SNAP "# Undirected graph (each unordered pair
 #: of nodes is saved once): x.txt".
 _WORDS: Final = re.compile(r"[^\W\d_]+|[0-9]+|[^\s\w-]")
-#: Words for undirected edges; if a comment has one, but none states plainly that edges are undirected, the caller must
-#: decide.
+#: Words for undirected edges.  If a comment has such a word, but no comment clearly states that edges are undirected,
+#: the caller must decide.
 _BOTH_WAYS: Final = (
     *("undirected", "un directed", "non directed", "bidirectional", "bi directional", "two way", "both ways"),
     *("both directions", "symmetric", "ungerichtet", "non orient", "no dirigid"),
@@ -46,11 +46,11 @@ class Remarks:
     """Statements in the comments of a file.
 
     Attributes:
-        directed: whether edges are directed; None if no comment says it.
-        line: the line that says it.
-        names: names of the columns, from a comment; None without one.
+        directed: whether edges are directed; None if no comment says.
+        line: the line of the comment that says whether edges are directed.
+        names: names of the columns from a comment; None if no comment has them.
         bipartite: whether rows join vertices of two kinds, which are numbered separately.
-        counted: the word of KONECT for a third column that is no length.
+        counted: KONECT's word for the meaning of a third column that is no length.
         unweighted: whether KONECT says that there are no weights.
     """
 
@@ -62,7 +62,7 @@ class Remarks:
     unweighted: bool = False
 
     def notes(self, options: ReadOptions) -> list[str]:
-        """Return the note on the direction that the file states."""
+        """Return notes for the receipt about what the file states on direction."""
         if self.directed is None:
             return []
         kind = "directed" if self.directed else "undirected"
@@ -82,7 +82,7 @@ class Remarks:
 def read_remarks(head: list[str], first: int, separator: str | None, width: int, options: ReadOptions) -> Remarks:
     """Read the comments before line ``first`` of ``head``, the first row, which has ``width`` fields.
 
-    Unless the caller has decided, raises InvalidRequest if a comment mentions undirected edges in words that are not
+    Raises InvalidRequest, unless the caller has decided, if a comment mentions undirected edges in words that are not
     understood, or if KONECT says that the third column is no length.
     """
     comments = _comments(head, first)
@@ -107,10 +107,10 @@ def stated_direction(head: list[str], first: int, options: ReadOptions) -> tuple
     Args:
         head: the first lines of the file.
         first: the line of the first row.
-        options: the caller's wishes.
+        options: the caller's options.
 
     Returns:
-        Whether edges are directed (None if no comment says it), and the line that says it.
+        Whether edges are directed (None if no comment says), and the line of the comment that says it.
 
     Raises:
         InvalidRequest: a comment mentions undirected edges in words that are not understood.
@@ -125,7 +125,7 @@ def _comments(head: list[str], first: int) -> list[tuple[int, str]]:
 
 
 def _direction(comments: list[tuple[int, str]], options: ReadOptions) -> tuple[bool | None, int]:
-    """Return what the comments say about the direction, and on which line."""
+    """Return whether the comments say that edges are directed, and the line of the comment."""
     stated = [(line, found) for line, text in comments if (found := _stated(text)) is not None]
     kinds = {kind for _, kind in stated}
     if len(kinds) == 1 and (kinds == {False} or not any(_speaks_of_both_ways(text) for _, text in comments)):
@@ -168,8 +168,8 @@ def _speaks_of_both_ways(text: str) -> bool:
 
 
 def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:
-    """Return the names of the columns from a comment, if they are as many as the fields of a row and include both ends;
-    else None.
+    """Return the names of the columns from a comment; None unless there is a name for each field of a row, and both
+    ends are among the names.
 
     Words between separators without blanks are names, too, as ``numpy.savetxt`` writes them.
     """

@@ -1,4 +1,4 @@
-"""Finds out from the first lines of an edge list how to read it: separator, header, columns, numbers or names."""
+"""Decides from the first lines of an edge list how to read it: separator, header, columns, numbers or names."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Sniffed:
 
 
 def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -> Sniffed:
-    """Find out from the first lines how to read the file; ``separator`` is the one that the file declares, if any.
+    """Decide from the first lines how to read the file; ``separator`` is what a first line such as ``sep=;`` declares.
 
-    Raises InvalidGraph if they are no edge list, InvalidRequest if the column of the weight does not exist.
+    Raises InvalidGraph if the lines are no edge list, InvalidRequest if the column of the weight does not exist.
     """
     lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
@@ -115,7 +115,9 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
 
 
 class _Sample(NamedTuple):
-    """The first rows: their lines with numbers, their fields, the usual number of fields, and how they are written."""
+    """The first rows: their texts with line numbers, their fields, the usual number of fields, and how they are
+    written.
+    """
 
     lines: list[tuple[int, str]]
     rows: list[list[str]]
@@ -171,7 +173,9 @@ def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Writte
 
 
 def _are_rows(texts: list[str], cut: list[str]) -> bool:
-    """Return whether lines have equally many fields only without the text after ``#``, which may also begin a name."""
+    """Return whether lines have the same number of fields only without the text after ``#``, which is then a comment
+    and no part of a name.
+    """
     if any('"' in text for text in texts):
         return False
     separator = separator_of(cut)
@@ -186,7 +190,7 @@ def _are_rows(texts: list[str], cut: list[str]) -> bool:
 
 
 def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
-    """Refuse a square of numbers whose rows end in semicolons, because MATLAB writes matrices in this way."""
+    """Refuse n rows of n numbers that end in semicolons, because MATLAB writes matrices in this way."""
     square = len(rows) == width >= 2 and all(len(row) == width and all(map(is_number, row)) for row in rows)
     if square and (width > 3 or all(float(row[i]) == 0 for i, row in enumerate(rows))):
         raise InvalidGraph(
@@ -215,8 +219,8 @@ def _as_remarked(options: ReadOptions, remarks: Remarks) -> ReadOptions:
 def _has_names(body: list[list[str]], columns: Columns) -> bool:
     """Return whether vertices are names.
 
-    Numbers with a fraction are not taken for names, nor is one odd vertex among whole numbers: the row parser refuses
-    them, and names the line.
+    Numbers with a fraction are not taken for names, and neither is a single odd vertex among whole numbers: the row
+    parser refuses these, and names the line.
     """
     if all(is_number(row[c]) for row in body for c in (columns.source, columns.target)):
         return False
@@ -248,7 +252,9 @@ def separator_of(lines: list[str]) -> str | None:
 
 
 def _has_gaps(sample: list[str]) -> bool:
-    """Return whether lines have equally many tabs and some empty fields, so that tabs are separators and not blanks."""
+    """Return whether all lines have the same number of tabs and some have empty fields, so that each tab is a
+    separator.
+    """
     rows = [line.strip(" \n").split("\t") for line in sample]
     if len({len(row) for row in rows}) > 1:
         return False
@@ -256,8 +262,8 @@ def _has_gaps(sample: list[str]) -> bool:
 
 
 def _refuse_mixed(sample: list[str], separator: str) -> None:
-    """Refuse ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``, where blanks separate fields, too; otherwise ``1 2`` would be a
-    vertex.
+    """Refuse rows such as ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``, in which blanks separate fields, too: otherwise ``1
+    2`` would be a vertex.
     """
     words = [[word.strip(",") for word in line.split()] for line in sample]
     decimal = separator == "," and all(
@@ -278,13 +284,13 @@ def _refuse_mixed(sample: list[str], separator: str) -> None:
 
 
 def _ends_in_number(field: str) -> bool:
-    """Return whether a field is a name and a number behind a blank or a comma."""
+    """Return whether a field is a name followed by a number after a blank or a comma."""
     parts = field.replace(",", " ").split()
     return len(parts) > 1 and is_number(parts[-1]) and not is_number(parts[0])
 
 
 def _blanks_suffice(sample: list[str]) -> bool:
-    """Return whether every field is a number if the lines are split at blanks."""
+    """Return whether splitting the lines at blanks suffices to make every field a number."""
     even = len({len(line.split()) for line in sample[:2]}) == 1
     return even and all(is_number(field) for line in sample[1:] or sample for field in line.split())
 

@@ -1,9 +1,9 @@
 """Parses arcs that are written as rows of fields; most formats use this parser.
 
-A block is parsed in three steps: a few replacements over the whole buffer bring every row into the form ``field
-SEPARATOR field ...``; polars parses the columns; cheap counts prove that no row was skipped.  If a step fails, the
-block is read again line by line, which either names the wrong line or accepts unusual rows; small files are read line
-by line from the start.
+A block is parsed in three steps: a few replacements in the whole buffer bring every row into the form ``field SEPARATOR
+field ...``; polars parses the columns; counts of separators and lines prove that no row was skipped.  If a step fails,
+the block is read again line by line, which either accepts unusual rows or names the wrong line.  Small files are read
+line by line from the start.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ class Layout:
         width: number of fields in each row, including the mark.
         source, target, weight: positions of the fields from 0; if weight is None, no weight is read.
         separator: one character, or None for runs of blanks.
-        mark: a word that starts every row (``a`` in DIMACS), or empty.
+        mark: a word that starts every row (``a`` in DIMACS); empty if there is none.
         comments: characters that start a comment line.
-        blanks: further characters that mean a blank (``;`` in TNTP).
+        blanks: further characters that count as blanks (``;`` in TNTP).
         quoted: whether fields may be in double quotes.
-        decimal_comma: whether weights are written as 1,5.
+        decimal_comma: whether weights have decimal commas, as in 1,5.
         text: whether vertices are names.
         integer: whether weights must be whole numbers.
         infinite: whether a weight of +inf is allowed; it means no arc.
-        first, last: vertices are counted from ``first`` and must lie between them; if None, numbers are names.
-        declared: text for messages that says what declares ``last``.
+        first, last: the numbers of the first and the last vertex, within which all must lie; if None, numbers are
+            names.
+        declared: where the file declares ``last``, for messages.
         names: names of the columns of source and target, for messages; empty without a header.
         formula: computes lengths from the weights; None keeps the weights.
         behind: whether the text after a blank and ``#`` in a row is a comment.
@@ -119,7 +120,7 @@ class ArcTable:
             self._limits.check_vertices(len(self.labels))
 
     def _lengths(self, formula: Formula, values: AnyArray, block: Block) -> AnyArray:
-        """Apply the formula to a column.  InvalidGraph names the first line where the result is no number."""
+        """Apply the formula to a column.  Raises InvalidGraph, which names the first line whose result is no number."""
         lengths = formula(values)
         wrong = np.flatnonzero(~np.isfinite(lengths))
         if not len(wrong):
@@ -163,7 +164,7 @@ class ArcTable:
         layout = self.layout
         shift = bool(layout.mark)
         names = [str(i) for i in range(width)]
-        # Vertices named by numbers are parsed as text if one may have two spellings, because 07 and 7 are two names.
+        # Vertices named by numbers are parsed as text if a number may have two spellings: 07 and 7 are two names.
         as_text = layout.text or (layout.first is None and may_have_other_spellings(data))
         ends = [str(layout.source - shift), str(layout.target - shift)]
         wanted = ends if layout.weight is None else [*ends, str(layout.weight - shift)]
@@ -201,7 +202,7 @@ class ArcTable:
         weights: AnyArray | None = None
         if layout.weight is not None:
             weights = frame.to_series(2).to_numpy()
-            # NaN fails this comparison, too; whole numbers beyond 2^53 must be judged from their text.
+            # NaN fails this comparison, too.  For whole numbers beyond 2^53, the line parser examines the text.
             if not (weights.min() > -EXACT and weights.max() < EXACT):
                 return None
         if self.labels is not None:
@@ -213,13 +214,13 @@ class ArcTable:
         return tails, heads, weights
 
     def _parse_lines(self, block: Block) -> tuple[AnyArray, AnyArray, AnyArray | None]:
-        """Parse line by line; the first line at fault raises."""
+        """Parse line by line.  Raises InvalidGraph for the first wrong line."""
         layout = self.layout
         tails: list[int] = []
         heads: list[int] = []
         weights: list[int | float] = []
         names: list[str] = []
-        known: dict[str, int] = {}  # vertices parsed before, as most occur in several rows
+        known: dict[str, int] = {}  # vertices that were parsed before, because most occur in several rows
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
             row = self.row(raw, number)
             if row is None:
@@ -293,7 +294,7 @@ class ArcTable:
 
 
 def _as_whole(token: str) -> str:
-    """Turn ``1.0`` into ``1``; fractions, and numbers that float64 rounds, are returned unchanged, and the caller
+    """Return ``1`` for ``1.0``; fractions, and numbers that float64 rounds, are returned unchanged, and the caller
     refuses them.
     """
     value = float(token)
@@ -308,7 +309,7 @@ def _refuse_long_rows(block: Block) -> None:
 
 
 def _refuse_late_quotes(block: Block) -> None:
-    """Refuse a name in quotes after many without quotes, because one name would become two vertices."""
+    """Refuse a name in quotes after many names without quotes, because the same name would become two vertices."""
     found = _QUOTE.search(block.data) if b'"' in block.data else None
     if found is not None:
         line = block.line + block.data.count(b"\n", 0, found.end())
@@ -323,11 +324,11 @@ def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
 
 
 def may_have_other_spellings(data: bytes) -> bool:
-    """Return whether some number may have a leading zero or a plus, or be minus zero, judging from bytes alone."""
+    """Return whether some number may have a leading zero or a plus, or be minus zero; only bytes are looked at."""
     if b"+" in data or (b"-" in data and b"-0" in data):
         return True
-    # A leading zero is a 0 between a separator or sign, which ASCII has below the point, and a digit, which it has
-    # above the slash.  The semicolon is above the point, so a comma replaces it.
+    # A leading zero is a 0 between a separator or sign, whose ASCII code is below that of the point, and a digit, whose
+    # code is above that of the slash.  The code of the semicolon is above that of the point, so a comma replaces it.
     letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
     found = letters[:-2] < ord(".")
     found &= letters[1:-1] == ord("0")

@@ -1,8 +1,8 @@
 """Square matrices of lengths as text, with names in the first row and column, in the first row only, or without any.
 
-Row i, column j is the arc i -> j.  As in dense NumPy files, 0 off the diagonal is no arc; so is an empty entry, ``NA``
-or ``inf``.  A file that has both zeros and empty entries off the diagonal is refused: one of the two may mean an arc of
-length 0.
+Row i, column j is the arc i -> j.  As in dense NumPy files, 0 off the diagonal is no arc, and neither is an empty
+entry, ``NA`` or ``inf``.  A file that has both zeros and empty entries off the diagonal is refused, because its zeros
+may mean arcs of length 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from storage.readers.tables.text_rows import is_comment
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a matrix; errors as ``read_graph``."""
+    """Read a matrix; raises the errors of ``read_graph``."""
     options.refuse_weight("matrix")
     shape, first = find_shape(source)
     options.limits.check_vertices(shape.n)
@@ -193,7 +193,7 @@ class _Matrix:
             raise InvalidGraph(f"weight {shown(wrong)} is not a number", line=number, field="weight")
         if self._shape.separator != ";":
             return text
-        # Between semicolons, a comma is a decimal comma.
+        # If semicolons separate the entries, a comma is a decimal comma.
         self._marking = self._marking and self._marks.look(cells, number)
         self._signs |= {sign for sign in ",." if sign in text}
         if len(self._signs) > 1:

@@ -1,4 +1,4 @@
-"""Reduces rows of text to one form: without comments, and without blanks that separate nothing."""
+"""Reduces rows of text to a simple form: without comments, and without blanks that separate no fields."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def is_comment(text: str, marks: str) -> bool:
-    """Return whether a stripped line is a comment; the letter ``c`` begins one only as a separate word."""
+    """Return whether a stripped line is a comment; the letter ``c`` begins a comment only as a separate word."""
     if not text or text[0] not in marks:
         return False
     return text[0] != "c" or len(text) == 1 or text[1].isspace()
 
 
 def strip_comments(data: bytes, marks: str) -> bytes:
-    """Drop comment lines.  ``marks`` as in ``Layout``."""
+    """Drop comment lines, which begin with one of the characters ``marks``."""
     for mark in marks:
         sign = mark.encode()
         if sign not in data:
@@ -28,7 +28,7 @@ def strip_comments(data: bytes, marks: str) -> bytes:
 
 
 def blanks_in_quotes(data: bytes, separator: str) -> bool:
-    """Return whether ``normalise`` would change a quoted field, or keep a blank at its edge."""
+    """Return whether ``normalise`` would change a quoted field, or keep a blank at the beginning or end of it."""
     inside = b'"%s"' % b'"'.join(data.split(b'"')[1::2])
     sign = separator.encode()
     return any(pattern in inside for pattern in (b"\t", b" " + sign, sign + b" ", b'" ', b' "'))
@@ -41,13 +41,13 @@ def tabs_in_fields(data: bytes, separator: str) -> bool:
 
 
 def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
-    """Reduce blanks: one between fields, none around separators or at the ends of lines; remove empty lines."""
+    """Reduce blanks to one between fields, and none around separators or at the ends of lines; remove empty lines."""
     for blank in blanks:
         data = data.replace(blank.encode(), b" ")
     if separator != "\t" and b"\t" in data:
         data = data.replace(b"\t", b" ")
     data = data.lstrip(b" \n")
-    # Most files need no change; one pass over the bytes shows this faster than searches for each of the pairs below.
+    # Most files need no change; one pass over the bytes shows this faster than a search for each of the pairs below.
     low = np.frombuffer(data, np.uint8) <= 32
     if not (low[1:] & low[:-1]).any() and (separator is None or b" " not in data):
         return data
@@ -64,7 +64,7 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
 
 
 def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
-    """Remove the blanks next to each mark.  ``pair`` is ``b" %s"`` for those before it, ``b"%s "`` for those after it.
+    """Remove the blanks next to each ``mark``; ``pair`` is ``b" %s"`` for blanks before it, ``b"%s "`` for those after.
 
     Short runs of blanks are removed one blank per pass; longer runs, which may be megabytes in a hostile file, in a
     single pass.

@@ -1,1 +1,1 @@
-"""Graphs, matrices and job records at rest.  Knows no algorithm and no HTTP."""
+"""Stores and reads graphs, matrices and job records; it imports no algorithm and no HTTP."""

@@ -1,8 +1,8 @@
-"""Checks of arguments at the door of Python: types first, then bounds, each with a message that names the argument.
+"""Checks the arguments of Python functions: types first, then bounds; each message names the argument.
 
-A wrong type must not reach the work: a thread count of 1.5, a limit of ``"10"`` or a flag of ``"no"`` would end in an
-error from deep inside, or be taken for something else.  The checks return the value as a plain Python one, so that
-NumPy's numbers are as good as Python's.  Imports nothing heavy.
+Without these checks, a thread count of 1.5, a limit of ``"10"`` or a flag of ``"no"`` would cause an error far from the
+call, or be taken for something else.  The checks accept NumPy's numbers and return plain Python values.  This module
+imports nothing that takes long to import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 #: Most characters of a value that messages show.
 _SHOWN = 80
-#: Bound of labels that are numbers, far beyond those of any graph; messages shorten greater numbers.
+#: Largest absolute value of a label that is a number, far beyond the labels of any graph; messages shorten larger
+#: numbers.
 _HUGE = 1 << 100
 
 
@@ -62,14 +63,14 @@ def check_whole(field: str, value: Any, least: int | None = None, most: int | No
 
 
 def check_number(field: str, value: Any) -> float:
-    """Return ``value`` as an int or a float; infinities and NaN pass, for the caller knows the bounds.
+    """Return ``value`` as an int or a float; infinities and NaN pass, because the caller checks the bounds.
 
     Args:
         field: name of the argument.
         value: what was given; a number of Python or NumPy, but no bool.
 
     Raises:
-        InvalidRequest: it is no real number, or so large that no float holds it.
+        InvalidRequest: it is no real number, or too large for a float.
     """
     if _is_flag(value) or not isinstance(value, Real):
         raise InvalidRequest(f"{field} must be a number, found {shown(value)}", field=field)
@@ -102,7 +103,7 @@ def check_choice(field: str, value: Any, choices: Collection[str]) -> None:
         choices: the names that are known.
 
     Raises:
-        InvalidRequest: ``value`` is none of them.
+        InvalidRequest: ``value`` is none of these names.
     """
     if not isinstance(value, str) or value not in choices:
         raise InvalidRequest(f"{field} {value!r} is unknown; use {', '.join(choices)}", field=field)
@@ -129,7 +130,7 @@ def check_texts(**given: object) -> None:
         given: what was given, by the names of the arguments.
 
     Raises:
-        InvalidRequest: one of them is neither.
+        InvalidRequest: one of them is neither a text nor None.
     """
     for field, value in given.items():
         if value is not None and not isinstance(value, str):
@@ -181,7 +182,7 @@ def check_given_paths(**given: object) -> None:
         given: what was given, by the names of the arguments.
 
     Raises:
-        InvalidRequest: one of them is None, or what :func:`check_paths` refuses.
+        InvalidRequest: one of them is None, or :func:`check_paths` refuses it.
     """
     for field, value in given.items():
         if value is None:
@@ -194,7 +195,7 @@ def check_names(field: str, value: Any) -> tuple[str, ...]:
 
     Args:
         field: name of the argument.
-        value: what was given: a list or tuple of texts; one text is refused, for it would be a sequence of letters.
+        value: what was given: a list or tuple of texts; a single text is refused, although it is a sequence of letters.
 
     Raises:
         InvalidRequest: it is something else.
@@ -224,9 +225,9 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
 
 
 def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
-    """Return an array, a list or the like as a plain array, of which no entry is hidden.
+    """Return an array, a list or the like as a plain array; refuse masked entries.
 
-    NumPy alone would drop the mask of a masked array, and what it hides would count.
+    NumPy alone would drop the mask of a masked array, so that masked entries would count.
 
     Args:
         field: name of the argument.
@@ -244,7 +245,7 @@ def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
 
 
 def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
-    """Return vertex indices of a question as an array; it may be empty, and name a vertex several times.
+    """Return the vertex indices of a question as an array; they may be none, and the same vertex several times.
 
     Args:
         field: name of the argument.
@@ -255,7 +256,7 @@ def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
         int64, shape (k,); ``value`` itself if it is such an array.
 
     Raises:
-        InvalidRequest: it is something else. Nothing is rounded, and no bool is a number.
+        InvalidRequest: it is something else; nothing is rounded, and bools are no numbers.
         NotFound: there is no such vertex; negative indices do not count from the end.
     """
     import numpy as np
@@ -282,8 +283,8 @@ def check_declared(given: Mapping[str, object], kinds: Mapping[str, Any]) -> Non
 
     Args:
         given: the options by name.
-        kinds: the type of each: texts, paths, flags and names out of a ``Literal``, any of them or None; values of
-            other types are left to whoever uses them.
+        kinds: the declared type of each option, which may allow None: text, path, flag, or names out of a ``Literal``.
+            Values of other types are not checked here.
 
     Raises:
         InvalidRequest: an option is of another type.

@@ -9,7 +9,7 @@ _SINGULAR: Final = {"vertices": "vertex", "matrices": "matrix", "indices": "inde
 
 
 def singular(noun: str) -> str:
-    """Return the singular of an English noun that is given in the plural; other words stay as they are."""
+    """Return the singular of an English noun that is given in the plural; other words are returned unchanged."""
     if noun.endswith("ies"):
         return f"{noun[:-3]}y"
     if noun.endswith(("ches", "shes", "sses", "xes")):

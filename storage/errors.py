@@ -68,8 +68,8 @@ class DoesNotFit(ApspError):
     """The job needs more memory or disk than there is; nothing has been started.
 
     ``candidates`` are the algorithms that planning had considered before it refused, with their numbers.  ``remedies``
-    are budgets with which the same job would be planned, as JSON types.  ``reason`` is what the message says without
-    them; empty if the message names none.
+    are budgets with which the same job would be planned, as JSON types.  ``reason`` is the message without remedies; it
+    is empty if the message names none.
     """
 
     kind = "does-not-fit"
@@ -90,7 +90,7 @@ class DoesNotFit(ApspError):
         self.candidates, self.remedies = tuple(candidates), tuple(remedies)
 
     def offering(self, candidate: object, text: str) -> DoesNotFit:
-        """Return the refusal with one more candidate; ``text`` at the end of the message says what it would be."""
+        """Return the refusal with one more candidate; ``text``, which describes it, is appended to the message."""
         return DoesNotFit(
             f"{self}; {text}",
             resource=self.resource,
@@ -102,8 +102,8 @@ class DoesNotFit(ApspError):
         )
 
     def details(self) -> dict[str, object]:
-        """Return the resource (such as ``memory`` or ``disk``), bytes needed and available; and if they are known the
-        remedies, and the reason without them.
+        """Return the resource (such as ``memory`` or ``disk``), the bytes needed and available, and the remedies and
+        the reason if there are any.
         """
         said: dict[str, object] = {"resource": self.resource, "needed": self.needed, "available": self.available}
         known = {"remedies": [dict(remedy) for remedy in self.remedies], "reason": self.reason}
@@ -139,7 +139,7 @@ class Gone(NotFound):
 
 
 class TooManyJobs(LimitExceeded):
-    """The limit of open jobs is reached; the request may succeed once some have ended."""
+    """The limit on open jobs is reached; the request may succeed once some jobs have ended."""
 
     kind = "too-many-jobs"
 

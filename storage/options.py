@@ -1,8 +1,9 @@
-"""Declarations of options: what an option is called, its type, its default, and what every interface says about it.
+"""Declarations of options: the name, the type and the default of each, and its descriptions in every interface.
 
 Options that belong together are one ``TypedDict``, whose members are ``Annotated`` with an :class:`Option`.  Type
 checkers use the class itself (``**options: Unpack[ReadingOptions]``); the command line, the API and the pages make
-their parameters from :func:`declared`.  Imports nothing heavy, because the client and ``apsp --help`` read it.
+their parameters from :func:`declared`.  The client and ``apsp --help`` import this module, so it imports nothing that
+takes long to import.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Option:
     """The declaration of an option, from which interfaces make their parameters and descriptions.
 
     Attributes:
-        help: its description, in the help of the command line and, unless ``in_api`` says otherwise, of the API.
+        help: its description in the help of the command line and, unless ``in_api`` replaces it, in the API.
         default: the value of an option that is not given.
         flags: its spellings on the command line; made from the name if empty.
         metavar: placeholder of its value on the command line.

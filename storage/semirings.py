@@ -1,9 +1,10 @@
 """The semirings in which paths are solved: the value of a path, which of two values is better, and how stores name
 them.
 
-A semiring has two operations: one makes the value of a path from its arcs (plus, maximum, minimum, times, and), and
-one selects the best of all paths (minimum, maximum, or).  Names are those of GraphBLAS: the selecting operation first.
-Distances are *min-plus*.  Imports nothing heavy, because the command line and the client read it.
+A semiring has two operations: one makes the value of a path from its arcs (plus, maximum, minimum, times, logical and);
+the other selects the best of all paths (minimum, maximum, logical or).  Names are those of GraphBLAS, with the
+selecting operation first.  Distances are *min-plus*.  The command line and the client import this module, so it imports
+nothing that takes long to import.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Semiring:
         title: the name of the best path.
         value: the name of its values, in the plural.
         greatest: whether the greatest value is the best.
-        unreachable: the value of a pair without a path, which no path has: the worst of all.
-        itself: the value of the path without arcs, from a vertex to itself: the best of all.
+        unreachable: the value of a pair without a path; it is worse than the value of any path.
+        itself: the value of the path without arcs, from a vertex to itself; it is the best of all values.
     """
 
     name: str
@@ -68,15 +69,15 @@ LENGTHS: Final = frozenset({MIN_PLUS})
 
 
 def needed_parallel(name: str | None) -> Literal["greatest"] | None:
-    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if it needs the usual one, the
-    least.
+    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if the least, which is usual, will
+    do.
     """
     found = SEMIRINGS.get(name or MIN_PLUS)
     return "greatest" if found is not None and found.parallel == "greatest" else None
 
 
 def semiring_of(attributes: Any) -> str:
-    """Return the semiring that the attributes of a store name; min-plus where they name none."""
+    """Return the semiring that the attributes of a store name; min-plus if they name none."""
     return str(attributes.get("semiring", MIN_PLUS))
 
 
@@ -92,7 +93,7 @@ def check_understood(
         answered: the questions that are answered for the semiring, for the message; NAME stands for the semiring.
 
     Raises:
-        Conflict: the store is of another semiring.
+        Conflict: the values are of another semiring.
     """
     name, known = semiring_of(attributes), {understood} if isinstance(understood, str) else set(understood)
     if name in known:

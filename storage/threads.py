@@ -1,10 +1,10 @@
-"""Threads for one piece of work; an interrupt leaves none of them behind.
+"""Threads for one piece of work; after an interrupt, none of them continues.
 
 Ctrl-C raises KeyboardInterrupt in the main thread, between any two instructions.  Executors and threads of the standard
-library are written in Python and hold conditions. So an interrupt may leave a lock held, a thread that no code waits
-for, or a thread that counts as ended while it works. Here the main thread only puts items into queues and waits for
-locks. Both are C code, which an interrupt cannot divide. Another thread, in which no interrupt is raised, starts and
-ends the others (decision 172).
+library are written in Python and hold conditions.  So an interrupt may leave a lock held, a thread that no code waits
+for, or a thread that counts as ended while it works.  Here the main thread only puts items into queues and waits for
+locks.  Both are C code, which an interrupt cannot divide.  Another thread, in which no interrupt is raised, starts and
+ends all further threads (decision 172).
 
 A context manager ends its threads when it is left, but Python looks for signals once more before it runs the first
 instruction of ``__exit__``.  So pools are entered twice: ``with ThreadPool(4, "apsp-read") as pool, pool:``.  If an
@@ -32,7 +32,7 @@ _REFUSED: Final = "the system refused to start another thread"
 
 
 class Promise(Generic[T]):
-    """A value that some thread provides later.  ``keep`` or ``fail`` is called once."""
+    """A value that a thread provides later, by calling either ``keep`` or ``fail`` once."""
 
     __slots__ = ("_error", "_lock", "_over", "_value")
 
@@ -43,7 +43,7 @@ class Promise(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Self:
-        """Return a promise of a value that is there already."""
+        """Return a promise that already has its value."""
         made = cls()
         made.keep(value)
         return made
@@ -72,7 +72,7 @@ class Promise(Generic[T]):
         """Wait, and return the value.
 
         Raises:
-            BaseException: what the promise failed with.
+            BaseException: the error that was passed to ``fail``.
         """
         self.wait()
         if self._error is None:
@@ -80,7 +80,7 @@ class Promise(Generic[T]):
         try:
             raise self._error
         finally:
-            del self  # an error and a frame that refer to each other would keep arrays alive
+            del self  # an error and a frame that refer to each other would keep arrays in memory
 
     def _settle(self) -> None:
         self._over = True
@@ -88,11 +88,11 @@ class Promise(Generic[T]):
 
 
 class Dropped(RuntimeError):  # noqa: N818
-    """The error of a call that was not made because its pool was left first."""
+    """The error of a call that was not made because the context of its pool ended first."""
 
 
 class _Call(Promise[T]):
-    """A call for a thread of a pool to make."""
+    """A call that a thread of a pool is to make."""
 
     __slots__ = ("_process", "_work")
 
@@ -118,22 +118,22 @@ class _Call(Promise[T]):
             self.keep(value)
 
     def drop(self, why: str) -> None:
-        """Do not make the call."""
+        """Cancel the call: ``result`` raises Dropped."""
         self._work = None
         self.fail(Dropped(why))
 
 
 class ThreadPool:
-    """A number of threads that make calls; a context manager, to be entered twice (see above).
+    """Threads that make calls; a context manager, to be entered twice (see the module's docstring).
 
-    Calls may be submitted by any thread.  Leaving the context waits until all threads have ended.  They first make all
-    calls that were submitted; if an exception has ended the context, they only end those that they have begun.
+    Calls may be submitted by any thread.  The end of the context waits until all threads have ended.  They first make
+    all calls that were submitted; if an exception has ended the context, they only finish the calls that have begun.
 
     Args:
-        threads: the most threads; they are started when calls are submitted.
-        name: their name, to which numbers are added.
-        together: calls wait for each other, so that each needs a thread of its own: if the system refuses to start one,
-            the calls without a thread are dropped, and those who wait for them are told so.
+        threads: the largest number of threads; they are started when calls are submitted.
+        name: the name of the threads, to which numbers are added.
+        together: whether calls wait for each other, so that each needs a thread of its own: if the system refuses to
+            start a thread, the calls without a thread are dropped, and waiting for them raises Dropped.
     """
 
     def __init__(self, threads: int, name: str = "apsp-thread", *, together: bool = False) -> None:
@@ -143,7 +143,7 @@ class ThreadPool:
         self._orders: SimpleQueue[bool] = SimpleQueue()  # True starts one more thread, False ends all
         self._ordered = 0
         self._begun = self._sure = self._ending = self._dropping = self._over = self._refused = False
-        # ``_managed`` is held by the one thread that starts others; ``_busy`` is free once all threads have ended
+        # ``_managed`` is held by the thread that starts all others; ``_busy`` is free once all threads have ended
         self._managed, self._busy = allocate_lock(), allocate_lock()
         self._busy.acquire()
 
@@ -152,7 +152,7 @@ class ThreadPool:
 
         Raises:
             Dropped: the system refused to start any thread.
-            RuntimeError: the pool was left, or belongs to the process that has forked this one.
+            RuntimeError: the context of the pool has ended, or the pool belongs to the process that forked this one.
         """
         if self._ending:
             raise RuntimeError("this pool of threads was left")
@@ -161,7 +161,7 @@ class ThreadPool:
         call = _Call(partial(function, *args))
         self._begun = True
         self._start()
-        # queued before a thread is ordered: if none can be started, the call must be in the queue to be dropped
+        # queued before a thread is ordered: if no thread can be started, the call is dropped only if it is in the queue
         self._calls.put(call)
         if self._ordered < self._most:
             self._orders.put(True)
@@ -175,7 +175,8 @@ class ThreadPool:
 
         Args:
             function: the function.
-            items: its first arguments, its second arguments, and so on; the shortest list counts.
+            items: the first arguments of all calls, then the second arguments, and so on; the shortest list decides how
+                many calls are made.
 
         Raises:
             BaseException: what the first call that failed has raised.
@@ -197,14 +198,14 @@ class ThreadPool:
         """
         self._dropping = self._dropping or drop
         self._ending = True
-        if self._process != os.getpid():  # the threads are the parent's, and the locks will never be free here
+        if self._process != os.getpid():  # the threads are those of the parent, and the locks never get free here
             return
-        if sys.is_finalizing():  # a generator with a pool was left to the interpreter, whose other threads are gone
+        if sys.is_finalizing():  # the interpreter ends a generator that has a pool, when other threads are gone
             return
         if self._begun and not self._over:
             self._orders.put(False)
             self._calls.put(None)  # for the thread that starts others, if it makes the calls itself
-            with contextlib.suppress(Dropped):  # if not even that one could be started, there is none to wait for
+            with contextlib.suppress(Dropped):  # if not even that thread could be started, there is none to wait for
                 self._start()
             if self._sure and not self._over:
                 with self._busy:
@@ -219,7 +220,7 @@ class ThreadPool:
         self.close(drop=kind is not None)
 
     def _start(self) -> None:
-        """Start the thread that starts the others; once more if an interrupt came when it was started."""
+        """Start the thread that starts all others; start it again if an interrupt came while it was started."""
         if not self._sure:
             try:
                 start_new_thread(self._manage, ())
@@ -228,7 +229,7 @@ class ThreadPool:
             self._sure = True
 
     def _manage(self) -> None:
-        """Start and end threads, as ordered; if none can be started, make the calls in this one."""
+        """Start and end threads as ordered; if no thread can be started, make the calls in this one."""
         if not self._managed.acquire(blocking=False):
             return
         threads: list[Thread] = []
@@ -241,7 +242,7 @@ class ThreadPool:
                 except (
                     RuntimeError,
                     MemoryError,
-                ):  # the system refuses, and whoever waits for a call must not hang
+                ):  # the system refuses a thread, and code that waits for a call must not wait forever
                     if self._together:
                         self._refused = True
                         self._drop_all(_REFUSED)
@@ -262,7 +263,7 @@ class ThreadPool:
                 call.drop(_LEFT)
             else:
                 call.make()
-            del call  # so that a waiting thread keeps no array alive
+            del call  # so that a waiting thread keeps no array in memory
 
     def _drop_all(self, why: str) -> None:
         """Drop the calls that no thread will make."""
@@ -282,17 +283,18 @@ def in_threads(
 ) -> list[T]:
     """Call ``function`` with each item, in several threads; return the values in the order of the items.
 
-    No thread works on after this ends, even by an exception.
+    No thread continues after this call ends, even if an exception ends it.
 
     Args:
-        threads: the most threads.
+        threads: the largest number of threads.
         function: the function.
-        items: its first arguments, its second arguments, and so on; the shortest list counts.
+        items: the first arguments of all calls, then the second arguments, and so on; the shortest list decides how
+            many calls are made.
         told: called with each value, in order, in this thread.
         name: name of the threads.
 
     Raises:
-        BaseException: what the first call that failed has raised, or ``told``; calls not yet begun are not made.
+        BaseException: what ``told``, or the first call that failed, has raised; calls that have not begun are not made.
     """
     with ThreadPool(threads, name) as pool, pool:
         return [value for value in pool.map(function, *items) if told is None or _heard(told, value)]

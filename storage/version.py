@@ -1,6 +1,6 @@
-"""The version of the software, for the package, stores and pages: Python is slow to read the metadata of a package."""
+"""The version of the software, for the package, stores and pages; reading it from the package's metadata takes long."""
 
 from typing import Final
 
-#: The build of the package (``pyproject.toml``) reads it, too.
+#: The version; the build of the package (``pyproject.toml``) reads it, too.
 VERSION: Final = "0.1.0"

@@ -1,1 +1,1 @@
-"""Pairs of vertices that are near each other: sparse rows, and the files that they are kept in."""
+"""Pairs of vertices that are near each other: their sparse rows, and the files that hold these."""

@@ -22,13 +22,13 @@ class NearPairs:
 
     Attributes:
         indptr: int64, shape (rows + 1,): the entries of row i are ``indptr[i]:indptr[i + 1]``.
-        indices: int32, shape (entries,): the vertex index of each target; ascending within a row; if the nearest
-            targets were asked for, by ascending distance, and of equal distances by ascending index.
+        indices: int32, shape (entries,): the vertex index of each target; ascending within a row.  If the nearest
+            targets were asked for, they are in the order of ascending distances, and at equal distances of indices.
         lengths: int32, int64 or float64, shape (entries,): the distances, in the unit of the weights.
         sources: int64, shape (rows,): the vertex index of each row.
         labels: shape (n,): the labels of all vertices.
         cutoff: the largest distance asked for; None for no limit.
-        nearest: the number of targets of each source that was asked for; None for all.
+        nearest: how many targets of each source were asked for; None for all.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ class NearPairs:
 
         Raises:
             KeyError: the vertex is none of the sources.
-            InvalidRequest: it is no whole number.
+            InvalidRequest: ``source`` is no whole number.
         """
         source = check_whole("source", source)
         (rows,) = np.nonzero(self.sources == source)

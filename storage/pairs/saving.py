@@ -1,4 +1,4 @@
-"""Files of near pairs: a Zarr group or a NumPy file for programs that compute, a table for all other uses."""
+"""Saves near pairs in files: a Zarr group or a NumPy file for programs that compute, a table for all other uses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_pairs_target(path: str | Path, *, overwrite: bool, forms: Mapping[str,
     Raises:
         InvalidRequest: the ending is not that of any format.
         NotFound: the parent folder does not exist.
-        Conflict: the path exists, and what is there may not be replaced.
+        Conflict: there is a file or folder at the path that may not be replaced.
     """
     target = Path(path).absolute()
     if target.suffix not in forms:
@@ -69,21 +69,21 @@ def check_pairs_target(path: str | Path, *, overwrite: bool, forms: Mapping[str,
 def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False, unit: str | None = None) -> Path:
     """Save near pairs; the file or folder appears whole, or not at all.
 
-    ``scipy.sparse.load_npz`` reads the ``.npz``, which holds ``labels`` and ``sources`` beside the matrix.  A table
-    has the columns source, target and distance, with the labels of vertices.
+    ``scipy.sparse.load_npz`` reads the ``.npz`` file, which also holds ``labels`` and ``sources``.  A table has the
+    columns source, target and distance, where source and target are labels of vertices.
 
     Args:
         pairs: the pairs.
         path: ends with ``.zarr``, ``.npz``, ``.parquet`` or ``.csv``.
         overwrite: whether a file, or a group of near pairs, may be replaced.
-        unit: what the distances measure; the metadata of a Zarr group (``unit``) and of Parquet (``distance_unit``)
-            say it.  None if that is not known.
+        unit: what the distances measure, which is stored in the metadata of a Zarr group (``unit``) and of Parquet
+            (``distance_unit``).  None if that is not known.
 
     Returns:
         The absolute path.
 
     Raises:
-        InvalidRequest, NotFound, Conflict: as :func:`check_pairs_target`.
+        InvalidRequest, NotFound, Conflict: as for :func:`check_pairs_target`.
         StorageFailed: the file system refused.
     """
     if not isinstance(pairs, NearPairs):
@@ -153,7 +153,7 @@ def save_file(target: Path, write: Callable[[io.BufferedWriter], None], size: in
     Args:
         target: the file.
         write: writes the content.
-        size: about how many bytes it has, for messages.
+        size: approximate number of bytes of the content, for messages.
 
     Raises:
         StorageFailed: the file system refused.
@@ -201,7 +201,7 @@ def frame_of_pairs(pairs: NearPairs) -> pl.DataFrame:
 
 
 def frames_of_pairs(pairs: NearPairs, most: int) -> Iterator[pl.DataFrame]:
-    """Yield the table of :func:`frame_of_pairs` in pieces of up to ``most`` rows; one piece if there are none."""
+    """Yield the table of :func:`frame_of_pairs` in pieces of up to ``most`` rows; an empty piece if it has no rows."""
     import polars as pl
 
     names = pl.Series(pairs.labels if pairs.labels.dtype.kind == "i" else pairs.labels.tolist())

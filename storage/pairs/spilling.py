@@ -1,4 +1,4 @@
-"""Near pairs that memory does not hold: written to files without names while they are found."""
+"""Writes near pairs that do not fit in memory to files without names while the pairs are found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from storage.files import atomic
 
 Array = npt.NDArray[np.generic]
 
-#: Bytes of a pair in the files: its target in 4, and its distance in 8, until it is known whether 4 suffice for all.
+#: Bytes of a pair in the files: 4 for its target, and 8 for its distance, until it is known whether 4 suffice for all
+#: distances.
 SPILLED_BYTES: Final = 4 + 8
 #: Distances that are converted to 32 bits at a time.
 _BLOCK: Final = 1 << 20
@@ -24,15 +25,15 @@ _BLOCK: Final = 1 << 20
 class PairSpill:
     """Targets and distances, appended in their final order to two files.
 
-    The files have no names, so the system frees them when the last array that reads them is gone, or with the process.
+    The files have no names, so the system frees them when no array reads them any more, or when the process ends.
 
     Args:
-        folder: on whose disk the files are.
+        folder: a folder on the disk that the files are written to.
         kind: the type of the distances, int64 or float64.
         likely: the number of pairs that is predicted.
 
     Raises:
-        DoesNotFit: the disk has too little space for so many pairs, here and once more in the result.
+        DoesNotFit: the disk has too little space for ``likely`` pairs in these files and once more in the result.
         StorageFailed: the file system refused.
     """
 
@@ -66,8 +67,9 @@ class PairSpill:
         self._longest = max(self._longest, float(lengths.max(initial=0)))
 
     def result(self) -> tuple[npt.NDArray[np.int32], Array]:
-        """Return all targets and distances as arrays that are read from the files; whole distances as int32 if that
-        holds them.  Nothing can be appended afterwards.
+        """Return all targets and distances as arrays that are read from the files; nothing can be appended afterwards.
+
+        Whole distances are int32 if that type holds all of them.
 
         Raises:
             StorageFailed: the file system refused.
@@ -90,12 +92,12 @@ class PairSpill:
             self.discard()
 
     def _narrow(self, kind: np.dtype[Any]) -> None:
-        """Rewrite the distances in place: what is written never passes what is still to be read."""
+        """Rewrite the distances in place as a smaller type; writing never overtakes reading."""
         wide, narrow = (np.memmap(self._lengths, each, "r+", shape=(self.entries,)) for each in (self._kind, kind))
         for first in range(0, self.entries, _BLOCK):
             narrow[first : first + _BLOCK] = wide[first : first + _BLOCK].astype(kind)
 
     def discard(self) -> None:
-        """Close the files; arrays of :meth:`result` go on reading them."""
+        """Close the files; arrays that :meth:`result` returned can still be read."""
         self._indices.close()
         self._lengths.close()

@@ -24,12 +24,12 @@ def rows_of(tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions:
 
     Args:
         tiles: reads the tiles.
-        grid: their grid.
+        grid: the grid of the tiles.
         stored: type of the entries, little-endian.
         positions: numbers of the rows, shape (k,).
 
     Returns:
-        shape (k, columns), in the machine's order of bytes.
+        The rows, shape (k, columns), in the machine's order of bytes.
 
     Raises:
         StorageFailed: a tile is missing or damaged.
@@ -48,14 +48,14 @@ def rows_of(tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions:
 def entries_of(
     tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions: IntArray, columns: IntArray
 ) -> Array:
-    """Return entries by their rows and columns, shape (k,); those in one tile are read together.
+    """Return entries by their rows and columns, shape (k,); entries of the same tile are read together.
 
     Args:
-        tiles, grid, stored: as in :func:`rows_of`.
-        positions, columns: rows and columns, shape (k,).
+        tiles, grid, stored: as for :func:`rows_of`.
+        positions, columns: row and column of each entry, shape (k,).
 
     Raises:
-        InvalidRequest: the two are not equally long.
+        InvalidRequest: ``positions`` and ``columns`` have different lengths.
         StorageFailed: a tile is missing or damaged.
     """
     if positions.shape != columns.shape:
@@ -117,7 +117,7 @@ class QuantityMatrix:
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
         """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns).
 
-        Raises NotFound if one is no source.
+        Raises NotFound if a vertex is no source.
         """
         return rows_of(self._tiles, self._matrix.grid, self._stored, self._matrix.source_positions(sources))
 
@@ -127,7 +127,9 @@ class QuantityMatrix:
         return row
 
     def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
-        """Return the sums of pairs (vertex indices), shape (k,).  Raises NotFound if one is no source or target."""
+        """Return the sums of pairs (vertex indices), shape (k,).  Raises NotFound for a vertex that is no source or
+        target.
+        """
         matrix = self._matrix
         places = matrix.source_positions(sources), matrix.target_positions(targets)
         return entries_of(self._tiles, matrix.grid, self._stored, *places)

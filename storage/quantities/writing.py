@@ -15,7 +15,7 @@ from storage.matrix.format import ALSO, Array, compress, crc32c, decompress, fil
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import side_array
 
-#: Most new tiles that wait for a commit; the thread that writes one more makes them durable.
+#: At most this number of new tiles wait for a commit; the thread that writes one more makes them durable.
 _PENDING: Final = 128
 
 
@@ -25,7 +25,7 @@ class QuantityTiles:
     Args:
         store: the folder of the store in the making.
         name: name of the quantity.
-        grid: the tiles, those of the distances.
+        grid: the grid of the tiles, which is that of the distances.
         about: ``type`` and ``unreachable`` of the entries.
         compressed: whether tiles are compressed.
     """
@@ -88,7 +88,8 @@ class QuantityTiles:
         """Make all tiles that were written durable, with the folders that name them.
 
         Raises:
-            StorageFailed: the file system refused, now or before; an fsync may succeed after one that told a loss.
+            StorageFailed: the file system refused, now or in an earlier call: once an fsync has failed, later fsyncs
+                prove nothing.
         """
         with self._lock:
             if self._failed is not None:
@@ -105,7 +106,7 @@ class QuantityTiles:
                 raise self._failed from error
 
     def finish(self) -> None:
-        """Check that every tile is there, and write the manifest: sizes and checksums.
+        """Check that every tile exists, and write the manifest, which has their sizes and checksums.
 
         Tiles that an earlier process wrote are read and compared with their own checksums.
 

@@ -1,4 +1,4 @@
-"""Tables that pass in pieces: a Parquet file is written while they come, and no more than some of them is in memory."""
+"""Tables in pieces: a Parquet file is written while the pieces are made, and only a few of them are in memory."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class Pieces:
-    """A table whose rows come in pieces with the same columns, of which there is at least one.
+    """A table that is made in pieces with the same columns; there is at least one piece.
 
-    The calling thread makes the pieces, so that they may report progress and be cancelled; another one writes them.
+    The calling thread makes the pieces, so that it may report progress and be cancelled; another thread writes them.
 
     Args:
-        frames: the pieces, in order; each is made when the one before has been taken.
+        frames: the pieces, in order; each is made when the previous one has been taken.
 
     Attributes:
         schema: the columns.
-        height: rows that have passed, all of them once the table is written.
+        height: number of rows so far; that of all rows once the table is written.
     """
 
     def __init__(self, frames: Iterator[pl.DataFrame]) -> None:
@@ -43,7 +43,7 @@ class Pieces:
 
         Raises:
             OSError: the file system refused.
-            BaseException: what making a piece raised; the file is not whole then.
+            BaseException: what making a piece raised; the file is then incomplete.
         """
         from polars.exceptions import ComputeError
         from polars.io.plugins import register_io_source
@@ -63,7 +63,7 @@ class Pieces:
                 table.sink_parquet(
                     out, compression="zstd", maintain_order=True, row_group_size=together, metadata=dict(said)
                 )
-            except ComputeError as error:  # Polars reports a full disk like this
+            except ComputeError as error:  # polars reports a full disk in this way
                 raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error)) from error
             finally:
                 wanted.put(False)

@@ -1,4 +1,4 @@
-"""Reads a sealed result in rows: pages of its table, sorted where that is asked, its columns, and its files."""
+"""Reads a sealed result in rows: pages of its table, sorted on request, its columns, and its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from storage.remote.reader import RemoteFolder
 if TYPE_CHECKING:
     import polars as pl
 
-#: A table in an object store stays in memory, once fetched, while it is open, if its file has at most this many bytes.
+#: A table that was fetched from an object store stays in memory while it is open if its file has at most this many
+#: bytes.
 KEPT: Final = 64 << 20
 
 
@@ -26,15 +27,13 @@ class SealedTable(SealedFolder):
     """A sealed table, open for reading; safe to use from many threads.
 
     Attributes:
-        Those of ``SealedFolder``.
-        result: ``measures``, ``near``, ``betweenness`` or ``flows``.
-        columns: the type of each column by its name: ``integer``, ``number`` or ``text``; the first names vertices.
-        rows: how many rows it has.
+        Those of ``SealedFolder``.  result: ``measures``, ``near``, ``betweenness`` or ``flows``.  columns: the type of
+        each column by its name: ``integer``, ``number`` or ``text``; the first names vertices.  rows: number of rows.
         shape: sources and targets of the matrix that was not made.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
-        """Read the seal; the table is read when it is asked for.  Raises StorageFailed."""
+        """Read the seal; the table itself is read by the methods that need it.  Raises StorageFailed."""
         self._lock, self._sound = threading.Lock(), False
         self._order: tuple[str, IntArray] | None = None
         self._fetched: bytes | None = None
@@ -65,7 +64,7 @@ class SealedTable(SealedFolder):
         return sum(mark.size for mark in self._files.values())
 
     def holds(self, key: str) -> bool:  # noqa: ARG002 - as ``Matrix.holds``
-        """Return False: it has no tiles."""
+        """Return False: a table has no tiles."""
         return False
 
     def check(self) -> None:
@@ -73,10 +72,10 @@ class SealedTable(SealedFolder):
         self.check_files("")
 
     def named(self, names: Sequence[str] | None, field: str = "columns") -> list[str]:
-        """Return the names of columns, each once; all of them for None.
+        """Return the names of columns, each once; the names of all columns for None.
 
         Raises:
-            InvalidRequest: there is no such column, or none is named; ``field`` is what named it.
+            InvalidRequest: there is no such column, or ``names`` is empty; the error names the option ``field``.
         """
         found = list(self.columns) if names is None else list(dict.fromkeys(names))
         for name in found:
@@ -92,10 +91,10 @@ class SealedTable(SealedFolder):
 
         Args:
             columns: names of columns.
-            first: the first row, from 0, in the order asked.
+            first: number of the first row, from 0, in the order of ``sort``.
             count: most rows.
-            sort: a column, with a ``-`` before it for the largest first; None for the order of the vertices.  Rows
-                without a number come last, equal ones stay in order.
+            sort: the column to sort by, with a ``-`` before it for the largest first; None for the order of the
+                vertices.  Rows without a number come last, and rows with equal numbers keep their order.
 
         Raises:
             StorageFailed: the table is damaged or gone.
@@ -106,7 +105,7 @@ class SealedTable(SealedFolder):
         if sort is None:
             return self._read(lambda table: table.select(columns).slice(first, count))
         order = self._sorted(sort)[first : first + count]
-        # one column at a time, so that memory holds one whole column and the page
+        # one column at a time, so that memory holds only one whole column and the page
         return pl.DataFrame([self.values(name)[order] for name in columns])
 
     def rows_of(self, names: Sequence[str], columns: Sequence[str], most: int) -> pl.DataFrame:
@@ -142,7 +141,7 @@ class SealedTable(SealedFolder):
         return self._read(lambda table: table.select(column))[column]
 
     def _sorted(self, sort: str) -> IntArray:
-        """Return the rows in the order of a column; the last order is kept, because pages follow each other."""
+        """Return the numbers of all rows in the order of a column; the last order is kept for the next page."""
         kept = self._order
         if kept is not None and kept[0] == sort:
             return kept[1]
@@ -154,7 +153,9 @@ class SealedTable(SealedFolder):
         return order
 
     def _read(self, ask: Any) -> pl.DataFrame:
-        """Return the answer to ``ask``, a query of the lazy table; before the first, compare the file with the seal."""
+        """Return the result of ``ask``, a query on the lazy table; before the first query, compare the file with the
+        seal.
+        """
         import polars as pl
 
         try:
@@ -169,7 +170,7 @@ class SealedTable(SealedFolder):
         return found
 
     def _source(self) -> Path | io.BytesIO:
-        """Return the file of the table, or its content where it lies in an object store, compared with the seal."""
+        """Return the file of the table, or its content if it is in an object store, after comparing it with the seal."""
         if isinstance(self._folder, RemoteFolder):
             data = bytes(self._checked(TABLE)) if self._fetched is None else self._fetched
             if len(data) <= KEPT:
@@ -186,10 +187,10 @@ def open_table(path: str | Path) -> SealedTable:
     """Open a sealed table.
 
     Args:
-        path: its folder, or its address in an object store.
+        path: the folder of the table, or its address in an object store.
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: what is at ``path`` is no such table, or is damaged.
+        StorageFailed: there is no sealed table at ``path``, or it is damaged.
     """
     return open_sealed(path, SealedTable)

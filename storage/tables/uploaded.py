@@ -1,4 +1,6 @@
-"""Tables of numbers by vertex, or of demands, that people upload: equal ones are kept once, for each owner alone."""
+"""Tables of numbers by vertex, or of demands, that people upload: equal tables are stored once, but each owner sees
+only the tables that they uploaded.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
-#: seconds to wait for another upload or deletion, which only renames files
+#: Seconds to wait for another upload or deletion, which only renames files.
 _LOCK_SECONDS: Final = 30.0
-#: what a table holds: opportunities if only its first column names vertices, demands if its first two do
+#: What a table holds: opportunities if only its first column names vertices, demands if its first two columns do.
 _HOLDS: Final = ("opportunities", "demands")
 _TABLE, _FACTS, _OWNERS = "table.parquet", "facts.json", "owners"
 
@@ -32,7 +34,7 @@ class TableRecord:
 
     Attributes:
         id: digest of its content.
-        rows: how many rows it has: one for each vertex, or for each demand.
+        rows: number of rows, one for each vertex or for each demand.
         key: the name of its first column, which names vertices.
         columns: the names of its columns of numbers.
         bytes: size of the file that is kept.
@@ -60,11 +62,11 @@ class UploadedTables:
         self._folder = data_dir / "tables"
 
     def add(self, upload: Path, owner: str | None, created: float, most: int) -> tuple[TableRecord, bool]:
-        """Keep a table for its owner; return its record, and whether it is new to the owner.
+        """Store a table for its owner; return its record, and whether the owner did not have it before.
 
         Args:
             upload: a Parquet file with vertices in its first column, as :func:`normal_table` writes it.
-            owner: who uploaded it.
+            owner: the caller who uploaded it.
             created: the time, in seconds since the epoch.
             most: how many tables an owner may have.
 
@@ -108,7 +110,7 @@ class UploadedTables:
         return sorted((self._record(name) for name in owned), key=lambda one: (-one.created, one.id))
 
     def remove(self, table_id: str, owner: str | None) -> None:
-        """Take a table from its owner, and delete it if nobody else has it.  Raises NotFound."""
+        """Remove a table from those of an owner, and delete it if no other owner has it.  Raises NotFound."""
         self.get(table_id, owner)
         with self._locked():
             self._owned(table_id, owner).unlink(missing_ok=True)
@@ -119,7 +121,7 @@ class UploadedTables:
         """Return the file of a table that holds opportunities, or demands.
 
         Raises:
-            InvalidRequest: the table was deleted, or holds something else; ``holds`` is the option that named it.
+            InvalidRequest: the table was deleted, or holds something else than ``holds``.
         """
         path = self._folder / table_id / _TABLE
         if not _ID.fullmatch(table_id) or not path.exists():
@@ -171,27 +173,27 @@ class UploadedTables:
 
 
 def _mark(owner: str | None) -> str:
-    """Return the name of the file that says that an owner has a table."""
+    """Return the name of the file whose existence says that an owner has a table."""
     return hashlib.sha256(f"owner {owner}".encode()).hexdigest()[:32] if owner is not None else "everybody"
 
 
 def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "opportunities") -> Path:
     """Check a table of numbers by vertex, or of demands, and write it as Parquet beside ``path``.
 
-    A table belongs to no graph yet, so only names of vertices that are empty, or come twice among opportunities, are
-    refused here.
+    A table belongs to no graph yet, so names of vertices are refused only if they are empty, or, for opportunities, if
+    a name occurs twice.
 
     Args:
-        path: the file, CSV with a header or Parquet, told by its content.
-        most_rows, most_columns: rows, and columns of numbers, that it may have.
-        holds: ``opportunities``, or ``demands``: the first two columns name vertices, no number is below 0.
+        path: the file, CSV with a header or Parquet, recognised by content.
+        most_rows, most_columns: the largest numbers of rows, and of columns of numbers.
+        holds: ``opportunities``, or ``demands``, of which the first two columns name vertices and no number is below 0.
 
     Returns:
-        The Parquet file, whose first column has texts; of demands, the second one, too.
+        The Parquet file, whose first column has texts; for demands, the second column has texts, too.
 
     Raises:
-        InvalidRequest: it is no such table, or an entry is no finite number; with its line.
-        LimitExceeded: it has more rows or columns.
+        InvalidRequest: the file is no such table, or an entry is no finite number; the message names the line.
+        LimitExceeded: the table has more rows or columns.
     """
     import polars as pl
 
@@ -257,7 +259,7 @@ def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int, ends: i
 
 
 def _vertices(key: pl.Series, ending: str, *, once: bool) -> pl.Series:
-    """Return the names of vertices as texts, each of which may come once, or as often as it likes."""
+    """Return the names of vertices as texts; with ``once``, none may occur twice."""
     import polars as pl
 
     if not (key.dtype.is_integer() or key.dtype == pl.String()):

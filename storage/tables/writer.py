@@ -1,4 +1,4 @@
-"""Writes a result in rows: a table as Parquet, sparse rows beside it where it has near pairs, and the seal."""
+"""Writes a result in rows: a table as Parquet, for near pairs also sparse rows, and the seal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
 
-#: Rows of the table that are stored together, so that a page of it is read without the others.
+#: Number of rows of the table that are stored together, so that a page is read without reading the whole table.
 ROWS_TOGETHER: Final = 1 << 16
 
 
@@ -32,16 +32,16 @@ def write_result_table(
     *,
     remote: Generation | None = None,
 ) -> Path:
-    """Write and seal a result in rows; the folder, or its objects, appear whole, or not at all.
+    """Write and seal a result in rows; the folder, or the objects, appear whole or not at all.
 
     Args:
-        path: the folder, which must not be there.
+        path: the folder, which must not exist.
         frame: the table, whole or in pieces; its first column names vertices.
-        about: attributes of the result: ``result`` (``measures``, ``near`` and so on), the graph's, what was asked,
-            ``shape``.
-        pairs: the same as sparse rows, which are written beside the table as arrays of Zarr.
-        sums: the facts of the summary in addition to rows and columns.
-        remote: where it is sent and sealed; nothing stays at ``path`` then.  None for a folder.
+        about: attributes of the result: ``result`` (``measures``, ``near`` and so on), those of the graph, what was
+            asked, and ``shape``.
+        pairs: the same result as sparse rows, which are written beside the table as arrays of Zarr; None without.
+        sums: the facts of the summary in addition to the numbers of rows and columns.
+        remote: where the result is sent and sealed; nothing then remains at ``path``.  None for a folder.
 
     Returns:
         The absolute path.
@@ -86,7 +86,7 @@ def _attributes(
     pairs: NearPairs | None,
     sums: Mapping[str, object] | None,
 ) -> dict[str, object]:
-    """Return the attributes of the result; the table is written, so the number of its rows is known."""
+    """Return the attributes of the result; call it after the table is written, when the number of its rows is known."""
     columns = [{"name": name, "type": _type(kind)} for name, kind in frame.schema.items()]
     return {
         **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,
@@ -95,7 +95,7 @@ def _attributes(
 
 
 def _size(frame: pl.DataFrame | Pieces) -> int:
-    """Return about how many bytes the table has, for messages."""
+    """Return the approximate number of bytes of the table, for messages."""
     return 8 * frame.height * len(frame.schema) if isinstance(frame, Pieces) else int(frame.estimated_size())
 
 

@@ -170,7 +170,7 @@ class SealedTable(SealedFolder):
         return found
 
     def _source(self) -> Path | io.BytesIO:
-        """Return the file of the table, or its content if it is in an object store, after comparing it with the seal."""
+        """Return the file of the table, or its content if it is in an object store, compared with the seal before."""
         if isinstance(self._folder, RemoteFolder):
             data = bytes(self._checked(TABLE)) if self._fetched is None else self._fetched
             if len(data) <= KEPT:

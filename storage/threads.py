@@ -6,9 +6,9 @@ for, or a thread that counts as ended while it works.  Here the main thread only
 locks.  Both are C code, which an interrupt cannot divide.  Another thread, in which no interrupt is raised, starts and
 ends all further threads (decision 172).
 
-A context manager ends its threads when it is left, but Python looks for signals once more before it runs the first
-instruction of ``__exit__``.  So pools are entered twice: ``with ThreadPool(4, "apsp-read") as pool, pool:``.  If an
-interrupt ends the first exit, the second one does the work.
+The context manager of a pool ends the threads in ``__exit__``, but Python looks for signals once more before it runs
+the first instruction of that method.  So pools are entered twice: ``with ThreadPool(4, "apsp-read") as pool, pool:``.
+If an interrupt ends the first ``__exit__``, the second one ends the threads.
 """
 
 from __future__ import annotations

@@ -41,10 +41,11 @@ WORTHWHILE: Final = 10.0
 CONTENDER: Final = 4.0
 #: Days for which rates are kept, counted from the first measurement.
 DAYS: Final = 30
-#: Most measurements within ``DAYS`` days, and the least number of seconds between two of them.
+#: At most TIMES measurements are made within ``DAYS`` days, and at least APART seconds lie between two of them.
 TIMES: Final = 3
 APART: Final = 3600.0
-#: Vertices of the matrix of the trial store, which has 1 GiB in float32; and most seconds of each pass over that store.
+#: The matrix of the trial store has SIDE vertices, which makes 1 GiB in float32; each pass over that store takes at
+#: most LIMIT seconds.
 SIDE: Final = 16384
 LIMIT: Final = 2.0
 

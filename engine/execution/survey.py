@@ -21,7 +21,8 @@ SEARCH_RATE = 6.0e7
 KERNELS = 104 * 2**20
 #: The part of ``KERNELS`` that is taken once planning has loaded the compiler, with kernels for a bound on distances.
 FIRST_KERNELS = 80 * 2**20
-#: The package of the kernels of solves; and a set that holds its name once this process is known to have loaded one.
+#: _SOLVING is the package of the kernels of solves.  _COMPUTES holds this name once the process is known to have loaded
+#: such a kernel.
 _SOLVING: Final = "engine.devices.cpu."
 _COMPUTES: Final = set[str]()
 

@@ -9,8 +9,9 @@ from typing import Final
 PACK_BYTES: Final = 4 * 2**20
 #: Blocks are cut at multiples of this number of vertices, so that they hold whole vectors of any working type.
 GRAIN: Final = 64
-#: Floyd-Warshall in memory on processors: vertices that a backend closes at once, the width of the pivot block of the
-#: blocked order, and the columns (or rows) of a panel that are copied and relaxed at once.
+#: Sizes for Floyd-Warshall in memory on processors.  LEAF: vertices of a block that a backend closes at once.  PIVOT:
+#: width of the pivot block of the blocked order.  STRIPE: columns (or rows) of a panel that are copied and relaxed at
+#: once.
 LEAF: Final = 256
 PIVOT: Final = 768
 STRIPE: Final = 1024

@@ -95,7 +95,8 @@ class SearchForm:
 
     Attributes:
         name: which kernel searches: ``sweep``, ``lists`` or ``hops``.
-        limit: most sweeps or steps of a block of sources; for ``lists``, most visits of a vertex on average.
+        limit: the largest number of sweeps or steps of a block of sources; for ``lists``, of visits of a vertex on
+            average.
     """
 
     name: str
@@ -135,8 +136,8 @@ LIST_ROW: Final = 128
 #: Rows of bits that each vertex has in breadth-first searches: one of the sources that have seen it, two of those that
 #: are new to it, and eight planes that count the steps.
 HOPS_ROWS: Final = 11
-#: Thread blocks per multiprocessor that search over lists, and the most bytes that all their tentative distances may
-#: take.
+#: LIST_BLOCKS thread blocks per multiprocessor search over lists; all their tentative distances take at most
+#: LIST_BYTES.
 LIST_BLOCKS: Final = 4
 LIST_BYTES: Final = 8 * 2**30
 #: Several blocks of sources are swept at the same time, each by its share of the device: SWEEP_ARCS / (arcs) of them,
@@ -252,8 +253,8 @@ class SearchLayout:
 
 # ---- sweeps over parts ----------------------------------------------------------------------------------------------
 
-#: A sweep over parts fills at most this number of rows at once; launches then take a small part of the time.  All
-#: batches are multiples of ROW_STEP.
+#: A sweep over parts fills at most SWEEP_BATCH rows at once, enough that launches take a small part of the time.  All
+#: batches are multiples of ROW_STEP rows.
 SWEEP_BATCH: Final = 8192
 ROW_STEP: Final = 128
 #: A batch holds at most 1 / SWEEP_SHARE of all rows, so that most rows are copied while others are swept.

@@ -110,7 +110,7 @@ class AnyOrderSink(Sink, Protocol):
         ...
 
     def take(self, first: int, rows: npt.NDArray[np.int64], block: Array, places: npt.NDArray[np.integer]) -> None:
-        """Take whole rows; several threads may, each with its own rows.
+        """Take whole rows.  Several threads may call this, each with its own rows.
 
         Args:
             first: number of the first row of the batch.
@@ -287,7 +287,7 @@ class ReducingSink(Protocol):
         ...
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
-        """Take the results of rows ``first``, ...; several threads may, each with its own rows."""
+        """Take the results of rows ``first``, ...  Several threads may call this, each with its own rows."""
         ...
 
     def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
@@ -372,5 +372,5 @@ class CountingSink(Protocol):
         ...
 
     def take_counted(self, counted: CountedPaths) -> None:
-        """Take what was counted in some rows; several threads may."""
+        """Take what was counted in some rows.  Several threads may call this."""
         ...

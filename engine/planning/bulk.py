@@ -26,7 +26,7 @@ from engine.planning.refusal import gib
 from storage.errors import ApspError, InvalidRequest
 
 #: Matrices are padded to multiples of TILE, the side of a tile of the kernel that closes a small matrix in one launch;
-#: those of at most SMALLEST vertices are padded to SMALLEST.
+#: matrices of at most SMALLEST vertices are padded to SMALLEST.
 TILE: Final = 64
 SMALLEST: Final = 32
 

@@ -133,8 +133,8 @@ UNKEPT: Final = _decided("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
 LONG_ON_GPU: Final = _decided("LONG_ON_GPU", 120.0, "seconds", "ffd677c")
 LONG_ON_CPU: Final = _decided("LONG_ON_CPU", 60.0, "seconds", "6ecede7")
 
-#: Three times, measured by ``benchmarks/start.py``: to make the folders of a store; to seal the store; and to import
-#: the modules that compute and load their compiled kernels.
+#: Times that ``benchmarks/start.py`` measured: CREATE_SECONDS to make the folders of a store, SEAL_SECONDS to seal it,
+#: START_SECONDS to import the modules that compute and load their compiled kernels.
 CREATE_SECONDS: Final = _measured("CREATE_SECONDS", 0.01, "seconds", "ddb7d5c")
 SEAL_SECONDS: Final = _measured("SEAL_SECONDS", 0.02, "seconds", "ddb7d5c")
 START_SECONDS: Final = _measured("START_SECONDS", 0.3, "seconds", "ddb7d5c")
@@ -304,8 +304,8 @@ FEEDING_SECONDS: Final = _measured("FEEDING_SECONDS", 0.0028, "s", "277f812", H2
 #: height of a stripe, the share of time that products lose because low stripes do not fill waves of thread blocks.
 ROUND_SHARES: Final = _measured("ROUND_SHARES", RoundShares(), "shares of the products of a round", "8a7fa53", H200)
 LOW_STRIPES: Final = _measured("LOW_STRIPES", {1024: 0.0, 512: 0.005}, "share by rows", "8a7fa53", H200)
-#: Rate at which one thread mirrors the upper half of a matrix, and the most threads for which the bandwidth of memory
-#: suffices: sixteen threads took 0.78 s for a matrix of 17.2 GB.
+#: MIRROR_RATE: rate at which one thread mirrors the upper half of a matrix.  MIRROR_THREADS: the largest number of
+#: threads for which the bandwidth of memory suffices; sixteen threads took 0.78 s for a matrix of 17.2 GB.
 MIRROR_RATE: Final = _measured("MIRROR_RATE", 6e9, "bytes per second", "dd24fed", H200)
 MIRROR_THREADS: Final = _measured("MIRROR_THREADS", 4, "threads", "dd24fed", H200)
 #: Bytes that mirroring in the store reads and writes for each byte of the matrix: it reads the upper half about twice
@@ -326,7 +326,8 @@ IDLE_SECONDS: Final = _measured(
 CLOSING_WAITS: Final = _measured("CLOSING_WAITS", 1.3e-8, "seconds by width squared", "4c3f87e", FOUR_H200)
 #: Time to allocate page-locked memory for panels, while the first stripes are made.
 LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds per byte", "4c3f87e", FOUR_H200)
-#: Time that the scheduler spends on each task, and the number of tasks that a worker gets in a round.
+#: TASK_SECONDS: time that the scheduler spends on each task.  ROUND_TASKS: number of tasks that a worker gets in a
+#: round.
 TASK_SECONDS: Final = _measured("TASK_SECONDS", 0.002, "seconds", "5eb569d")
 ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks per worker and round", "5eb569d")
 #: Most disk that panels take in the store between two commits.

@@ -107,10 +107,10 @@ class Times:
         work: products, on the worker that has the most stripes.
         panels: closing the panels one after the other while earlier ones are sent; if another worker closed the
             previous panel, closing waits until that panel has arrived.
-        orders: the scheduler's own work.
+        orders: the scheduler's work of managing tasks.
         store: reading and writing, in every round, the stripes that do not fit in memory.
         bytes: bytes read and written for these stripes.
-        start: allocating memory for panels, before the first of them.
+        start: allocating memory for panels, before the first round.
         streamed: number of stripes of a worker that do not fit in its memory.
     """
 

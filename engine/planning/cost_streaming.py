@@ -158,8 +158,9 @@ def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
-    # Updates that ``count`` leaves out.  For directed graphs they close one panel.  For undirected graphs they close
-    # all panels: a panel is closed over whole rows, while stripes are relaxed, and counted, only right of the diagonal.
+    # Updates that ``count`` leaves out: for directed graphs those of closing one panel; for undirected graphs those of
+    # closing all panels, because panels are closed over whole rows, and stripes are relaxed, and counted, only right of
+    # the diagonal.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 

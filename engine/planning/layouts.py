@@ -49,7 +49,7 @@ class LayoutGrid:
                             yield Tiling(self.tier, height, width, slots, 0, symmetric, passes)
 
 
-#: For GPUs: heights of a stripe, and numbers of stripes in flight, both in order of preference.
+#: For GPUs: heights of a stripe (GPU_HEIGHTS) and numbers of stripes in flight (GPU_SLOTS), in order of preference.
 GPU_HEIGHTS: Final = (1024, 512, 256, 128, 64)
 GPU_SLOTS: Final = (SLOTS, 3)
 #: For GPUs: widths of a pivot block of a matrix in host memory; ``GPU_HEIGHTS`` are tried as widths, too, in case
@@ -57,7 +57,7 @@ GPU_SLOTS: Final = (SLOTS, 3)
 GPU_HOST_WIDTHS: Final = (1024, 2048, 3072, 4096)
 #: For GPUs: widths of a pivot block of a matrix in the store, which is read fewer times if blocks are wide.
 GPU_STORE_WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
-#: For processors: heights of a stripe, best first, and widths of a pivot block.
+#: For processors: heights of a stripe (CPU_HEIGHTS), best first, and widths of a pivot block (CPU_WIDTHS).
 CPU_HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
 CPU_WIDTHS: Final = (
     64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,

@@ -46,7 +46,7 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "bfs": cost_search.estimate_bfs,
     "johnson": cost_search.estimate_johnson,
 }
-#: Below this number a float32 is subnormal and loses digits.
+#: A float32 below SMALLEST_FLOAT32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38
 LARGEST_EXACT_FLOAT64 = 2**53

@@ -101,8 +101,8 @@ class RowPipeline:
         # isinstance with the protocol FactSink takes 25 microseconds
         self._facts = cast("FactSink", sink) if hasattr(sink, "gather") and hasattr(sink, "keep") else None
         self._free, self._in_place = deque(buffers), in_place
-        # code enters the lock, not the condition: an interrupt in a method of the condition could leave the lock held
-        # (decision 166)
+        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
+        # could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._writes: deque[Callable[[int], None]] = deque()

@@ -53,8 +53,8 @@ class Crew:
     def __init__(self, devices: Sequence[Member], monitor: Monitor, *, apart: bool = True) -> None:
         self._devices, self._monitor = devices, monitor
         self.alone = len(devices) == 1 and not apart
-        # code enters the lock, not the condition: an interrupt in a method of the condition could leave the lock held
-        # (decision 166)
+        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
+        # could leave the lock held (decision 166)
         self.lock = threading.RLock()
         self.change = threading.Condition(self.lock)
         self._stop, self._errors, self._news = False, list[BaseException](), 0

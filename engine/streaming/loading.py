@@ -1,4 +1,4 @@
-"""Fills a matrix in host memory by threads, piece by piece, in the order of use, while the solve already works."""
+"""Fills a matrix in host memory by threads, piece by piece, in the order in which the running solve needs it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from storage.threads import Promise, ThreadPool
 _SHARE: Final = 2**24
 #: Bytes of a page of memory: a piece begins at a multiple of this number.
 _PAGE: Final = 4096
-#: Most bytes of a piece, unless the fewest stripes that fill whole pages have more; small pieces cost more, because the
-#: CUDA driver takes time for each piece as well as for its pages.
+#: Most bytes of a piece, unless the fewest stripes that fill whole pages have more.  Small pieces cost more, because
+#: the CUDA driver takes time not only for each page but also for each piece.
 _PIECE: Final = 2**25
 
 #: Seconds between the locking of two pieces that no caller waits for.
 _PAUSE: Final = 0.03
-#: Put in queues in place of a piece: the first tells the thread that locks pages to begin, the second tells it to end.
+#: Values that are put in queues in place of a piece: _BEGIN tells the thread that locks pages to begin, _END to end.
 _BEGIN: Final = -2
 _END: Final = -1
 
@@ -34,21 +34,21 @@ Rows = Callable[[int, int], None]
 
 
 class Loading:
-    """Threads that fill the rows of a matrix; a context manager, entered twice, which ends them.
+    """Threads that fill the rows of a matrix; a context manager, to be entered twice, which ends the threads.
 
     A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
-    its pages, and then its stripes are *ready*.  While a driver locks pages, all its other calls wait.  So that thread
-    begins with the first call of ``wait``, when devices have their memory, and pauses between pieces that nobody asks
-    for.
+    its pages, and then its stripes are *ready*.  While the CUDA driver locks pages, all other calls of the driver wait.
+    So the locking thread begins with the first call of ``wait``, when devices have allocated their memory, and pauses
+    after a piece if no caller waits for another one.
 
     Args:
         tiling: how the matrix is cut.
         size: rows of the matrix, and bytes of a row.
         fill: fills rows; called from several threads for different rows.
         lock: locks the pages of rows that are filled; called once for each piece, from one thread.
-        band: rows of a row of tiles; ``fill`` gets multiples of it, except for the last rows of a stripe.
-        order: stripes, those that are needed first in front; others follow.
-        threads: number of threads.
+        band: rows of a row of tiles; ``fill`` gets multiples of this number, except for the last rows of a stripe.
+        order: the stripes to fill first, in this order; stripes that are not listed follow.
+        threads: number of threads that fill.
     """
 
     def __init__(
@@ -90,7 +90,9 @@ class Loading:
             self._pool.submit(self._load, *task)
 
     def ready(self, stripe: int) -> Promise[None]:
-        """Return a promise that is kept when a stripe is ready; it raises what filling or locking its piece raised."""
+        """Return a promise that is fulfilled when a stripe is ready; its result raises what filling or locking the
+        piece of the stripe raised.
+        """
         piece = stripe // self._group
         if not self._pieces[piece].done():
             self._asked.put(piece)
@@ -100,7 +102,7 @@ class Loading:
         """Wait until stripes are ready.
 
         Args:
-            monitor: gets their rows (phase ``ingest``), and is asked whether to stop.
+            monitor: receives the number of rows of these stripes (phase ``ingest``), and is asked whether to stop.
             stripes: the stripes.
 
         Raises:
@@ -153,7 +155,7 @@ class Loading:
             self._pause()
 
     def _pause(self) -> None:
-        """Wait until a caller needs a piece that is not ready, but only for a short time."""
+        """Wait until a caller needs a piece that is not ready, but at most for ``_PAUSE`` seconds."""
         with suppress(Empty):
             until = time.monotonic() + _PAUSE
             while not self._stopping and not any(not self._pieces[piece].done() for piece in self._wanted):
@@ -168,7 +170,8 @@ class Loading:
 
 
 def piece_stripes(size: int) -> int:
-    """Return the number of stripes of a piece: the fewest that are whole pages, or several of these if they are small.
+    """Return the number of stripes of a piece: the fewest that fill whole pages, or a multiple of these if they are
+    small.
 
     Args:
         size: bytes of a stripe.

@@ -72,8 +72,8 @@ class StoreTier:
         self._last = tiling.last(self.n)
         self._levels = take_up(journal, tiling, self.n, mirrored=True)
         self._seen = np.zeros(tiling.stripes(self.n), np.bool_)
-        # code enters the lock, not the condition: an interrupt in a method of the condition could leave the lock held
-        # (decision 166)
+        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
+        # could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.readers.limits import ReadLimits
 
 MAGIC: Final = b"SQLite format 3\0"
-#: Types of geometry of layers of points, of layers of lines, and of layers that may hold both.
+#: Types of geometry: POINTS of layers of points, LINES of layers of lines, ANY of layers that may hold both.
 POINTS: Final = frozenset({"POINT"})
 LINES: Final = frozenset({"LINESTRING", "MULTILINESTRING", "CURVE", "MULTICURVE", "COMPOUNDCURVE"})
 ANY: Final = frozenset({"GEOMETRY"})

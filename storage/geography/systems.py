@@ -15,8 +15,8 @@ _PROJECTED: Final = frozenset({"PROJCS", "PROJCRS", "PROJECTEDCRS", "ProjectedCR
 _ANGULAR: Final = frozenset({"GEOGCS", "GEOGCRS", "GEODCRS", "GEOGRAPHICCRS", "GEODETICCRS", "GeographicCRS"})
 #: Keywords of systems that contain another, as a compound system contains a horizontal one; the inner one is read.
 _OUTER: Final = frozenset({"COMPD_CS", "COMPOUNDCRS", "BOUNDCRS", "SOURCECRS"})
-#: Names of projections whose units are not lengths on the ground: in Web Mercator, the projection of most web maps, a
-#: metre on the ground at Helsinki is two units.
+#: Names of projections whose units are not lengths on the ground, unless _NOT_STRETCHED matches, too.  In Web Mercator,
+#: the projection of most web maps, a metre on the ground at Helsinki is two units.
 _STRETCHED: Final = re.compile(r"mercator|equirectangular|equidistant.?cylindrical|plate.?carr", re.IGNORECASE)
 _NOT_STRETCHED: Final = re.compile(r"transverse|oblique", re.IGNORECASE)
 

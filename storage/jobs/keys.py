@@ -144,7 +144,7 @@ class KeyStore:
         """List graphs, newest first.
 
         Args:
-            limit: most graphs to return.
+            limit: largest number of graphs to return.
             owner: only graphs of this owner, as this owner uploaded them; None for all, as they were first uploaded.
             after: time of creation and id of the last graph seen, to continue a list.
         """

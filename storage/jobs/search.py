@@ -61,7 +61,7 @@ class JobSearch:
 
         Args:
             wanted: which jobs.
-            limit: most jobs to return.
+            limit: largest number of jobs to return.
             before: only jobs older than the one with this id, to continue a list.
         """
         query = select(*LISTED).where(*wanted.conditions())

@@ -225,7 +225,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
         """List jobs, newest first, without their options.
 
         Args:
-            limit: most jobs to return.
+            limit: largest number of jobs to return.
             state: only jobs in this state, or in any of these.
             graph: only jobs of the graph with this id.
             owner: only jobs of this owner.

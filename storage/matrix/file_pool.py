@@ -32,8 +32,8 @@ class FilePool:
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)
-        # code enters this lock, not the condition: an interrupt within the condition's Python code would leave the lock
-        # held (decision 166)
+        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
+        # could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._free: list[Path] = []

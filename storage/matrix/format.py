@@ -40,13 +40,13 @@ DISTANCES: Final = "distances"
 #: The name of the group of the further arrays, and of the attribute that has their types.
 ALSO: Final = "also"
 _ALSO_VERSION: Final = 6
-#: The array that a prepared graph has unless it is in the compact form (``storage.prepared``), and its version.
+#: The array that a prepared graph has unless it is in the compact form (``storage.prepared``), and the store's version.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
-#: The array that a prepared graph in the compact form has instead of tables, and its version.
+#: The array that a prepared graph in the compact form has instead of tables, and the store's version.
 CLOSED_PARTS: Final = "tables/closed"
 _COMPACT_VERSION: Final = 8
-#: The file that a result in rows always has (``storage.tables``), and its version.
+#: The file that a result in rows always has (``storage.tables``), and the store's version.
 TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"
@@ -307,7 +307,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
 
 
 def _files(folder: Path, left_out: Collection[Path]) -> list[Path]:
-    """Return all files below ``folder``, sorted, but those in the folders ``left_out``, which are not visited."""
+    """Return all files below ``folder``, sorted, except those in the folders ``left_out``, which are not visited."""
     found = []
     for root, folders, names in os.walk(folder):
         here = Path(root)

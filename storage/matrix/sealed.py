@@ -229,7 +229,7 @@ class SealedResult(SealedFolder, ABC):
 
         Args:
             source: vertex index.
-            count: most targets.
+            count: largest number of targets.
         """
         count = check_whole("count", count, 0)
         row = self.row(source)

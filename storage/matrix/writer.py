@@ -55,7 +55,7 @@ def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite
         The open writer; leaving its context without ``seal`` removes what was written.
 
     Raises:
-        Conflict: ``path`` exists and ``overwrite`` is False, or there is something else than a store.
+        Conflict: ``path`` exists, and ``overwrite`` is False or there is no store.
         InvalidRequest: a field of ``spec`` is not understood.
         NotFound: the parent folder does not exist.
         StorageFailed: the file system refused.
@@ -119,8 +119,8 @@ class MatrixWriter:
             name: QuantityTiles(staging.folder, name, grid, about, compressed=self._compressed)
             for name, about in further(attributes).items()
         }
-        # code enters this lock, not the condition: an interrupt within the condition's Python code would leave the lock
-        # held (decision 166)
+        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
+        # could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._open, self._accepting, self._busy = True, True, 0

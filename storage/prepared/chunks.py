@@ -147,7 +147,7 @@ class CheckedTable:
                 for k in idle[np.argsort(self._used[idle], kind="stable")].tolist():
                     if done >= count:
                         break
-                    self.complete = False  # first, so that it is never true wrongly after an interrupt
+                    self.complete = False  # first, so that it is not true by mistake after an interrupt
                     self._there[k] = False
                     done += self._release(k)
             finally:
@@ -223,8 +223,8 @@ class TableMemory:
 
     def __init__(self, tables: Sequence[CheckedTable], free: Callable[[], int], refuse: Callable[[int], None]) -> None:
         self._tables, self._free, self._refuse = tables, free, refuse
-        # code enters this lock, not the condition: an interrupt within the condition's Python code would leave the lock
-        # held (decision 166)
+        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
+        # could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         # weak references: a question that does not call ``end``, because of an interrupt, counts until it is freed

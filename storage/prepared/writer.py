@@ -77,7 +77,7 @@ class PreparedWriter:
                 None for a folder.
 
         Raises:
-            Conflict: ``path`` exists and ``overwrite`` is False, or there is something else than a store.
+            Conflict: ``path`` exists, and ``overwrite`` is False or there is no store.
             NotFound: the parent folder does not exist.
             StorageFailed: the file system refused.
         """

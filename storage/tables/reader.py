@@ -92,7 +92,7 @@ class SealedTable(SealedFolder):
         Args:
             columns: names of columns.
             first: number of the first row, from 0, in the order of ``sort``.
-            count: most rows.
+            count: largest number of rows.
             sort: the column to sort by, with a ``-`` before it for the largest first; None for the order of the
                 vertices.  Rows without a number come last, and rows with equal numbers keep their order.
 
@@ -109,12 +109,12 @@ class SealedTable(SealedFolder):
         return pl.DataFrame([self.values(name)[order] for name in columns])
 
     def rows_of(self, names: Sequence[str], columns: Sequence[str], most: int) -> pl.DataFrame:
-        """Return the rows whose first column is one of some names, in the order of the table.
+        """Return the rows whose first column is one of ``names``, in the order of the table.
 
         Args:
             names: vertices, as text.
             columns: names of columns.
-            most: most rows that the caller wants; one more is returned if there are more.
+            most: largest number of rows that the caller wants; one more is returned if there are more.
 
         Raises:
             NotFound: the first column has no such name.

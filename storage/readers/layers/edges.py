@@ -32,7 +32,7 @@ from storage.readers.tables.ends import find_ends, refuse_both_ways
 if TYPE_CHECKING:
     import polars as pl
 
-#: The weight that is computed from lines, and its unit.
+#: The name of the weight that is computed from lines, and its unit.
 METRES: Final = "metres"
 _UNIT: Final = "m"
 #: Digits after the point that computed metres keep.

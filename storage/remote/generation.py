@@ -74,7 +74,7 @@ class Generation:
         self.seal(digest)
 
     def seal(self, digest: str) -> None:
-        """Put the object that names this generation; it replaces the store that may be replaced.
+        """Put the object that names this generation; it replaces that of the store that may be replaced, if there is one.
 
         Args:
             digest: digest of the seal.

@@ -76,7 +76,7 @@ class Tier(Protocol):
         ...
 
     def retire(self, stripe: int) -> None:
-        """Note that no device will take or give the stripe again; only in passes, and not for every stripe."""
+        """Record that no device will take or give the stripe again; called only in passes, and not for every stripe."""
         ...
 
     def skip(self, k: int, stripe: int) -> bool:
@@ -144,7 +144,7 @@ class HostTier:
         """Do nothing: stripes are views."""
 
     def retire(self, stripe: int) -> None:
-        """Do nothing: the memory is the caller's."""
+        """Do nothing: the caller frees the memory."""
 
     def skip(self, k: int, stripe: int) -> bool:
         """Return whether an earlier run brought the stripe to round ``k``."""

@@ -124,7 +124,7 @@ class StoredSolve(SolveContext):
 
     Attributes:
         journal: the working store and its records.
-        after: what ends only when the store is sealed, or the solve has failed.
+        after: contexts that end only when the store is sealed, or the solve has failed.
     """
 
     journal: Journal

@@ -178,8 +178,8 @@ class _Run:
         self._left = deque(self._tasks)  # the tasks that no device has taken
         self._levels = self._pending(levels)
         self._committing, self._given = threading.Lock(), 0
-        self._copied: dict[int, list[int]] = {}  # by panel of the pass up: the stripes that its device holds since then
-        self._holders: Counter[int] = Counter()  # by stripe: the devices that hold it in the pass up
+        self._copied: dict[int, list[int]] = {}  # by panel of the pass up: stripes that its device has held since
+        self._holders: Counter[int] = Counter()  # by stripe: how many devices hold it in the pass up
 
     def run(self) -> None:
         """Carry out all tasks, and wait until their rows are in the tier."""
@@ -258,8 +258,8 @@ class _Run:
             self._tier.commit(self._given)
 
     def _retire(self, held: Sequence[int]) -> None:
-        """Retire the stripes that every device holds; ``held`` are those of one panel that is back, for which its
-        device has copied them.
+        """Count one more device for each stripe in ``held``, which a device holds since it relaxed a panel that is now
+        back in the tier; retire the stripes that every device holds.
         """
         for stripe in held:
             with self._crew.lock:

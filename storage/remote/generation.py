@@ -74,7 +74,8 @@ class Generation:
         self.seal(digest)
 
     def seal(self, digest: str) -> None:
-        """Put the object that names this generation; it replaces that of the store that may be replaced, if there is one.
+        """Put the object that names this generation; it replaces that of the store that may be replaced, if there is
+        one.
 
         Args:
             digest: digest of the seal.

@@ -209,8 +209,8 @@ def _if_compiled(trial: Callable[..., float | None], *inputs: object, **options:
 
 
 def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Plan) -> float | None:
-    """Return the measured seconds a source of batched searches on the GPU: infinite if they were given up, None if they
-    were not tried.
+    """Return the measured seconds per source of batched searches on the GPU: infinite if they were given up, None if
+    they were not tried.
     """
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
@@ -312,11 +312,11 @@ class SearchTrial:
         self._most = min(rows, len(self._order))
 
     def seconds(self, *, unit: bool, bits: bool = False) -> float | None:
-        """Measure the seconds a source with all threads; None if the limit allows too few sources.
+        """Measure the seconds per source with all threads; None if the limit allows too few sources.
 
         Args:
             unit: whether all arcs count as 1.
-            bits: whether to time the breadth-first search with one bit a source, for arcs that all weigh 1.
+            bits: whether to time the breadth-first search with one bit per source, for arcs that all weigh 1.
 
         Raises:
             NotCompiledError: the kernels were never compiled.
@@ -345,7 +345,7 @@ class SearchTrial:
             backend.shutdown()
 
     def _timed(self, backend: CpuBackend, full: int, *, unit: bool) -> float:
-        """Return the seconds a source of searches on all threads.
+        """Return the seconds per source of searches on all threads.
 
         Args:
             backend: makes the searches.

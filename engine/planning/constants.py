@@ -188,7 +188,7 @@ LANE_BYTES: Final = _counted("LANE_BYTES", 256, "bytes", "30a7ab0")
 #: vertices.
 LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks for a heap's source", "30a7ab0")
 #: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex.
-#: PREPARING_UNORDERED holds for graphs of more than ORDERED_ARCS arcs a vertex, whose vertices are not reordered.
+#: PREPARING_UNORDERED holds for graphs of more than ORDERED_ARCS arcs per vertex, whose vertices are not reordered.
 #: Measured on undirected graphs: 0.4 to 3.5 with reordering, and 0.01 to 0.03 without.
 PREPARING_SCANS: Final = _measured("PREPARING_SCANS", 3, "arc scans", "9c79369", EPYC)
 PREPARING_UNORDERED: Final = _measured("PREPARING_UNORDERED", 0.5, "arc scans", "9c79369", EPYC)
@@ -215,7 +215,8 @@ HOP_STEP: Final = _measured("HOP_STEP", 0.12, "times in which a heap scans an ar
 #: Writing an entry of the result of a breadth-first search takes this share of the time in which a search with a heap
 #: scans an arc.
 HOP_ENTRY: Final = _measured("HOP_ENTRY", 0.02, "times in which a heap scans an arc", "1c7192d")
-#: A thread that searches breadth first holds, for each vertex, eleven rows of one bit a source, and two bytes of marks.
+#: A thread that searches breadth first holds, for each vertex, eleven rows of one bit per source, and two bytes of
+#: marks.
 HOP_BYTES: Final = _counted("HOP_BYTES", 11 * 64 + 2, "bytes per thread and vertex", "1c7192d")
 
 # ---- searches on a GPU ----------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ SEARCH_START: Final = _measured(
     "SEARCH_START", {"sweep": 0.2e-3, "lists": 4e-3, "hops": 4.2e-3}, "seconds", "fa715c2", H200
 )
 #: With this number of arcs per vertex, sweeps take twice as long for each arc as on a sparse graph: tentative distances
-#: are corrected more often, and heads of many arcs are split.  Measured with graphs of 4 arcs a vertex, and with
+#: are corrected more often, and heads of many arcs are split.  Measured with graphs of 4 arcs per vertex, and with
 #: complete graphs, on which sweeps take seven times as long.
 TWICE_AS_LONG: Final = _measured("TWICE_AS_LONG", 700, "arcs per vertex", "d77fe26", H200)
 #: Rate at which tentative distances are converted to entries of the result.

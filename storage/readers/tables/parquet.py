@@ -54,7 +54,7 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     rows = int(table.select(pl.len()).collect().item())
     options.limits.check_arcs(rows)
     # Run-length encoding can pack a billion rows into one page, so the limits apply to the size in memory, which is
-    # three columns of 8 bytes a row.
+    # three columns of 8 bytes per row.
     if 24 * rows > HARMLESS_BYTES:
         options.limits.check_bytes(24 * rows, path.stat().st_size)
     lines = lines_of(path, table, options.limits)

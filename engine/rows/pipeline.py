@@ -125,9 +125,8 @@ class RowPipeline:
             Exception: what a search or the sink raised.
         """
         self._backend = backend
-        if at_once and self._in_place:
-            self._search_all()
-        backend.share(self._work, self._few)
+        if not (at_once and self._in_place and self._search_all()):
+            backend.share(self._work, self._few)
         if self._error is not None:
             self._rescue()
             error, self._error = self._error, None
@@ -137,12 +136,14 @@ class RowPipeline:
                 del error  # an error and a frame that refer to each other would keep the graph in memory
         self._report()
 
-    def _search_all(self) -> None:
-        """Begin the first batch, and search as many of its rows as one compiled call can."""
+    def _search_all(self) -> bool:
+        """Begin the first batch, and search as many of its rows as one compiled call can; return whether nothing is
+        left to do.
+        """
         self._begin(0)
         batch = self._now
         if batch is None:
-            return
+            return False
         last, late = False, time.perf_counter() + AT_ONCE
         # the second call searches the blocks that the first call has given up, in another form, such as a wider type
         for _ in range(2):
@@ -155,6 +156,9 @@ class RowPipeline:
             self._few = 1  # the rest is too small for another thread
         if self._few is not None:
             self._late = time.perf_counter() + PATIENCE
+        if last:
+            self._begin(0)  # learns whether there is another batch
+        return self._all_begun and self._open == 0
 
     def _rescue(self) -> None:
         """Write the rows of finished batches after a request to stop, so that they can be committed, and report them.

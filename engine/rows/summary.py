@@ -97,11 +97,10 @@ class Summary:
             SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could overflow, so this
                 shows a defect, and the matrix must not be stored.
         """
-        many, finite = len(facts.reached), np.isfinite(facts.sums)
-        if not finite.all():
+        many, some = len(facts.reached), facts.reached > 0
+        if facts.sums.dtype.kind == "f" and not np.logical_and.reduce(finite := np.isfinite(facts.sums)):
             at, numbers = int(np.argmin(finite)), np.arange(row, row + many) if isinstance(row, int) else row
             raise SolveFailed(f"the sum of row {numbers[at]} of the matrix is {facts.sums[at]}")
-        some = facts.reached > 0
         self._single = facts.largest.dtype == np.float32
         rows = row if isinstance(row, np.ndarray) else slice(row, row + many)
         self._sums_like(facts.sums)[rows] = facts.sums
@@ -112,8 +111,8 @@ class Summary:
         else:
             self._eccentricity[rows[some]] = facts.largest[some]
             self._farthest[rows[some]] = facts.farthest[some]
-        if count is not None and some.any():
-            largest = float(facts.largest.max(where=some, initial=facts.largest[np.argmax(some)]))
+        if count is not None and many and some[first := int(some.argmax())]:
+            largest = float(facts.largest.max(where=some, initial=facts.largest[first]))
             self._own_histogram(largest).add(count, largest)
 
     def _sums_like(self, sums: Array) -> Array:
@@ -206,8 +205,8 @@ class Summary:
         if reached:
             known = ~np.isnan(self._eccentricity)
             central = comparable(self._reach) & known
-            top = int(np.argmax(np.where(known, self._eccentricity, -np.inf)))
-            low = int(np.argmin(np.where(central, self._eccentricity, np.inf)))
+            top = int(np.where(known, self._eccentricity, -np.inf).argmax())
+            low = int(np.where(central, self._eccentricity, np.inf).argmin())
             facts["diameter"] = self._number(self._eccentricity[top])
             facts["radius"] = self._number(self._eccentricity[low])
             far = self._farthest[top] if self._targets is None else self._targets[self._farthest[top]]
@@ -371,7 +370,8 @@ class _Histogram:
         self.width *= 2
 
     def facts(self) -> dict[str, object]:
-        last = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
+        filled = self.counts.nonzero()[0]
+        last = int(filled[-1]) + 1 if len(filled) else 0
         return {
             "edges": [self.width * i for i in range(last + 1)],
             "counts": self.counts[:last].tolist(),

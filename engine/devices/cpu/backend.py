@@ -130,7 +130,7 @@ class CpuBackend:
 
         batch = SearchBatch.of(arcs, sources, out, wanted)
         left, copies = batch.without(wanted.known)
-        return Searches(copies + batch.pieces(left, self.threads, self._spaces))
+        return Searches([*copies, *batch.pieces(left, self.threads, self._spaces)])
 
     def share(self, work: Callable[[int], None], most: int | None = None) -> None:
         """Call ``work(worker)`` once in each thread, the calling one included, which is number 0; wait for all of

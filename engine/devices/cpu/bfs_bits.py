@@ -365,4 +365,4 @@ class BreadthFirst(CpuBackend):
         left, copies = batch.without(wanted.known)
         from engine.devices.cpu.atonce.bit_blocks import bit_blocks
 
-        return Searches(copies + bit_blocks(batch, left, self.threads, self._spaces, levels=wanted.levels))
+        return Searches([*copies, *bit_blocks(batch, left, self.threads, self._spaces, levels=wanted.levels)])

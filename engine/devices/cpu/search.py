@@ -18,7 +18,7 @@ from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.atonce.lane_blocks import LaneBlocks
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import ROW_BYTES
-from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces, split_evenly
+from engine.devices.cpu.searches import BlockRun, Done, Piece, Spaces, split_evenly
 from engine.graph.kernels import njit
 from engine.graph.ordering import ascending
 from engine.graph.selection import first_beyond, first_sum_beyond
@@ -36,6 +36,8 @@ SINGLE: Final = 16
 
 #: If a block of lanes would have fewer sources than this, the sources are searched one by one.
 LEAST_LANES: Final = 12
+#: Blocks are made so small for the sake of threads that one in this number of lanes is used, but no smaller.
+LANES_USED: Final = 4
 
 Indices = npt.NDArray[np.int64]
 
@@ -149,7 +151,7 @@ class SearchBatch:
         if kind != out.dtype:  # whole numbers are written into floats, which represent them exactly
             none = np.isposinf(work_type(out.dtype).unreachable) and goal.beyond == work_type(kind).sentinel()
             goal = replace(goal, beyond=out.dtype.type(np.inf if none else goal.beyond))
-        label = label_type(ready, arcs.potentials, kind.name, goal.limit)
+        label = label_type(ready, arcs.potentials, work_type(kind).name, goal.limit)
         shifted = arcs.potentials is not None
         sentinel = work_type(out.dtype).sentinel()
         return cls(ready, goal, shifted, sources, out, sentinel, label, wanted.unit and not shifted)
@@ -171,7 +173,7 @@ class SearchBatch:
                 _rows_to_floats(block, places, work_type(block.dtype).sentinel(), self.out, rows[which])
         return Done(rows)
 
-    def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+    def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece | BlockRun]:
         """Return the searches of ``rows`` as pieces for ``threads`` threads."""
         ready = self.ready
         # neighbouring sources share a block, because their labels fall in the same sweeps
@@ -180,10 +182,10 @@ class SearchBatch:
             return self.cut(rows, LaneBlocks(self, "uint16", ready.heaviest(), threads, spaces))
         return self.blocks(rows, threads, spaces)
 
-    def blocks(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+    def blocks(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece | BlockRun]:
         """Return the searches of ``rows`` as pieces, in lanes if that is faster."""
         if self.kind is None:
-            return self.single(rows, threads)
+            return [*self.single(rows, threads)]
         return self.cut(rows, LaneBlocks(self, self.kind, 0, threads, spaces))
 
     def _maybe_narrow(self) -> bool:
@@ -191,12 +193,15 @@ class SearchBatch:
         enough = len(self.sources) >= ROW_BYTES // 2 and self.ready.heaviest() <= NARROW
         return enough and self.ready.looks_short(self.sources[len(self.sources) // 2])
 
-    def cut(self, rows: Indices, group: LaneBlocks) -> list[Piece]:
+    def cut(self, rows: Indices, group: LaneBlocks) -> list[Piece | BlockRun]:
         """Return blocks of lanes that ``group`` searches, and single searches of the rows that are left over."""
         lanes = ROW_BYTES // np.dtype(group.kind).itemsize
-        blocks = max(0, (len(rows) - LEAST_LANES) // lanes + 1)
-        found: list[Piece] = [BlockPiece(group, rows[k * lanes : (k + 1) * lanes]) for k in range(blocks)]
-        return found + self.single(rows[blocks * lanes :], group.threads)
+        blocks = even_blocks(max(0, (len(rows) - LEAST_LANES) // lanes + 1), len(rows), lanes, group.threads)
+        if blocks == 0:
+            return [*self.single(rows, group.threads)]
+        end = min(blocks * lanes, len(rows))
+        starts = np.arange(blocks + 1) * end // blocks
+        return [BlockRun(group, rows[:end], starts), *self.single(rows[end:], group.threads)]
 
     def single(self, rows: Indices, threads: int) -> list[Piece]:
         """Return pieces that search ``rows`` one by one, with a heap, or breadth first where all arcs weigh 1."""
@@ -220,6 +225,24 @@ class SearchBatch:
 
         pieces = max(1, min(len(rows), max(2 * threads, -(-len(rows) // SINGLE))))
         return [partial(search, some) for some in split_evenly(rows, pieces)]
+
+
+def even_blocks(least: int, rows: int, lanes: int, threads: int) -> int:
+    """Return the number of blocks into which rows are cut: equally many for each thread, so that all end together.
+
+    What a block takes for its labels depends little on how many of its lanes are used, but it writes and reads its rows
+    one by one.  So where threads would wait for others, blocks have fewer rows.
+
+    Args:
+        least: the least number of blocks.
+        rows: rows in all.
+        lanes: most rows of a block.
+        threads: the number of threads.
+    """
+    if least == 0:
+        return 0
+    most = max(least, LANES_USED * rows // lanes)
+    return min(-(-least // threads) * threads, most)
 
 
 @njit(nogil=True, cache=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -34,7 +35,7 @@ class Done:
     """
 
     rows: Indices
-    left: list[Piece] = field(default_factory=list)
+    left: Sequence[Piece | BlockRun] = ()
     found: Callable[[], FoundFacts] | None = None
     taken: bool = False
 
@@ -50,11 +51,11 @@ class BlockGroup(Protocol):
         """Search some rows of the batch as one block, in the calling thread, which has number ``worker``."""
         ...
 
-    def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
+    def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
         """Search blocks in several threads that never enter Python; return None where that cannot be done.
 
         Args:
-            blocks: the rows of each block.
+            blocks: the blocks.
             threads: the number of threads, the calling one included.
             seconds: no block is begun later than this.
             facts: whether to gather the facts of the rows.
@@ -65,22 +66,44 @@ class BlockGroup(Protocol):
         ...
 
 
-class BlockPiece:
-    """A piece that is one of many blocks; it is no dataclass, because making one takes four times as long.
+class BlockRun:
+    """Blocks of one group, each of which is a piece; one object holds them all, because a compiled call takes them all.
 
     Attributes:
-        group: the group that searches the block, alone or with other blocks.
-        rows: the rows of the batch that the block consists of, int64.
+        group: the group that searches them.
+        rows: the rows of the batch, one block after the other, int64.
+        starts: int64, shape (blocks + 1,): where each block begins in ``rows``, and where the last one ends.
     """
 
-    __slots__ = ("group", "rows")
+    __slots__ = ("group", "rows", "starts")
 
-    def __init__(self, group: BlockGroup, rows: Indices) -> None:
-        self.group, self.rows = group, rows
+    def __init__(self, group: BlockGroup, rows: Indices, starts: Indices) -> None:
+        self.group, self.rows, self.starts = group, rows, starts
 
-    def __call__(self, worker: int) -> Done:
-        """Search the block in the calling thread."""
-        return self.group.search(self.rows, worker)
+    @classmethod
+    def of(cls, group: BlockGroup, blocks: Sequence[Indices]) -> BlockRun:
+        """Return a run of blocks, of which there is at least one."""
+        starts = np.zeros(len(blocks) + 1, np.int64)
+        np.cumsum([len(rows) for rows in blocks], out=starts[1:])
+        return cls(group, np.concatenate(blocks), starts)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self.starts) - 1
+
+    def __getitem__(self, k: int) -> Indices:
+        """Return the rows of a block, which is numbered from 0."""
+        return self.rows[self.starts[k] : self.starts[k + 1]]
+
+    def __iter__(self) -> Iterator[Indices]:
+        """Yield the rows of each block."""
+        return (self[k] for k in range(len(self)))
+
+    def take(self) -> Piece:
+        """Return the first block as a piece of its own, and leave the others here."""
+        piece = partial(self.group.search, self[0])
+        self.starts = self.starts[1:]
+        return piece
 
 
 def split_evenly(rows: Indices, parts: int) -> list[Indices]:
@@ -102,7 +125,7 @@ class Searches:
         pieces: the searches.
     """
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[Piece | BlockRun]) -> None:
         self._lock = threading.Lock()
         self._pieces = deque(pieces)
         self._running = 0
@@ -115,7 +138,8 @@ class Searches:
     @property
     def count(self) -> int:
         """The number of pieces that no thread has taken."""
-        return len(self._pieces)
+        with self._lock:
+            return sum(len(piece) if isinstance(piece, BlockRun) else 1 for piece in self._pieces)
 
     def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do one piece, if one is waiting.
@@ -127,7 +151,10 @@ class Searches:
         with self._lock:
             if not self._pieces:
                 return 0, False
-            piece = self._pieces.popleft()
+            first = self._pieces[0]
+            piece = first.take() if isinstance(first, BlockRun) else first
+            if piece is first or not len(first):  # type: ignore[arg-type]  # then it is a run
+                self._pieces.popleft()
             self._running += 1
         done = piece(worker)
         if then is not None and len(done.rows) and not done.taken:
@@ -145,16 +172,18 @@ class Searches:
         """
         with self._lock:
             waiting = list(self._pieces)
-        group, blocks, others = None, list[Indices](), list[Piece]()
+        runs, others = list[BlockRun](), list[Piece | BlockRun]()
         for piece in waiting:
-            if isinstance(piece, BlockPiece) and (group is None or piece.group is group):
-                group = piece.group
-                blocks.append(piece.rows)
+            if isinstance(piece, BlockRun) and (not runs or piece.group is runs[0].group):
+                runs.append(piece)
             else:
                 others.append(piece)
-        if group is None:
+        if not runs:
             return 0, False
-        done = group.search_all(blocks, threads, seconds, facts=then is not None)
+        whole = runs[0]
+        if len(runs) > 1 or whole.starts[0] > 0:
+            whole = BlockRun.of(whole.group, [rows for run in runs for rows in run])
+        done = whole.group.search_all(whole, threads, seconds, facts=then is not None)
         if done is None:
             return 0, False
         if then is not None and len(done.rows):

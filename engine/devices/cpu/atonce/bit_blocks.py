@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -16,7 +15,7 @@ from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits, search_le
 from engine.devices.cpu.bit_facts import BITS, PLANES, facts_found
 from engine.devices.cpu.bit_rows import WORDS
 from engine.devices.cpu.search import SearchBatch
-from engine.devices.cpu.searches import BlockPiece, Done, Piece, Spaces, split_evenly
+from engine.devices.cpu.searches import BlockRun, Done, Spaces, split_evenly
 from engine.graph.ordering import ascending
 
 Indices = npt.NDArray[np.int64]
@@ -86,7 +85,7 @@ class BitBlocks:
         found = partial(facts_found, len(rows), batch.out.dtype, counts, facts, levels[:, : steps + 1])
         return Done(rows, found=found)
 
-    def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
+    def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
         """Search blocks in several threads, as ``BlockGroup`` describes it."""
         if not AVAILABLE or not self._everywhere:
             return None
@@ -103,8 +102,8 @@ class BitBlocks:
 
 def bit_blocks(
     wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces, *, levels: bool = False
-) -> list[Piece]:
-    """Return the searches of some rows of a batch as pieces of up to ``BITS`` sources.
+) -> list[BlockRun]:
+    """Return the searches of some rows of a batch as blocks of up to ``BITS`` sources.
 
     Args:
         wanted: the batch.
@@ -119,4 +118,4 @@ def bit_blocks(
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
     if blocks > threads:  # equally many blocks per thread, so that all threads end at about the same time
         blocks = min(-(-blocks // threads) * threads, count // LEAST)
-    return [BlockPiece(group, rows) for rows in split_evenly(order, blocks)]
+    return [BlockRun.of(group, split_evenly(order, blocks))] if count else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from engine.devices.cpu.atonce.facts import Gathered
 from engine.devices.cpu.atonce.lanes import BAD, FINISHED, GIVEN_UP, GOOD, UNTAKEN
 from engine.devices.cpu.atonce.pool import KEPT
-from engine.devices.cpu.searches import BlockGroup, BlockPiece, Done, Piece
+from engine.devices.cpu.searches import BlockGroup, BlockRun, Done, Piece
 from engine.model.progress import NotCompiledError, only_ready
 from engine.model.rows import FoundFacts
 
@@ -33,7 +32,7 @@ class BlocksAtOnce:
     """One compiled call that searches several blocks.
 
     Attributes:
-        blocks: the rows of each block.
+        blocks: the blocks.
         threads: the number of threads.
         shared: the numbers that threads share, see :mod:`engine.devices.cpu.atonce.lanes`.
         states: uint8, shape (blocks,): the state of each block.
@@ -42,7 +41,7 @@ class BlocksAtOnce:
         gathered: the facts of the rows.
     """
 
-    blocks: Sequence[Indices]
+    blocks: BlockRun
     threads: int
     shared: Indices
     states: npt.NDArray[np.uint8]
@@ -51,15 +50,13 @@ class BlocksAtOnce:
 
     @classmethod
     def of(
-        cls, batch: SearchBatch, blocks: Sequence[Indices], threads: int, tally: Sequence[int] = (0, 0), *, facts: bool
+        cls, batch: SearchBatch, blocks: BlockRun, threads: int, tally: Sequence[int] = (0, 0), *, facts: bool
     ) -> BlocksAtOnce:
         """Return a call that searches ``blocks`` of ``batch``; ``tally`` counts blocks of earlier calls, as
         :attr:`tally` does.
         """
-        starts = np.zeros(len(blocks) + 1, np.int64)
-        np.cumsum([len(rows) for rows in blocks], out=starts[1:])
         states, shared = np.zeros(len(blocks), np.uint8), np.array([0, 0, *tally], np.int64)
-        given = (batch.sources, np.concatenate(blocks), starts, states, batch.out)
+        given = (batch.sources, blocks.rows, blocks.starts, states, batch.out)
         gathered = Gathered.of(batch.out, threads, wanted=facts)
         return cls(blocks, threads, shared, states, given, gathered)
 
@@ -99,25 +96,28 @@ class BlocksAtOnce:
     @property
     def given_up(self) -> list[Indices]:
         """The rows of each block that was given up."""
-        up = self.states == GIVEN_UP
-        return [self.blocks[k] for k in np.flatnonzero(up).tolist()] if up.any() else []
+        return self._in_state(GIVEN_UP)
 
-    def done(self, left: list[Piece], group: BlockGroup) -> Done:
+    def done(self, left: Sequence[Piece | BlockRun], group: BlockGroup) -> Done:
         """Return the result of the call: the finished rows, their facts, and the pieces that are left.
 
         Args:
             left: the pieces that replace blocks that were given up.
             group: searches the blocks that no thread has taken.
         """
-        if (self.states == FINISHED).all():
-            searched: Indices = self.batch[1]
+        if np.logical_and.reduce(self.states == FINISHED):
+            searched = self.blocks.rows
             every = len(searched) == len(self.batch[-1])
             rows = np.arange(len(searched)) if every else searched
             return Done(rows, left, self._facts_of(None if every else rows))
-        finished = [self.blocks[k] for k in np.flatnonzero(self.states == FINISHED).tolist()]
-        untaken = [BlockPiece(group, self.blocks[k]) for k in np.flatnonzero(self.states == UNTAKEN).tolist()]
+        finished, untaken = self._in_state(FINISHED), self._in_state(UNTAKEN)
         rows = np.concatenate(finished) if finished else np.empty(0, np.int64)
-        return Done(rows, list(chain(left, untaken)), self._facts_of(rows))
+        others = [BlockRun.of(group, untaken)] if untaken else []
+        return Done(rows, [*left, *others], self._facts_of(rows))
+
+    def _in_state(self, state: int) -> list[Indices]:
+        """Return the rows of each block that is in a state."""
+        return [self.blocks[k] for k in (self.states == state).nonzero()[0].tolist()]
 
     def _facts_of(self, rows: Indices | None) -> Callable[[], FoundFacts] | None:
         """Return a function that returns the facts of ``rows``, which are finished (None: all rows in order); return

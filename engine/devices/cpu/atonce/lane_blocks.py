@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from engine.devices.cpu.atonce import AVAILABLE
 from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
 from engine.devices.cpu.row_facts import count_rows, row_facts
-from engine.devices.cpu.searches import Done, Piece, Spaces
+from engine.devices.cpu.searches import BlockRun, Done, Piece, Spaces
 from engine.model.dtypes import WORK_TYPES
 from engine.model.rows import FoundFacts, RowFacts
 
@@ -91,7 +90,7 @@ class LaneBlocks:
         whole = batch.goal.left == 0  # facts are gathered only if no target ends a search early
         return Done(rows, found=partial(self._facts_of, rows, few) if whole and len(few) else None)
 
-    def search_all(self, blocks: Sequence[Indices], threads: int, seconds: float, *, facts: bool) -> Done | None:
+    def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
         """Search blocks in several threads, as ``BlockGroup`` describes it."""
         batch = self.batch
         if not AVAILABLE or len(batch.goal.near) != len(batch.ready.rank) or batch.goal.left:
@@ -107,9 +106,9 @@ class LaneBlocks:
         left = [piece for rows in call.given_up for piece in self._otherwise(rows)]
         return call.done(left, self)
 
-    def _otherwise(self, rows: Indices) -> list[Piece]:
+    def _otherwise(self, rows: Indices) -> list[Piece | BlockRun]:
         """Return the searches of rows whose block was given up."""
-        return self.batch.cut(rows, self._wider) if self.heaviest else self.batch.single(rows, self.threads)
+        return self.batch.cut(rows, self._wider) if self.heaviest else [*self.batch.single(rows, self.threads)]
 
     def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:
         """Return the facts of finished rows whose distances all lie in a few columns; columns are vertices here."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from engine.devices.cpu.backend import CpuBackend
-from engine.devices.cpu.searches import BlockPiece, Done, Searches
+from engine.devices.cpu.searches import BlockRun, Done, Searches
 from engine.devices.cpu.team import end_parked
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
@@ -247,8 +247,8 @@ def ended(rows: RowPipeline, backend: CpuBackend) -> None:
 class Blocks:
     """Blocks of which one call does some, and leaves one to a second call, one to pieces and the others untouched."""
 
-    def __init__(self, block: Array, done: int) -> None:
-        self.block, self.done, self.calls = block, done, list[int]()
+    def __init__(self, block: Array, done: int, *, once: bool = False) -> None:
+        self.block, self.done, self.once, self.calls = block, done, once, list[int]()
 
     def search(self, rows: Array, worker: int) -> Done:
         self.block[rows] = rows[:, None] + np.arange(N)
@@ -258,21 +258,30 @@ class Blocks:
         assert facts
         assert 0 < seconds <= pipeline.AT_ONCE
         self.calls.append(threads)
-        if self.done < 0:
+        if self.done < 0 or (self.once and len(self.calls) > 1):
             return None
-        finished = [self.search(rows, 0).rows for rows in blocks[: self.done]]
-        left = [BlockPiece(self, rows) for rows in blocks[self.done :]]
+        every = list(blocks)
+        finished = [self.search(rows, 0).rows for rows in every[: self.done]]
+        left = [BlockRun.of(self, every[self.done :])] if every[self.done :] else []
         return Done(np.concatenate([np.empty(0, np.int64), *finished]), left)
 
 
 @pytest.mark.parametrize(
-    ("done", "calls", "few"),
-    [(-1, 2, None), (0, 2, None), (3, 2, None), (18, 2, 1), (20, 1, 1), (99, 1, 1)],
+    ("done", "once", "calls", "shared"),
+    [
+        (-1, False, 2, [None]),
+        (0, False, 2, [None]),
+        (3, False, 2, [None]),
+        (18, False, 2, []),
+        (18, True, 2, [1]),
+        (20, False, 1, []),
+        (99, False, 1, []),
+    ],
 )
 def test_a_short_run_is_begun_by_one_call(
-    done: int, calls: int, few: int | None, monkeypatch: pytest.MonkeyPatch
+    done: int, once: bool, calls: int, shared: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left is done piece by piece: by one thread if it is little."""
+    """What is left is done piece by piece: by one thread if it is little, and by none if it is nothing."""
     groups, told, begun = list[Blocks](), list[int](), list[int | None]()
     share = CpuBackend.share
 
@@ -281,8 +290,8 @@ def test_a_short_run_is_begun_by_one_call(
         share(self, work, most)
 
     def begin_blocks(rows: range, block: Array) -> Searches:
-        groups.append(Blocks(block, done))
-        return Searches(BlockPiece(groups[0], rows) for rows in np.array_split(np.arange(len(rows)), 20))
+        groups.append(Blocks(block, done, once=once))
+        return Searches([BlockRun.of(groups[0], np.array_split(np.arange(len(rows)), 20))])
 
     class Steps(Monitor):
         def step(self, amount: int) -> None:
@@ -296,7 +305,7 @@ def test_a_short_run_is_begun_by_one_call(
     finally:
         backend.shutdown()
     assert np.array_equal(inner.array, expected(100))
-    assert (groups[0].calls, begun) == ([3] * calls, [few])
+    assert (groups[0].calls, begun) == ([3] * calls, shared)
     assert sum(told) == 100
     assert sink.part(0).reached == 100 * N - N
 
@@ -308,7 +317,7 @@ def test_a_stop_is_noticed_after_one_call() -> None:
 
     def begin_blocks(rows: range, block: Array) -> Searches:
         group = Blocks(block, 20)
-        return Searches(BlockPiece(group, rows) for rows in np.array_split(np.arange(len(rows)), 20))
+        return Searches([BlockRun.of(group, np.array_split(np.arange(len(rows)), 20))])
 
     sink, backend = SummarySink(inner := ArraySink((20, N), np.int32), range(20), N, integral=True), CpuBackend(1)
     try:

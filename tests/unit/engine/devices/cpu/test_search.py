@@ -18,7 +18,7 @@ from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.atonce import lane_blocks
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.row_facts import count_rows
-from engine.devices.cpu.search import label_type
+from engine.devices.cpu.search import even_blocks, label_type
 from engine.model.backend import Arcs, RowsWanted
 from engine.model.dtypes import WORK_TYPES
 from engine.model.rows import FoundFacts
@@ -311,3 +311,19 @@ def test_rows_that_reach_little_are_looked_at_where_they_reach(
     np.testing.assert_array_equal(widened(out), expected)
     assert np.count_nonzero(~told) < 128  # the rest of a block is searched one by one
     assert sum(looked) < n * n / 3
+
+
+@pytest.mark.parametrize(
+    ("least", "rows", "lanes", "threads", "blocks"),
+    [
+        (0, 11, 64, 16, 0),  # too few rows for lanes
+        (8, 1000, 128, 2, 8),
+        (8, 1000, 128, 3, 9),
+        (8, 1000, 128, 16, 16),  # half of the lanes are used, and all threads
+        (8, 1000, 128, 64, 31),  # a quarter of the lanes, not fewer
+        (1, 13, 64, 16, 1),
+        (17, 1088, 64, 16, 32),
+    ],
+)
+def test_each_thread_gets_equally_many_blocks(least: int, rows: int, lanes: int, threads: int, blocks: int) -> None:
+    assert even_blocks(least, rows, lanes, threads) == blocks

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from engine.devices.cpu.searches import Done, Searches, Spaces, split_evenly
+from engine.devices.cpu.searches import BlockRun, Done, Searches, Spaces, split_evenly
 
 
 def test_all_pieces_are_done_once_and_the_end_is_told_once() -> None:
@@ -80,3 +80,40 @@ def test_rows_are_cut_as_numpy_cuts_them() -> None:
         for parts in (1, 2, 7, 32, 64, 100):
             found = [part.tolist() for part in split_evenly(rows, parts)]
             assert found == [part.tolist() for part in np.array_split(rows, parts) if len(part)]
+
+
+class Group:
+    """A group of blocks that searches each by itself, and remembers the blocks that one call was given."""
+
+    def __init__(self) -> None:
+        self.given: list[list[int]] = []
+
+    def search(self, rows: np.ndarray, worker: int) -> Done:  # type: ignore[type-arg]
+        return Done(rows)
+
+    def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
+        self.given = [rows.tolist() for rows in blocks]
+        return Done(blocks.rows)
+
+
+def test_each_block_of_a_run_is_a_piece() -> None:
+    group, seen = Group(), list[int]()
+    searches = Searches([BlockRun.of(group, np.array_split(np.arange(7), 3)), lambda _: Done(np.array([9]))])
+    assert searches.count == 4
+    taken = [searches.take(0, lambda rows, _: seen.extend(rows.tolist())) for _ in range(5)]
+    assert seen == [0, 1, 2, 3, 4, 5, 6, 9]
+    assert taken == [(3, False), (2, False), (2, False), (1, True), (0, False)]
+
+
+def test_one_call_is_given_the_blocks_of_all_runs_of_a_group() -> None:
+    group, other = Group(), Group()
+    searches = Searches([
+        BlockRun.of(group, np.array_split(np.arange(4), 2)),
+        BlockRun.of(other, [np.array([7])]),
+        BlockRun.of(group, [np.array([5, 6])]),
+    ])  # fmt: skip
+    assert searches.take(0) == (2, False)
+    assert searches.take_all(1, 1.0) == (4, False)
+    assert group.given == [[2, 3], [5, 6]]
+    assert other.given == []
+    assert searches.take(0) == (1, True)

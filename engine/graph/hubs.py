@@ -111,18 +111,27 @@ def _through_hubs(
     sizes = np.diff(starts, append=len(order))
     largest = int(np.argmax(sizes))
     hubs = _hubs(arcs, component, len(sizes))
+    through = np.zeros(len(sizes), np.int64)
+
+    def longest() -> int:
+        """Return the length of the longest chain without the largest component; -1 if it is above the limit."""
+        through[largest] = -1
+        return int(call(longest_chain, *_form(arcs), component, order, through, limit, work=_size(arcs)))
+
+    # without cycles, no search adds to a chain, so one pass may show that no search is of use
+    avoiding = longest() if len(sizes) == len(order) else None
+    if avoiding == -1:
+        return None
     both = _there_and_back(sides, np.zeros(len(order), np.int32), hubs[largest : largest + 1], limit, search)
     if both is None:
         return None
     passing = int(both[0].max() + both[1].max())
-    through = np.zeros(len(sizes), np.int64)
     if len(order) - sizes[largest] > len(sizes) - 1:  # some other component also has more than one vertex
         both = _there_and_back(sides, component, np.delete(hubs, largest), limit, search)
         if both is None:
             return None
         through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
-    through[largest] = -1
-    avoiding = call(longest_chain, *_form(arcs), component, order, through, limit, work=_size(arcs))
+    avoiding = longest() if avoiding is None else avoiding
     return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
 
 

@@ -106,3 +106,25 @@ def test_the_way_back_is_searched_as_far_as_the_way_there_has_left(directed: boo
     limit = 10_000 if directed else 9_000
     assert hubs._through_hubs(sides, component, order, limit, counted) is None
     assert labels == ([n, 3] if directed else [903])
+
+
+@pytest.mark.parametrize(("weight", "searches"), [(1_000, 0), (50, 2)])
+def test_a_chain_of_single_vertices_that_is_too_long_is_found_without_a_search(
+    weight: int, searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[int] = []
+
+    def counted(search: Any) -> Any:
+        def count(*given: object) -> object:
+            searched.append(1)
+            return search(*given)
+
+        monkeypatch.setattr(count, "py_func", search.py_func, raising=False)
+        return count
+
+    for name in ("walk_from_hubs", "search_from_hubs"):
+        monkeypatch.setattr(_walks, name, counted(getattr(_walks, name)))
+    path = build_graph(np.arange(400), np.arange(1, 401), np.full(400, weight), n=401, directed=True)[0]
+    bound = hub_bound(path, NARROWEST)
+    assert (bound is None) if searches == 0 else (bound is not None and 400 * weight <= bound <= NARROWEST)
+    assert len(searched) == searches

@@ -19,7 +19,7 @@ from typing import Final
 
 from engine.execution.kernel_list import ListedKernel, missing_for
 from engine.model.plan import Plan
-from engine.model.progress import COMPILING, PhaseClock
+from engine.model.progress import COMPILING, PhaseClock, count_compilation
 from engine.model.system import available_memory, usable_processors
 from storage.semirings import MIN_PLUS
 
@@ -76,6 +76,7 @@ def compile_kernels(
             left -= 1
             told(listed, error)
     finally:
+        count_compilation()
         for worker in workers:
             worker.end()
 

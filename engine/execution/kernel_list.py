@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
+
+from engine.model.progress import compilations
 
 #: The word before the layout of an array type (C, F or A) if the array is read-only.
 READONLY: Final = "readonly "
@@ -27,6 +30,10 @@ FILE: Final = Path(__file__).with_name("kernels.jsonl")
 _FOUND: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 #: Uses whose kernels were all compiled when this process looked.
 _COMPLETE: Final = set[str]()
+#: For each other use: the number of compilations when this process looked, the second of that, and what was missing.
+_MISSING: Final = dict[str, tuple[int, float, list["ListedKernel"]]]()
+#: Seconds after which it looks again, because another process may have compiled them.
+LOOK_AGAIN: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,21 @@ def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
 
 
 def missing_for(use: str) -> list[ListedKernel]:
-    """Return the kernels of one use that are not compiled; after an empty answer, this process does not look again."""
+    """Return the kernels of one use that are not compiled; after an empty answer, this process does not look again,
+    and after another one only once kernels were compiled, or after ``LOOK_AGAIN`` seconds.
+
+    Looking takes as long as planning, and kernels of a use that no solve has called yet may be missing for ever.
+    """
     if use in _COMPLETE:
         return []
-    found = missing(used_by(use))
+    count, now = compilations(), time.monotonic()
+    before, when, found = _MISSING.get(use, (-1, 0.0, []))
+    if before != count or now - when > LOOK_AGAIN:
+        found = missing(used_by(use))
+        _MISSING[use] = count, now, found
     if not found:
         _COMPLETE.add(use)
-    return found
+    return list(found)
 
 
 def used_by(*uses: str) -> list[ListedKernel]:

@@ -177,16 +177,41 @@ class _Waiting(threading.local):
 
 
 WAITING: Final = _Waiting()
+#: How often kernels were compiled, by this process or for it, in its only entry.
+_COMPILATIONS: Final = [0]
 
 
-@contextlib.contextmanager
-def announcing(announce: Announce) -> Iterator[None]:
-    """Enter ``announce(name)`` around each compilation that this thread waits for."""
-    before, WAITING.announce = WAITING.announce, announce
-    try:
-        yield
-    finally:
-        WAITING.announce = before
+def compilations() -> int:
+    """Return a number that has changed if kernels were compiled meanwhile, by this process or for it."""
+    return _COMPILATIONS[0]
+
+
+def count_compilation() -> None:
+    """Change what :func:`compilations` returns, after kernels were compiled."""
+    _COMPILATIONS[0] += 1
+
+
+class _Treating:
+    """Context manager: set an attribute of ``WAITING`` meanwhile.  Every solve enters some, and the generators of
+    ``contextlib`` take four times as long.
+    """
+
+    __slots__ = ("_before", "_meanwhile", "_name")
+
+    def __init__(self, name: str, meanwhile: object) -> None:
+        self._name, self._meanwhile = name, meanwhile
+
+    def __enter__(self) -> None:
+        self._before = getattr(WAITING, self._name)
+        setattr(WAITING, self._name, self._meanwhile)
+
+    def __exit__(self, *_: object) -> None:
+        setattr(WAITING, self._name, self._before)
+
+
+def announcing(announce: Announce) -> AbstractContextManager[None]:
+    """Context manager: enter ``announce(name)`` around each compilation that this thread waits for."""
+    return _Treating("announce", announce)
 
 
 @contextlib.contextmanager
@@ -204,6 +229,7 @@ def compilation(kernel: str) -> Iterator[None]:
         finally:
             WAITING.compiling = False
             WAITING.compiled += time.perf_counter() - began
+            count_compilation()
 
 
 def working_time() -> float:
@@ -215,14 +241,9 @@ def working_time() -> float:
     return time.perf_counter() - WAITING.compiled
 
 
-@contextlib.contextmanager
-def only_ready() -> Iterator[None]:
+def only_ready() -> AbstractContextManager[None]:
     """Context manager: kernels called from this thread raise NotCompiledError instead of being compiled."""
-    before, WAITING.refuse = WAITING.refuse, True
-    try:
-        yield
-    finally:
-        WAITING.refuse = before
+    return _Treating("refuse", True)
 
 
 def told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:

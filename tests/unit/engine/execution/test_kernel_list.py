@@ -10,6 +10,7 @@ from numba import typeof, types
 
 from benchmarks import kernel_list as uses
 from engine.execution import kernel_list
+from engine.model.progress import count_compilation
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
@@ -85,3 +86,30 @@ def test_a_kernel_that_is_not_listed_is_found(monkeypatch: pytest.MonkeyPatch) -
     lost = next(one for one in listed if "plan" in one.uses)
     monkeypatch.setattr(kernel_list, "used_by", lambda use: [one for one in listed if one != lost and use in one.uses])
     assert unlisted("plan") == {"plan": {(lost.module, lost.name, lost.types)}}
+
+
+def test_missing_kernels_are_looked_for_again_only_after_a_compilation_or_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, found, now = list[str](), [kernel_list.listed_kernels()[0]], [100.0]
+
+    def look(kernels: object) -> list[kernel_list.ListedKernel]:
+        looked.append("looked")
+        return list(found)
+
+    monkeypatch.setattr(kernel_list, "missing", look)
+    monkeypatch.setattr(kernel_list, "_MISSING", {})
+    monkeypatch.setattr(kernel_list, "_COMPLETE", set())
+    monkeypatch.setattr(kernel_list.time, "monotonic", lambda: now[0])
+    for _ in range(3):
+        assert kernel_list.missing_for("plan") == found
+    assert len(looked) == 1
+    count_compilation()
+    assert kernel_list.missing_for("plan") == found
+    assert len(looked) == 2
+    now[0] += kernel_list.LOOK_AGAIN + 1
+    found.clear()
+    assert kernel_list.missing_for("plan") == []
+    count_compilation()
+    assert kernel_list.missing_for("plan") == []
+    assert len(looked) == 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +10,7 @@ from engine.api.solve import Outcome
 from engine.api.solve import solve as solve_into
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Options, given_options, over_workers, refuse_also
+from engine.model.problem import Options, changed, given_options, over_workers, refuse_also
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
 from engine.model.system import available_memory, resident_bytes
@@ -53,7 +51,8 @@ def solve(
     refuse_also(options, "a solve into memory", "use solve_to_store")
     if over_workers(options):
         raise InvalidRequest("workers solve into a store, not into memory: use solve_to_store", field="executor")
-    plan = make_plan(profile, replace(options, memory=_beside_the_array(graph, options)))
+    # not ``replace``, which checks all options a second time
+    plan = make_plan(profile, changed(options, memory=_beside_the_array(graph, options)))
     if plan.semiring != MIN_PLUS:
         sink = ArraySink(plan.shape, plan.dtype)
         outcome = solve_into(profile, plan, options, sink, monitor)

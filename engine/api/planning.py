@@ -23,7 +23,6 @@ from engine.model.plan import Phase, Plan
 from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers
 from engine.model.progress import COMPILING, Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.model.system import available_memory
-from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
 from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import ESTIMATES, choose, choose_type
@@ -86,7 +85,7 @@ def make_plan(
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
     plan = with_sums(plan, graph, options) if options.also else plan
-    return bind_plan(with_fixed(plan, stored=out is not None), graph, options, profile.content)
+    return changed(with_fixed(plan, stored=out is not None), task=profile.task(options))
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:

@@ -114,7 +114,8 @@ def solve(
     """
     refuse_also(options, "a solve into memory", "solve into a store")
     clock, profile = PhaseClock(given_monitor(monitor)), GraphProfile.of(graph)
-    check_plan(plan, profile.graph, options, profile.content if plan.task else None)
+    if not isinstance(plan, Plan) or (plan.task and plan.task != profile.task(options)):
+        check_plan(plan, profile.graph, options, profile.content)
     rectangle = Rectangle.of(options, profile.graph.n)
     context = SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts)
     with told_of_compiling(clock):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from engine.graph.profile import GraphProfile
 from engine.model.decimals import units_of
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Problem, Statistics
+from engine.model.problem import Machine, Problem, Statistics, changed
 from engine.planning.constants import LATTICE
 from engine.planning.cost_dijkstra import lattice_passes
 from storage.graph.graph import Graph
@@ -81,16 +80,16 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
             most ``ACROSS_SHARE`` of this time.
     """
     graph = profile.graph
-    degrees = np.diff(graph.indptr)
+    degrees = graph.indptr[1:] - graph.indptr[:-1]  # np.diff takes five times as long
     searched = "hops_across" in profile.__dict__ or ACROSS_SECONDS * (graph.n + graph.arcs) <= max(
         ACROSS_LEAST, ACROSS_SHARE * seconds
     )
     return Statistics(
         vertices=graph.n,
         arcs=graph.arcs,
-        least_degree=int(degrees.min(initial=graph.arcs)),
+        least_degree=int(np.minimum.reduce(degrees, initial=graph.arcs)),
         mean_degree=graph.arcs / max(1, graph.n),
-        largest_degree=int(degrees.max(initial=0)),
+        largest_degree=int(np.maximum.reduce(degrees, initial=0)),
         degree_deviation=_deviation(degrees),
         hops_across=profile.hops_across if searched else None,
         parts=problem.parts,
@@ -124,12 +123,11 @@ def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
         return problem
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    longest = replace(
-        problem, across=math.ceil(LATTICE * problem.n**0.5)
-    )  # on the shortest lattice of this size, on which searches take longest
+    # on the shortest lattice of this size, on which searches take longest
+    longest = changed(problem, across=math.ceil(LATTICE * problem.n**0.5))
     if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
         return problem
-    return replace(problem, across=profile.hops_across)
+    return changed(problem, across=profile.hops_across)
 
 
 def _bound(profile: GraphProfile, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:

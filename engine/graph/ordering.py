@@ -64,7 +64,7 @@ def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> tuple[int, int]:
     """
     if len(indptr) <= 2 or len(heads) == 0:
         return 0, 0
-    return _levels(indptr, heads, int(np.argmax(np.diff(indptr))))
+    return _levels(fixed(indptr), fixed(heads), int((indptr[1:] - indptr[:-1]).argmax()))
 
 
 def hops_across(indptr: npt.NDArray[np.int64], heads: Ints, first: tuple[int, int]) -> int:
@@ -79,9 +79,11 @@ def hops_across(indptr: npt.NDArray[np.int64], heads: Ints, first: tuple[int, in
         first: the result of :func:`hop_radius`.
     """
     most, start = first
-    for _ in range(2 if most else 0):
-        levels, start = _levels(indptr, heads, start)
-        most = max(most, levels)
+    if most:
+        indptr, heads = fixed(indptr), fixed(heads)
+        for _ in range(2):
+            levels, start = _levels(indptr, heads, start)
+            most = max(most, levels)
     return most
 
 
@@ -89,7 +91,7 @@ def _levels(indptr: npt.NDArray[np.int64], heads: Ints, start: int) -> tuple[int
     from engine.graph._walks import count_levels
     from engine.graph.kernels import call
 
-    levels, last = call(count_levels, fixed(indptr), fixed(heads), start, work=len(indptr) + len(heads))
+    levels, last = call(count_levels, indptr, heads, start, work=len(indptr) + len(heads))
     return int(levels), int(last)
 
 
@@ -106,7 +108,7 @@ def ascending(numbers: npt.NDArray[Any], below: int) -> npt.NDArray[np.int64]:
 def fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a read-only view, so that kernels have one compiled form for arrays in memory and for mapped files."""
     view = np.asarray(array).view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

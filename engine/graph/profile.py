@@ -19,9 +19,10 @@ from engine.graph.selection import Rectangle
 from engine.graph.terminals import open_rectangle, opened
 from engine.model.backend import Arcs
 from engine.model.dtypes import WorkType, needs_potentials
+from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.rows import KnownRows
-from engine.planning.binding import content_of
+from engine.planning.binding import content_of, fingerprint
 from storage.arguments import shown
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
@@ -45,6 +46,7 @@ class GraphProfile:
         self.given_parts: Parts | None = None
         self.found_parts: dict[Grain, Parts] = {}
         self._dissected: tuple[int, Dissection | None] = (-1, None)
+        self._task: tuple[Options, tuple[str, str]] | None = None
 
     @classmethod
     def of(cls, graph: Graph | GraphProfile) -> GraphProfile:
@@ -150,6 +152,12 @@ class GraphProfile:
     def content(self) -> int:
         """The checksum of the arcs; plans use it to identify the graph (``engine.planning.binding``)."""
         return content_of(self.graph)
+
+    def task(self, options: Options) -> tuple[str, str]:
+        """Return the fingerprints of the graph and of ``options``, which are kept for the next call with these."""
+        if self._task is None or self._task[0] is not options:
+            self._task = options, fingerprint(self.graph, options, self.content)
+        return self._task[1]
 
     # ---- structure --------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,8 @@ def heaviest_out(arcs: Arcs) -> Array:
 
     Call this function through :meth:`Arcs.form`, which keeps the result.
     """
-    return np.maximum.reduceat(arcs.weights, arcs.indptr[:-1][np.diff(arcs.indptr) > 0])
+    starts = arcs.indptr[:-1]
+    return np.maximum.reduceat(arcs.weights, starts[arcs.indptr[1:] > starts])
 
 
 class RowSearches(Protocol):

@@ -54,8 +54,10 @@ def in_units(
     with np.errstate(over="ignore"):  # the sum may overflow to inf; no unit then suits
         powers = POWERS[float(heaviest.sum(dtype=np.float64)) * POWERS <= WORK_TYPES["int32"].largest]
     for power in powers[_wholes(weights[:FEWEST, None], powers).all(axis=0)].tolist():
-        if all(_whole(some, power) for some in (weights[:FEW], weights)):
-            return np.rint(weights * power).astype(np.int32), 1 / float(power)
+        if _whole(weights[:FEW], power):
+            multiples = np.rint(weights * power)
+            if np.logical_and.reduce(multiples / power == weights):
+                return multiples.astype(np.int32), 1 / float(power)
     return None
 
 
@@ -88,7 +90,7 @@ def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.D
 
 def _whole(weights: npt.NDArray[Any], power: float) -> bool:
     """Return whether every weight is the float nearest to a whole multiple of 1 / ``power``."""
-    return bool(_wholes(weights, power).all())
+    return bool(np.logical_and.reduce(_wholes(weights, power)))
 
 
 def _wholes(weights: npt.NDArray[Any], power: npt.NDArray[np.floating] | float) -> npt.NDArray[np.bool_]:

@@ -94,8 +94,9 @@ def _halved_updates(n: int, leaf: int) -> int:
     return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
 
 
+@lru_cache(maxsize=256)
 def blocked_updates(n: int, *, symmetric: bool = False) -> int:
-    """Return the updates of the blocked order."""
+    """Return the updates of the blocked order, a sum over all rounds, which several estimates of a graph need."""
     return sum(_round_updates(n, min(n, p + PIVOT) - p, symmetric=symmetric) for p in range(0, n, PIVOT))
 
 

@@ -116,11 +116,11 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
     If both breadth-first and label-correcting searches suit the problem, the latter are left out: a trial on a GPU
     measures one time for both, so the planner could not compare them.
     """
-    hops = options.algorithm == "auto" and unsuitable("bfs", setting.problem) is None
+    hops = options.algorithm == "auto" and setting.unsuitable["bfs"] is None
     return [
         c
         for c in candidates
-        if unsuitable(c.algorithm, setting.problem) is None
+        if setting.unsuitable[c.algorithm] is None
         and not (hops and c.algorithm == "bellman-ford")
         and (options.device != "cuda" or c.device == "cuda")
         and options.algorithm in ("auto", c.algorithm)
@@ -160,6 +160,8 @@ def _cost(candidate: Candidate) -> float:
 
 
 def _check(options: Options, machine: Machine) -> None:
+    if options.algorithm == "auto" and options.device != "cuda":
+        return
     known = dict.fromkeys((*ESTIMATES, *DEVICE_ESTIMATES))
     if options.algorithm != "auto" and options.algorithm not in known:
         names = ", ".join(known)
@@ -235,7 +237,7 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
 
 def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidate:
     """Return the candidate, rejected if it does not suit, does not fit, or runs on the wrong device."""
-    wrong = unsuitable(candidate.algorithm, setting.problem)
+    wrong = setting.unsuitable[candidate.algorithm]
     if wrong is None and options.device == "cuda" and candidate.device == "cpu":
         wrong = "runs on the CPU, and device cuda was asked for"
     if wrong is None:

@@ -240,9 +240,15 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
     wrong = setting.unsuitable[candidate.algorithm]
     if wrong is None and options.device == "cuda" and candidate.device == "cpu":
         wrong = "runs on the CPU, and device cuda was asked for"
-    if wrong is None:
+    if wrong is None and not _fits(candidate, setting.machine):
         wrong = next((shortage.text for shortage in shortages(candidate, setting)), None)
     return candidate if wrong is None else changed(candidate, feasible=False, rejected=wrong)
+
+
+def _fits(candidate: Candidate, machine: Machine) -> bool:
+    """Return whether a candidate is known to lack nothing on a machine without a GPU and without workers."""
+    alone = machine.cuda is None and machine.workers is None
+    return alone and candidate.memory <= machine.memory and (machine.disk is None or candidate.disk <= machine.disk)
 
 
 def _nothing_suits(setting: Setting, options: Options, candidates: list[Candidate]) -> InvalidRequest:

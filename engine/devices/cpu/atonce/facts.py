@@ -78,9 +78,12 @@ class Gathered:
         """Add the histograms of all threads to ``counts``, whose bins are at least as wide (all widths are powers of
         two); return the number of distances below zero.
         """
-        for thread in np.flatnonzero(self.width).tolist():
-            joined = int(min(width / self.width[thread], BINS))
-            counts[: BINS // joined] += self.counts[thread].reshape(-1, joined).sum(1)
+        threads = self.width.nonzero()[0]
+        joined = np.minimum(width / self.width[threads], BINS).astype(np.int64)
+        # histograms of one width are added first: there are few widths, however many threads there are
+        for bins in set(joined.tolist()):
+            some = np.add.reduce(self.counts[threads[joined == bins]])
+            counts[: BINS // bins] += np.add.reduce(some.reshape(-1, bins), axis=1)
         return int(self.below.sum())
 
 

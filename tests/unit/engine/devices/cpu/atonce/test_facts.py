@@ -69,3 +69,20 @@ def test_bins_are_as_narrow_as_they_can_be(largest: float) -> None:
         assert widen_bins(bins, 0, 2 * width * BINS, whole) == 4 * width
         assert bins[2][0, :3].tolist() == [0, 3, 0]
         assert bins[2].sum() == 3
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+def test_histograms_of_any_widths_are_joined(threads: int) -> None:
+    draw = np.random.default_rng(threads)
+    gathered = Gathered.of(np.zeros((1, 1), np.float32), threads, wanted=True)
+    gathered.width[:] = 2.0 ** draw.integers(-3, 3, threads)
+    gathered.width[threads // 2 :] *= draw.random(threads - threads // 2) < 0.7  # some threads have none
+    gathered.below[:] = draw.integers(0, 9, threads)
+    gathered.counts[gathered.width > 0] = draw.integers(0, 1000, BINS)
+    found, wanted = gathered.found(None), np.zeros(BINS, np.int64)
+    for thread in range(threads):
+        for k in range(BINS):
+            wanted[int(k * gathered.width[thread] / 4.0)] += gathered.counts[thread, k]
+    counts = np.zeros(BINS, np.int64)
+    assert found.count(4.0, counts) == gathered.below.sum()
+    assert np.array_equal(counts, wanted)

@@ -31,7 +31,7 @@ _SHARE: Final = 2**23
 
 
 class HostMemory:
-    """Host memory whose pages are locked for the devices, in ranges that end at multiples of ``RANGE``.
+    """Host memory whose pages are locked for the devices, as one range or in ranges that end at multiples of ``RANGE``.
 
     Args:
         raw: the whole memory as bytes, shape (bytes,).
@@ -51,10 +51,15 @@ class HostMemory:
         self._raw, self._runtime = raw, runtime
         self._lock, self._locked = threading.Lock(), dict[int, int]()
 
+    def lock_whole(self) -> None:
+        """Lock all bytes as one range, so that copies need not be cut (see ``parts``)."""
+        self._lock_range(self._raw.ctypes.data, len(self._raw))
+
     def lock(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
         """Lock bytes, one range after the other; several threads may call this for different bytes.
 
-        If the driver refuses one range, later ones are not tried.
+        Whoever copies to or from them cuts the copy into ``parts``.  If the driver refuses one range, later ones are
+        not tried.
 
         Args:
             first: the first byte, a multiple of ``PAGE``.
@@ -164,7 +169,7 @@ def host_matrix(
     memory = HostMemory(raw, raw[:size].view(kind).reshape(shape), time.perf_counter() - began, runtime)
     try:
         if not ahead:
-            memory.lock()
+            memory.lock_whole()
         yield memory
     finally:
         memory.release()

@@ -81,6 +81,15 @@ def test_memory_is_locked_and_given_back(driver: Driver) -> None:
     assert driver.locked == {}
 
 
+def test_memory_that_is_locked_at_once_is_one_range_over_which_any_copy_may_go(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pinned, "RANGE", 2**14)
+    with host_matrix((100, 300), "float32") as memory:
+        assert driver.locked == {memory.array.ctypes.data: 120_000}
+    assert driver.locked == {}
+
+
 def test_memory_is_locked_in_parts_by_those_who_fill_it(driver: Driver) -> None:
     with host_matrix((128, 1024), "float32", ahead=True) as memory:
         assert driver.locked == {}

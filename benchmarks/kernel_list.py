@@ -168,11 +168,14 @@ def _sums(dtype: str) -> None:
     from engine.api.solve import solve_to_store
     from engine.model.problem import Options
 
-    graph = make_graph("fractions" if dtype == "float64" else "whole")
-    quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
-    options = Options(dtype=dtype, algorithm="dijkstra", also=("whole", "fraction"))
     with tempfile.TemporaryDirectory() as folder:
-        solve_to_store(replace(graph, quantities=quantities), options, Path(folder, "sums.zarr"))
+        for kind in ("fractions", "decimals") if dtype == "float64" else ("whole", "unit"):
+            graph = make_graph(kind)
+            quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
+            for sources in (None, (1, 2, 3)):  # side by side, and few rows, one by one
+                options = Options(dtype=dtype, algorithm="dijkstra", sources=sources, also=("whole", "fraction"))
+                path = Path(folder, "sums.zarr")
+                solve_to_store(replace(graph, quantities=quantities), options, path, overwrite=True)
 
 
 def _measured_tables(dtype: str) -> None:

@@ -49,8 +49,16 @@ MEASURED: Final = {
     "delhi-roads.gr.gz": 256,
 }
 SEATTLE, DELHI = "seattle-roads.gr.gz", "delhi-roads.gr.gz"
-#: Graphs along whose paths quantities are summed, and rows of each.
-SUMMED: Final = {"bremen_dist.gr.gz": 128, DELHI: 64}
+#: Graphs along whose paths quantities are summed, rows of each, and whether every arc counts 1.
+SUMMED: Final = (
+    ("bremen_dist.gr.gz", 128, False),
+    (DELHI, 64, False),
+    ("ChicagoRegional_net.tntp.gz", 128, False),
+    ("bremen_dist.gr.gz", 128, True),
+    (DELHI, 64, True),
+    ("PGPgiantcompo.graph", 128, True),
+    ("facebook_combined.txt.gz", 128, True),
+)
 
 Row = tuple[str, str, str]
 
@@ -157,24 +165,25 @@ def near(folder: Path, threads: int, runs: int) -> Iterator[Row]:
 
 def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
     """Sum quantities along the paths of rows that are there, beside the search of these rows."""
-    for name, rows in SUMMED.items():
-        graph, _ = read_graph(folder / name)
+    for name, rows, unit in SUMMED:
+        graph, _ = read_graph(folder / name, **read_arguments(name))
         rng = np.random.default_rng(1)
-        graph = replace(
-            graph, quantities={f"q{k}": rng.integers(1, 1000, graph.arcs).astype(np.int32) for k in range(4)}
-        )
+        columns = {f"q{k}": rng.integers(1, 1000, graph.arcs).astype(np.int32) for k in range(4)}
+        graph = replace(graph, quantities=columns, weights=np.ones(graph.arcs, np.int32) if unit else graph.weights)
         sources = np.array(some_sources(graph, rows))
-        options = Options(sources=tuple(sources.tolist()), threads=threads, device="cpu", algorithm="dijkstra")
-        kind = WORK_TYPES["int32"]
+        kind = WORK_TYPES["int32" if graph.integral else "float64"]
+        some_rows = Options(sources=tuple(sources.tolist()), threads=threads, dtype=kind.name)
+        options = replace(some_rows, device="cpu", algorithm="dijkstra")
         found, _ = solve_into_memory(graph, options)
-        lengths = np.where(np.isinf(found), kind.unreachable, found).astype(np.int32)
+        lengths = np.where(np.isinf(found), kind.unreachable, found).astype(kind.dtype)
         sums = [
             PathSums(graph, [f"q{k}" for k in range(some)], kind, limited=False, targets=None) for some in (1, 2, 4)
         ]
         works = [partial(one.of, sources, lengths) for one in sums]
         base, *each = least(runs, partial(solve_into_memory, graph, options), *works)
         said = ", ".join(f"{some}: {took / base / some:.2f} each" for some, took in zip((1, 2, 4), each, strict=True))
-        yield f"further quantities, {name}, {len(sources)} rows, of the solve", said, "<= 0.5 each"
+        what = f"{name}, {'hops' if unit else 'weights'}, {len(sources)} rows"
+        yield f"further quantities, {what}, of the solve", said, "<= 0.5 each"
 
 
 PARTS: Final = {"measures": measures, "seattle": whole_seattle, "near": near, "quantities": quantities}

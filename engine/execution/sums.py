@@ -12,17 +12,19 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
 from engine.planning.refusal import about_seconds
-from engine.rows.sums import adds_whole, counts_arcs, exactness, sum_types
+from engine.rows.lane_sums import lane_bytes
+from engine.rows.sums import adds_whole, exactness, sum_types, sums_side_by_side
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
-#: Seconds that one thread takes for each vertex and arc of a row's tree of paths: TREE_SECONDS if a walk finds the tree
-#: (decision 145), HOPS_SECONDS if every arc counts 1, so that no walk is needed (decision 247).  SUM_SECONDS are those
-#: for each entry that is summed.
-TREE_SECONDS: Final = 1.5e-8
-HOPS_SECONDS: Final = 5e-9
-SUM_SECONDS: Final = 2.0e-8
+#: Seconds that one thread takes for each vertex and arc of a row's tree of paths, and for each entry that is summed,
+#: where rows are summed side by side (decision 248).
+TREE_SECONDS: Final = 3e-9
+SUM_SECONDS: Final = 4e-9
+#: The same where rows are walked over one by one (decision 145).
+WALK_SECONDS: Final = 1.5e-8
+ENTRY_SECONDS: Final = 2.0e-8
 
 
 def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
@@ -40,7 +42,7 @@ def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
 def sum_memory(graph: Graph, options: Options, threads: int) -> int:
     """Return the bytes of memory that the sums take.
 
-    They hold copies of the quantities and of the weights or arcs.  Each thread also holds a tree of paths, a band of
+    They hold copies of the quantities and of the weights or arcs.  Each thread also holds trees of paths, a band of
     rows of distances, and the sums of these rows twice: as they are found, and as tiles.
 
     Args:
@@ -48,11 +50,17 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
         options: their ``also`` names the quantities.
         threads: number of threads.
     """
-    sizes = sum(kind.itemsize for kind in sum_types(graph, options.also).values())
+    types = sum_types(graph, options.also).values()
+    sizes = sum(kind.itemsize for kind in types)
     columns = _shape(graph, options)[1]
     band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
-    each = 24 if counts_arcs(graph) else 8  # bytes per arc: of arcs by their heads while they are sorted, or of weights
-    return graph.arcs * (sizes + each) + 16 * graph.n + threads * (graph.n * (16 + sizes) + band)
+    arcs, tree = graph.arcs * (sizes + 8), graph.n * (16 + sizes)
+    if sums_side_by_side(graph):
+        wholes = sum(kind.integer for kind in types)
+        # bytes per arc: the arcs by their heads, and their order while they are sorted
+        arcs += graph.arcs * (sizes + 24)
+        tree += lane_bytes(graph.n, graph.arcs, graph.terminals, wholes, len(types) - wholes)
+    return arcs + 16 * graph.n + threads * (tree + band)
 
 
 def _shape(graph: Graph, options: Options) -> tuple[int, int]:
@@ -117,8 +125,8 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     """
     shape = _shape(graph, options)
     rows, columns = shape
-    tree = HOPS_SECONDS if counts_arcs(graph) else TREE_SECONDS
-    work = rows * ((graph.n + graph.arcs) * tree + len(options.also) * columns * SUM_SECONDS)
+    tree, entry = (TREE_SECONDS, SUM_SECONDS) if sums_side_by_side(graph) else (WALK_SECONDS, ENTRY_SECONDS)
+    work = rows * ((graph.n + graph.arcs) * tree + len(options.also) * columns * entry)
     phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype))
     more = f"; then {', '.join(options.also)} along the paths, {about_seconds(phase.seconds)}"
     return replace(

@@ -5,9 +5,7 @@ long as a shortest path to each of its vertices, so a breadth-first walk finds t
 where arcs of length zero make cycles.  The predecessor of v is the tail of a tight arc into v whose path has one arc
 less than that of v; if there are several such tails, it is the one with the lowest number.
 
-Where every arc counts 1, the distances themselves are numbers of arcs, and no walk is needed: the predecessor of v is
-the first tail of an arc into v whose distance is smaller by one.  So predecessors are found in the order of the
-vertices, and only adding up follows the order of the distances (decision 247).
+Most rows are summed side by side by ``engine.rows._lane_sums``; the walk is for the others.
 """
 
 from __future__ import annotations
@@ -123,119 +121,15 @@ def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # 
 
 
 @njit(nogil=True, cache=True)
-def _levels(row, source, unreachable, limited, arcs, tree):  # type: ignore[no-untyped-def]
-    """Find the predecessors of one row of hops, and its vertices in the order of their distances.
-
-    Returns:
-        The number of vertices with a distance, or -1 - v where the row is wrong at vertex v.
-    """
-    indptr, tails, degrees = arcs
-    via, order, starts = tree
-    n, far, leaving = len(row), 0, 0
-    starts[:] = 0
-    for v in range(n):
-        if row[v] == unreachable:
-            continue
-        hops = np.int64(row[v])
-        if hops < 0 or hops >= n or (hops == 0) != (v == source):
-            return -1 - v
-        far = max(far, hops)
-        starts[hops + 1] += 1
-        leaving += degrees[v]
-    if row[source] != 0:
-        return -1 - source
-    for v in range(n):
-        if row[v] == unreachable:
-            continue
-        arc, shorter, hops = -1, False, np.int64(row[v])
-        for e in range(indptr[v + 1] - 1, indptr[v] - 1, -1):  # backwards: the tight arc from the lowest tail is last
-            found = row[tails[e]]
-            length = np.int64(found) + 1
-            shorter |= length < hops
-            arc = e if length == hops else arc
-            leaving -= found != unreachable
-        if shorter or (arc < 0 and v != source):
-            return -1 - v
-        via[v] = arc
-    if leaving and not limited:  # an arc leads from a vertex that has a distance to one that has none
-        for v in range(n):
-            for e in range(indptr[v], indptr[v + 1]):
-                if row[v] == unreachable and row[tails[e]] != unreachable:
-                    return -1 - v
-    for hops in range(far + 1):
-        starts[hops + 1] += starts[hops]
-    for v in range(n):
-        if row[v] != unreachable:
-            order[starts[row[v]]] = v
-            starts[row[v]] += 1
-    return starts[far]
-
-
-@njit(nogil=True, cache=True)
-def _add_levels(last, order, via, tails, quantities, sums):  # type: ignore[no-untyped-def]
-    """Sum quantities, shape (arcs, k), along the tree, into ``sums``, shape (n, k)."""
-    for k in range(quantities.shape[1]):
-        sums[order[0], k] = 0
-    for i in range(1, last):
-        v = order[i]
-        e = via[v]
-        u = tails[e]
-        for k in range(quantities.shape[1]):
-            sums[v, k] = sums[u, k] + quantities[e, k]
-
-
-@njit(nogil=True, cache=True)
-def _put_levels(sums, row, columns, unreachable, none, out):  # type: ignore[no-untyped-def]
-    """Write the sums of the vertices ``columns`` as :func:`_put` does."""
-    for k in range(sums.shape[1]):
-        if len(columns) == 0:
-            for v in range(len(row)):
-                out[k, v] = sums[v, k] if row[v] != unreachable else none
-        else:
-            for j in range(len(columns)):
-                v = columns[j]
-                out[k, j] = sums[v, k] if row[v] != unreachable else none
-
-
-@njit(nogil=True, cache=True)
-def sum_by_hops(rows, sources, unreachable, limits, arcs, quantities, wanted):  # type: ignore[no-untyped-def]
-    """Sum quantities along the shortest paths of some rows of a graph without terminals in which every arc counts 1.
+def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
+    """Write distances as whole multiples of a unit: ``per`` of them make 1.
 
     Args:
-        rows: of whole numbers, shape (rows, n): the distances; *unreachable* is larger than all.
-        sources, unreachable, limits, wanted: as for :func:`sum_along`.
-        arcs: arrays of the reversed graph: where the arcs into each vertex begin, and their tails, ascending; and the
-            number of arcs out of each vertex.
-        quantities: as for :func:`sum_along`, of these arcs.
-
-    Returns:
-        As :func:`sum_along`.
-    """
-    wholes, fractions = quantities
-    columns, none, nothing, out, others = wanted
-    n, tails = rows.shape[1], arcs[1]
-    via, order, starts = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n + 1, np.int64)
-    own, other = np.empty((n, wholes.shape[1]), np.int32), np.empty((n, fractions.shape[1]), np.float64)
-    for i in range(len(rows)):
-        last = _levels(rows[i], sources[i], unreachable, limits[0], arcs, (via, order, starts))
-        if last < 0:
-            return i, -1 - last
-        _add_levels(last, order, via, tails, wholes, own)
-        _add_levels(last, order, via, tails, fractions, other)
-        _put_levels(own, rows[i], columns, unreachable, none, out[i])
-        _put_levels(other, rows[i], columns, unreachable, nothing, others[i])
-    return -1, -1
-
-
-@njit(nogil=True, cache=True)
-def in_units(rows, per, out):  # type: ignore[no-untyped-def]
-    """Write distances as whole multiples of 1 / ``per``; *unreachable*, +inf, becomes -1.
-
-    Args:
-        rows: float64, shape (rows, n).
+        rows: float64, shape (rows, n), +inf where there is no path.
         per: a whole number.
+        unreachable: int64, written for +inf.
         out: int64, of the same shape.
     """
     for i in range(len(rows)):
         for j in range(rows.shape[1]):
-            out[i, j] = np.int64(np.rint(rows[i, j] * per)) if rows[i, j] < np.inf else np.int64(-1)
+            out[i, j] = np.int64(np.rint(rows[i, j] * per)) if rows[i, j] < np.inf else unreachable

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from engine.graph.selection import Rectangle
 from engine.model.decimals import DECIMALS
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.rows import Array, QuantitySink, Sink
+from engine.rows.lane_sums import LaneSums
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.graph import Graph
 
@@ -90,9 +91,13 @@ def _longest(graph: Graph, values: Array) -> float:
     return float(np.maximum.reduceat(np.abs(values.astype(np.float64)), starts).sum())
 
 
-def counts_arcs(graph: Graph) -> bool:
-    """Return whether distances are numbers of arcs, and all vertices may be passed through."""
-    return not graph.terminals and bool((graph.weights == 1).all())
+def sums_side_by_side(graph: Graph) -> bool:
+    """Return whether rows are summed 16 at a time: sums of weights are exact, and the weights suit that.
+
+    Raises:
+        InvalidRequest: as :func:`exactness`.
+    """
+    return bool(graph.integral or exactness(graph).per) and LaneSums.suits(graph, graph.weights)
 
 
 def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
@@ -135,27 +140,23 @@ class PathSums:
         types = sum_types(graph, names)
         self._wholes = [name for name, kind in types.items() if kind.integer]
         self._fractions = [name for name, kind in types.items() if not kind.integer]
+        own = self._stacked(self._wholes, np.int32), self._stacked(self._fractions, np.float64)
         per, weights = self._exactness.per, graph.weights
         if per:
             weights = np.rint(weights * per).astype(np.int64)
         elif kind.dtype == np.float64:
             weights = weights.astype(np.float64)
-        self._by_hops, into = counts_arcs(graph) and kind.integer, None
-        self._arcs: tuple[Array, ...] = graph.indptr, graph.heads, weights
-        if self._by_hops:
-            into = np.argsort(graph.heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
-            begins = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n))))
-            tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
-            self._arcs = begins.astype(np.int64), tails[into], np.diff(graph.indptr)
-        self._own = self._stacked(self._wholes, np.int32, into)
-        self._others = self._stacked(self._fractions, np.float64, into)
+        self._arcs, self._quantities = (graph.indptr, graph.heads, weights), own
+        self._lanes: LaneSums | None = None
+        if sums_side_by_side(graph):
+            columns = np.arange(graph.n) if targets is None else targets
+            self._lanes = LaneSums(graph, weights, per or 1, own, columns.astype(np.int64))
 
-    def _stacked(self, names: list[str], dtype: npt.DTypeLike, into: Indices | None) -> Array:
-        """Return some quantities side by side, with arcs in the order ``into``; None for the order of the graph."""
+    def _stacked(self, names: list[str], dtype: npt.DTypeLike) -> Array:
+        """Return some quantities side by side, shape (arcs, quantities)."""
         stacked: Array = np.empty((self._graph.arcs, len(names)), dtype)
         for k, name in enumerate(names):
-            values = self._graph.quantities[name]
-            stacked[:, k] = values if into is None else values[into]
+            stacked[:, k] = self._graph.quantities[name]
         return stacked
 
     def of(self, sources: Indices, rows: Array) -> dict[str, Array]:
@@ -169,23 +170,18 @@ class PathSums:
             SolveFailed: a row does not hold the shortest distances of the graph, so nothing can be summed; this shows
                 a defect.
         """
-        # imported here, because planning imports this module and needs none of its kernels
-        from engine.rows._sums import in_units, sum_along, sum_by_hops
-
         kinds = WORK_TYPES["int32"], WORK_TYPES["float64"]
         out = tuple(
             np.empty((len(rows), len(names), self._width), kind.dtype)
             for names, kind in zip((self._wholes, self._fractions), kinds, strict=True)
         )
-        lengths, none = np.ascontiguousarray(rows), self._kind.sentinel()
-        if self._exactness.per:
-            lengths, none = np.empty(rows.shape, np.int64), np.int64(-1)
-            in_units(np.ascontiguousarray(rows), float(self._exactness.per), lengths)
-        limits = self._limited, self._graph.terminals
-        wanted = self._columns, kinds[0].sentinel(), kinds[1].sentinel(), *out
-        quantities = self._own, self._others
-        add = sum_by_hops if self._by_hops else sum_along
-        first, vertex = add(lengths, sources, none, limits, self._arcs, quantities, wanted)
+        rows, nothing = np.ascontiguousarray(rows), (kinds[0].sentinel(), kinds[1].sentinel())
+        done, first, vertex = 0, -1, -1
+        if self._lanes is not None:
+            done, first, vertex = self._lanes.add(sources, rows, self._kind.sentinel(), self._limited, (*nothing, *out))
+        if first < 0 and done < len(rows):
+            first, vertex = self._walk(sources[done:], rows[done:], (*nothing, *(part[done:] for part in out)))
+            first += done if first >= 0 else 0
         if first >= 0:
             names = self._graph.labels[sources[first]], self._graph.labels[vertex]
             raise SolveFailed(
@@ -193,6 +189,20 @@ class PathSums:
             )
         sums: dict[str, Array] = {name: out[0][:, k] for k, name in enumerate(self._wholes)}
         return sums | {name: out[1][:, k] for k, name in enumerate(self._fractions)}
+
+    def _walk(self, sources: Indices, rows: Array, wanted: tuple[Any, ...]) -> tuple[int, int]:
+        """Sum along the paths of one row after the other; return row and vertex of a wrong entry, or -1 and -1."""
+        # imported here, because planning imports this module and needs none of its kernels
+        from engine.rows._sums import in_units, sum_along
+
+        lengths, none = rows, self._kind.sentinel()
+        if self._exactness.per:
+            lengths, none = np.empty(rows.shape, np.int64), np.int64(2**62)
+            in_units(rows, float(self._exactness.per), none, lengths)
+        limits = self._limited, self._graph.terminals
+        given = lengths, sources, none, limits, self._arcs, self._quantities, (self._columns, *wanted)
+        first, vertex = sum_along(*given)
+        return first, vertex
 
 
 class SumSink:

@@ -13,6 +13,7 @@ from engine.api.verify import verify_store
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
+from engine.rows import lane_sums
 from engine.rows.sums import PathSums, exactness
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import Matrix, open_matrix
@@ -58,8 +59,11 @@ def floats(block: np.ndarray, unreachable: float) -> np.ndarray:
     return np.where(block == unreachable, np.inf, block.astype(np.float64))
 
 
+@pytest.mark.parametrize("least", [1, 100])
 @pytest.mark.parametrize("first", range(0, 360, 60))
-def test_of_rows_as_of_every_path(first):
+def test_of_rows_as_of_every_path(first, least, monkeypatch):
+    """Side by side, however few rows there are, and one by one."""
+    monkeypatch.setattr(lane_sums, "LEAST_ROWS", least)
     for seed in range(first, first + 60):
         case = Case(seed)
         kind = WORK_TYPES["float64" if not case.graph.integral else ("uint16", "int32", "float64")[seed % 3]]

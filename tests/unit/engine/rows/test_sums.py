@@ -14,7 +14,6 @@ from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import ArraySink
-from engine.rows import sums as sums_of_rows
 from engine.rows.sums import Exactness, PathSums, SumSink, adds_whole, exactness, sum_types
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -68,79 +67,6 @@ def test_a_row_that_is_wrong_is_refused(row):
     assert sums_from(graph, 0, [0, 1, 2]) == {"q": [0, 1, 2]}
     with pytest.raises(SolveFailed, match=r"from 0 to .* is not the shortest distance"):
         sums_from(graph, 0, row)
-
-
-def hops_graph(rng: np.random.Generator, n: int) -> Graph:
-    """A random graph in which every arc counts 1, with a whole quantity and a fraction."""
-    tails, heads = rng.integers(0, n, (2, int(rng.integers(0, 4 * n))))
-    quantities = {"whole": rng.integers(-5, 50, len(tails)), "part": rng.random(len(tails))}
-    return build_graph(tails, heads, None, n=n, directed=bool(rng.integers(2)), quantities=quantities)[0]
-
-
-def both_ways(graph: Graph, kind: str, *, limited: bool, targets: np.ndarray | None) -> list[PathSums]:
-    """What sums by hops, and what walks."""
-    names, found = list(graph.quantities), []
-    for counts in (True, False):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sums_of_rows, "counts_arcs", lambda _graph, counts=counts: counts)
-            found.append(PathSums(graph, names, WORK_TYPES[kind], limited=limited, targets=targets))
-    return found
-
-
-@pytest.mark.parametrize("kind", ["uint16", "int32"])
-@pytest.mark.parametrize("cutoff", [None, 2])
-def test_hops_are_summed_as_the_walk_sums_them(kind, cutoff):
-    for seed in range(40):
-        rng = np.random.default_rng([seed, len(kind)])
-        n = int(rng.integers(1, 30))
-        graph, none = hops_graph(rng, n), WORK_TYPES[kind].unreachable
-        rows = np.stack([hops_from(graph, v, n if cutoff is None else cutoff, none) for v in range(n)]).astype(kind)
-        targets = rng.permutation(n)[: n // 2] if rng.random() < 0.4 else None
-        found, want = (
-            way.of(np.arange(n), rows) for way in both_ways(graph, kind, limited=cutoff is not None, targets=targets)
-        )
-        for name in graph.quantities:
-            np.testing.assert_array_equal(found[name], want[name], err_msg=f"{seed}")
-
-
-def hops_from(graph: Graph, source: int, most: int, none: float) -> np.ndarray:
-    """Return the least numbers of arcs from a source, at most ``most``."""
-    found, there = np.full(graph.n, none), [source]
-    found[source] = 0
-    for hops in range(1, most + 1):
-        heads = {int(v) for u in there for v in graph.heads[graph.indptr[u] : graph.indptr[u + 1]]}
-        there = [v for v in heads if found[v] == none]
-        found[there] = hops
-    return found
-
-
-@pytest.mark.parametrize("limited", [False, True])
-def test_every_wrong_number_of_hops_is_refused(limited):
-    """Whatever the walk refuses; with a cutoff, entries beyond it may be missing."""
-    refused = 0
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(2, 9))
-        graph, none = hops_graph(rng, n), WORK_TYPES["uint16"].unreachable
-        row = hops_from(graph, 0, n, none).astype(np.uint16)
-        ways = both_ways(graph, "uint16", limited=limited, targets=None)
-        for v in range(1, n):
-            for wrong in {0, 1, 2, n - 1, n, 60_000, int(none)} - {int(row[v])}:
-                other = row.copy()
-                other[v] = wrong
-                outcomes = []
-                for way in ways:
-                    try:
-                        outcomes.append(way.of(np.array([0]), other[None])["whole"].tolist())
-                    except SolveFailed:
-                        outcomes.append("refused")
-                refused += outcomes[1] == "refused"
-                assert outcomes[0] == outcomes[1], (seed, v, wrong)
-    assert refused > 500
-    for way in ways:
-        assert way.of(np.array([0]), row[None])["part"].shape == (1, n)
-    with pytest.raises(SolveFailed, match="is not the shortest distance"):
-        ways[0].of(np.array([0]), (row + 1)[None])
 
 
 def test_how_tight_arcs_are_recognised():

@@ -1,0 +1,301 @@
+"""Steps of sums along paths for 16 sources side by side, written as vector instructions.
+
+A *line* is a row of 16 entries of one vertex, one for each source.  The lines of a vertex follow each other in memory:
+distances, arcs of the path (hops), and one line for each quantity.  Hops are -1 where the vertex is not summed yet, and
+0 only at the source of a lane.  Numba leaves short loops as they are, so these steps are written for LLVM, which splits
+vectors where registers are narrower.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+#: Sources side by side: as many int32 as a cache line has.
+LANES: Final = 16
+#: The distance of a vertex without a path; the sum of this and a weight fits in int32.
+FAR: Final = 2**30 - 1
+#: Lines before those of the quantities: distances and hops.
+SKIPPED: Final = 2
+
+_LARGEST: Final = 2**31 - 1
+_I16: Final = ir.IntType(16)
+_I32: Final = ir.IntType(32)
+_I64: Final = ir.IntType(64)
+_ROW: Final = ir.VectorType(_I32, LANES)
+_MASK: Final = ir.VectorType(ir.IntType(1), LANES)
+
+
+class _Step:
+    """What one intrinsic works with: its arguments, and short forms of the instructions that it needs."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        self.build, self._context, self._types, self._given = builder, context, signature.args, args
+
+    def array(self, *where: int) -> Any:
+        """Return an argument, or an entry of one that is a tuple, as an array with ``data`` and ``shape``."""
+        kind, value = self._types[where[0]], self._given[where[0]]
+        for k in where[1:]:
+            kind, value = kind.types[k], self.build.extract_value(value, k)
+        return self._context.make_array(kind)(self._context, self.build, value)
+
+    def extent(self, array: Any, axis: int) -> Any:
+        """Return the size of an array along an axis."""
+        return self.build.extract_value(array.shape, axis)
+
+    def numbers(self, where: int, count: int) -> list[Any]:
+        """Return the integers of an argument that is a tuple."""
+        return [self.build.extract_value(self._given[where], k) for k in range(count)]
+
+    def rows(self, array: Any, kind: Any = _I32) -> Any:
+        """Return the data of an array as a pointer to lines."""
+        return self.build.bitcast(array.data, ir.VectorType(kind, LANES).as_pointer())
+
+    def at(self, pointer: Any, *terms: Any) -> Any:
+        """Return the pointer moved by the sum of some integers."""
+        place = terms[0]
+        for term in terms[1:]:
+            place = self.build.add(place, term if isinstance(term, ir.Value) else word(term))
+        return self.build.gep(pointer, [place])
+
+    def load(self, pointer: Any, *terms: Any) -> Any:
+        """Load a line, which is aligned to a cache line, from :meth:`at`."""
+        return self.build.load(self.at(pointer, *terms), align=64)
+
+    def entry(self, array: Any, *terms: Any) -> Any:
+        """Load one entry of an array."""
+        return self.build.load(self.at(array.data, *terms))
+
+    def spread(self, value: Any) -> Any:
+        """Return a vector of 16 times ``value``."""
+        vector = ir.VectorType(value.type, LANES)
+        undefined = ir.Constant(vector, ir.Undefined)
+        one = self.build.insert_element(undefined, value, ir.Constant(_I32, 0))
+        return self.build.shuffle_vector(one, undefined, constant(0))
+
+    def bits(self, mask: Any) -> Any:
+        """Return a mask as a word with a bit for each lane."""
+        return self.build.zext(self.build.bitcast(mask, _I16), _I64)
+
+    def blocks(self, *names: str) -> list[Any]:
+        """Append blocks of instructions."""
+        return [self.build.append_basic_block(name) for name in names]
+
+
+def word(value: int) -> Any:
+    """Return an integer of 64 bits."""
+    return ir.Constant(_I64, value)
+
+
+def constant(value: int) -> Any:
+    """Return a vector of 16 equal integers of 32 bits."""
+    return ir.Constant(_ROW, [value] * LANES)
+
+
+def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
+    """Compare the arcs into a vertex; return its distances, the arc that each lane takes, and where an arc is shorter.
+
+    Of tight arcs, a lane takes that with the fewest hops at its tail, and of equal ones the first.  A tail that is not
+    summed yet has -1 hops, so it comes before all others.
+    """
+    build, (first, last, v) = step.build, step.numbers(0, 3)
+    tails, lines = step.array(1), step.array(3)
+    width, rows = step.extent(lines, 1), step.rows(lines)
+    here = step.load(rows, build.mul(v, width))
+    entry, (loop, done) = build.block, step.blocks("arc", "compared")
+    build.cbranch(build.icmp_signed("<", first, last), loop, done)
+    build.position_at_end(loop)
+    starts = word(0), constant(_LARGEST), constant(-1), ir.Constant(_MASK, [0] * LANES)
+    phis = [build.phi(start.type) for start in starts]
+    e, best, taken, wrong = phis
+    tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
+    weight = constant(1) if unit else step.spread(step.entry(step.array(2), e))
+    through = build.add(step.load(rows, tail), weight)
+    tight = build.icmp_signed("==", through, here)
+    hops = constant(0) if unit else step.load(rows, tail, 1)
+    better = build.and_(tight, build.icmp_signed("<", hops, best))
+    number = step.spread(build.trunc(build.sub(e, first), _I32))
+    shorter = build.or_(wrong, build.icmp_signed("<", through, here))
+    following = build.add(e, word(1))
+    found = following, build.select(better, hops, best), build.select(better, number, taken), shorter
+    for phi, start, value in zip(phis, (first, *starts[1:]), found, strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    build.cbranch(build.icmp_signed("<", following, last), loop, done)
+    build.position_at_end(done)
+    results = []
+    for start, value in zip(starts[2:], found[2:], strict=True):
+        phi = build.phi(start.type)
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+        results.append(phi)
+    return here, results[0], results[1]
+
+
+@intrinsic
+def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type: ignore[no-untyped-def]
+    """Find the last arc of the path to a vertex in each lane.
+
+    ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``weights`` is None where all
+    are 1.  ``taken``, int32, shape (16,), receives the number of the arc, counted from ``first``, and -1 where there is
+    no path or the vertex is the source.  Returns a word with a bit for each lane that holds no shortest distance.
+    """
+    signature = types.int64(place, tails, weights, lines, limited, taken)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        step, v = _Step(context, builder, signature, args), builder.extract_value(args[0], 2)
+        here, arcs, shorter = _compared(step, isinstance(signature.args[2], types.NoneType))
+        lines, zero = step.array(3), constant(0)
+        hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
+        reached = builder.icmp_signed("<", here, constant(FAR))
+        searched = builder.and_(reached, builder.icmp_signed("!=", hops, zero))
+        arcs = builder.select(searched, arcs, constant(-1))
+        builder.store(arcs, step.rows(step.array(5)), align=4)
+        missing = builder.and_(searched, builder.icmp_signed("<", arcs, zero))
+        every = builder.icmp_signed("==", step.spread(builder.trunc(args[4], _I32)), zero)
+        wrong = builder.or_(missing, builder.and_(shorter, builder.or_(reached, every)))
+        return step.bits(builder.or_(wrong, builder.icmp_signed(">", here, constant(FAR))))
+
+    return signature, codegen
+
+
+def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> None:
+    """Add the quantities of an arc to the sums of its tail, in the lanes ``mine``: whole ones (0) or fractions (1)."""
+    build, sums, amounts = step.build, step.array(3, which), step.array(2, which)
+    kind = _I32 if which == 0 else ir.DoubleType()
+    rows, width, count = step.rows(sums, kind), step.extent(sums, 1), step.extent(amounts, 1)
+    skip = word(0 if which else SKIPPED)
+    base, target = (build.add(build.mul(x, width), skip) for x in (tail, v))
+    row, every = build.mul(arc, count), build.icmp_signed("==", step.bits(mine), word(2**LANES - 1))
+    some, whole, part, done = step.blocks("some", "whole", "part", "added")
+    build.cbranch(build.icmp_signed(">", count, word(0)), some, done)
+    build.position_at_end(some)
+    build.cbranch(every, whole, part)
+    for block in (whole, part):
+        build.position_at_end(block)
+        k = build.phi(_I64)
+        k.add_incoming(word(0), some)
+        before, amount = step.load(rows, base, k), step.spread(step.entry(amounts, row, k))
+        total = build.fadd(before, amount) if which else build.add(before, amount)
+        if block is part:
+            total = build.select(mine, total, step.load(rows, target, k))
+        build.store(total, step.at(rows, target, k), align=64)
+        following = build.add(k, word(1))
+        k.add_incoming(following, block)
+        build.cbranch(build.icmp_signed("<", following, count), block, done)
+    build.position_at_end(done)
+
+
+@intrinsic
+def add_arcs(typingctx, place, tails, quantities, sums, taken):  # type: ignore[no-untyped-def]
+    """Sum hops and quantities of a vertex over the arcs that :func:`find_arcs` found.
+
+    ``place``, ``tails`` and ``taken`` are those of :func:`find_arcs`; ``quantities`` are int32 and float64, shape
+    (arcs, k) and (arcs, l), and ``sums`` the lines, int32, shape (n, 2 + k, 16), and float64, shape (n, l, 16).
+    Returns a word with a bit for each lane in which the tail of the arc is not summed yet; hops become -1 there.
+    """
+    signature = types.int64(place, tails, quantities, sums, taken)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        step = _Step(context, builder, signature, args)
+        (first, _, v), tails, lines, taken = step.numbers(0, 3), step.array(1), step.array(3, 0), step.array(4)
+        rows, width = step.rows(lines), step.extent(lines, 1)
+        arcs, before = builder.load(step.rows(taken), align=4), step.load(rows, builder.mul(v, width), 1)
+        left = step.bits(builder.icmp_signed(">=", arcs, constant(0)))
+        entry, (loop, done) = builder.block, step.blocks("taken", "summed")
+        builder.cbranch(builder.icmp_signed("!=", left, word(0)), loop, done)
+        builder.position_at_end(loop)
+        starts = left, before, word(0)
+        phis = [builder.phi(start.type) for start in starts]
+        lane = builder.cttz(phis[0], ir.Constant(ir.IntType(1), 1))
+        number = step.entry(taken, lane)
+        mine, arc = builder.icmp_signed("==", arcs, step.spread(number)), builder.add(first, builder.sext(number, _I64))
+        tail = builder.zext(step.entry(tails, arc), _I64)
+        reached = step.load(rows, builder.mul(tail, width), 1)
+        waits = builder.icmp_signed("<", reached, constant(0))
+        hops = builder.select(waits, constant(-1), builder.add(reached, constant(1)))
+        for which in (0, 1):
+            _added(step, which, tail, arc, v, mine)
+        others = builder.and_(phis[0], builder.not_(step.bits(mine)))
+        waiting = builder.or_(phis[2], step.bits(builder.and_(mine, waits)))
+        values = others, builder.select(mine, hops, phis[1]), waiting
+        end = builder.block
+        builder.cbranch(builder.icmp_signed("!=", others, word(0)), loop, done)
+        for phi, start, value in zip(phis, starts, values, strict=True):
+            phi.add_incoming(start, entry)
+            phi.add_incoming(value, end)
+        builder.position_at_end(done)
+        results = [builder.phi(start.type) for start in starts[1:]]
+        for phi, start, value in zip(results, starts[1:], values[1:], strict=True):
+            phi.add_incoming(start, entry)
+            phi.add_incoming(value, end)
+        builder.store(results[0], step.at(rows, builder.mul(v, width), 1), align=64)
+        return results[1]
+
+    return signature, codegen
+
+
+def _transposed(build: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of a square of 16 vectors: each step swaps one binary digit of row and column."""
+    rows = list(rows)
+    for digit in (1, 2, 4, 8):
+        upper = [j ^ digit ^ LANES if j & digit else j for j in range(LANES)]
+        lower = [j + LANES if j & digit else j ^ digit for j in range(LANES)]
+        masks = [ir.Constant(_ROW, places) for places in (upper, lower)]
+        for k in range(LANES):
+            if not k & digit:
+                pair = rows[k], rows[k | digit]
+                rows[k], rows[k | digit] = (build.shuffle_vector(*pair, mask) for mask in masks)
+    return rows
+
+
+@intrinsic
+def take_square(typingctx, rows, places, first, lines):  # type: ignore[no-untyped-def]
+    """lines[first + j, 0, k] <- rows[places[k], first + j] and lines[first + j, 1, k] <- -1, for 16 values of j."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        step = _Step(context, builder, signature, args)
+        rows, places, lines = step.array(0), step.array(1), step.array(3)
+        found = []
+        for k in range(LANES):
+            row = builder.mul(step.entry(places, word(k)), step.extent(rows, 1))
+            found.append(builder.load(builder.bitcast(step.at(rows.data, row, args[2]), _ROW.as_pointer()), align=4))
+        out, width = step.rows(lines), step.extent(lines, 1)
+        for j, line in enumerate(_transposed(builder, found)):
+            at = builder.mul(builder.add(args[2], word(j)), width)
+            builder.store(line, step.at(out, at), align=64)
+            builder.store(constant(-1), step.at(out, at, 1), align=64)
+        return context.get_dummy_value()
+
+    return types.void(rows, places, first, lines), codegen
+
+
+@intrinsic
+def give_square(typingctx, lines, sums, columns, none, places, out):  # type: ignore[no-untyped-def]
+    """out[places[j], k, first + i] <- line ``own`` of vertex vertices[first + i] in lane j, for 16 values of i.
+
+    ``sums`` is an array and ``own``; ``columns`` is vertices, int64, and ``first``; ``out`` is an array and k.  Entries
+    without a distance become ``none``.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        step = _Step(context, builder, signature, args)
+        lines, sums, vertices, places, out = (step.array(*k) for k in ((0,), (1, 0), (2, 0), (4,), (5, 0)))
+        own, first, k = (builder.extract_value(args[i], 1) for i in (1, 2, 5))
+        kind = context.get_data_type(signature.args[1].types[0].dtype)
+        vector, none, found = ir.VectorType(kind, LANES), step.spread(args[3]), []
+        for i in range(LANES):
+            v = step.entry(vertices, first, i)
+            here = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)))
+            total = step.load(step.rows(sums, kind), builder.mul(v, step.extent(sums, 1)), own)
+            found.append(builder.select(builder.icmp_signed("==", here, constant(FAR)), none, total))
+        for j, line in enumerate(_transposed(builder, found)):
+            row = builder.add(builder.mul(step.entry(places, word(j)), step.extent(out, 1)), k)
+            place = step.at(out.data, builder.mul(row, step.extent(out, 2)), first)
+            builder.store(line, builder.bitcast(place, vector.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(lines, sums, columns, none, places, out), codegen

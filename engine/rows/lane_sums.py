@@ -1,0 +1,213 @@
+"""Sums of quantities along the shortest paths of 16 rows side by side, for most graphs (decision 248)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.rows import Array
+from storage.graph.graph import Graph
+
+Indices = npt.NDArray[np.int64]
+
+#: Rows side by side, and the distance that means *no path*: those of ``engine.rows._lane_vectors``, which imports the
+#: compiler, and is imported only where something is summed.
+LANES: Final = 16
+FAR: Final = 2**30 - 1
+#: Fewer rows than this are walked over one by one, which then takes less time.
+LEAST_ROWS: Final = 5
+#: The order of the vertices is found anew after this many rows.
+SAME_ORDER: Final = 64
+#: Most classes into which the vertices are sorted by distance.
+CLASSES: Final = 2**16
+#: Arcs are moved into the order of the vertices where there are at most this many for each vertex.
+SPARSE: Final = 8
+#: Most vertices that arcs of length zero may join; with more, rows are walked over.
+CLUSTER: Final = 16
+
+
+def lane_bytes(n: int, arcs: int, terminals: int, wholes: int, fractions: int) -> int:
+    """Return the bytes that one thread works with.
+
+    Args:
+        n: number of vertices.
+        arcs: number of arcs.
+        terminals: number of terminals.
+        wholes: number of quantities whose sums are int32.
+        fractions: number of quantities whose sums are float64.
+    """
+    lines = (n + terminals) * LANES * (4 * (2 + wholes) + 8 * fractions)
+    moved = arcs * (8 + 4 * wholes + 8 * fractions) if arcs <= SPARSE * n else 0
+    return lines + moved + LANES * 4 * n + 29 * n + 8 * CLASSES
+
+
+class LaneSums:
+    """What is summed for 16 rows at a time.  Several threads may call :meth:`add`.
+
+    Args:
+        graph: the graph.
+        weights: of whole numbers, shape (arcs,): the weights in units.
+        unit: the number of units that make 1, by which rows of floats are multiplied.
+        quantities: int32, shape (arcs, k): those of which int32 holds all sums; float64, shape (arcs, l): the others;
+            both in the order of the graph's arcs.
+        columns: vertex indices of the columns.
+    """
+
+    def __init__(
+        self, graph: Graph, weights: Array, unit: float, quantities: tuple[Array, Array], columns: Indices
+    ) -> None:
+        self._n, self._terminals, self._unit, self._columns = graph.n, graph.terminals, unit, columns
+        every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
+        self._clusters = _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals))
+        order = np.argsort(graph.heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
+        tails = np.where(every < graph.terminals, every + np.int32(graph.n), every)[order]
+        into = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n)))).astype(np.int64)
+        lengths = None if bool((weights == 1).all()) else np.minimum(weights, FAR + 1).astype(np.int32)[order]
+        own, other = (values[order] for values in quantities)
+        self._graph = (into, tails, lengths), (own, other)
+        self._moves = graph.arcs <= SPARSE * graph.n
+        self._free: list[tuple[Any, ...]] = []
+
+    @staticmethod
+    def suits(graph: Graph, weights: Array) -> bool:
+        """Return whether rows of a graph can be summed side by side: no weight is negative, and arcs of length zero
+        join few vertices.
+
+        Args:
+            graph: the graph.
+            weights: shape (arcs,): the weights in units.
+        """
+        if graph.arcs == 0 or weights.min() < 0:
+            return False
+        every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
+        _, begins, _ = _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals))
+        return bool((np.diff(begins) <= CLUSTER).all())
+
+    def add(
+        self, sources: Indices, rows: Array, none: np.generic, limited: bool, wanted: tuple[Any, ...]
+    ) -> tuple[int, int, int]:
+        """Sum along the paths of the first rows, as many as can be summed side by side.
+
+        Args:
+            sources: vertex indices, shape (rows,).
+            rows: shape (rows, n): int32, uint16 or float64, their distances to all vertices.
+            none: the value for *no path* in rows.
+            limited: whether distances beyond a cutoff are unreachable.
+            wanted: the values for *no path* of the sums, int32 and float64; and what receives them: int32, shape
+                (rows, k, columns), and float64, shape (rows, l, columns).
+
+        Returns:
+            How many rows are summed; and row and vertex of an entry that is not a shortest distance, or -1 and -1.
+        """
+        from engine.rows._lane_sums import sum_lanes, whole_rows
+
+        left = len(rows) % LANES
+        count = len(rows) - (left if left < LEAST_ROWS else 0)
+        order = _by_nearness(sources[:count], rows)
+        with self._space() as (buffer, space):
+            for first in range(0, count, LANES):
+                which = order[np.minimum(np.arange(first, first + LANES), count - 1)]
+                own, numbers = rows, which
+                if rows.dtype != np.int32:
+                    unit = None if rows.dtype.kind in "iu" else float(self._unit)
+                    if not whole_rows(rows, which, unit, none, buffer):
+                        return 0, -1, -1
+                    own, numbers = buffer, np.arange(LANES)
+                block = own, numbers, np.ascontiguousarray(sources[which]), int(limited)
+                anew = 0 if first % SAME_ORDER else 1 + self._moves
+                given = block, anew, self._graph, self._clusters, space, (which, self._columns, *wanted)
+                lane, vertex = sum_lanes(*given)
+                if lane >= 0:
+                    return first, int(which[lane]), vertex
+        return count, -1, -1
+
+    @contextmanager
+    def _space(self) -> Iterator[tuple[Any, ...]]:
+        """Lend the arrays that one thread works with; they are kept for the next call."""
+        try:
+            space = self._free.pop()
+        except IndexError:
+            space = self._new_space()
+        yield space
+        self._free.append(space)
+
+    def _new_space(self) -> tuple[Any, ...]:
+        n, (arcs, quantities) = self._n, self._graph
+        every = n + self._terminals
+        lines = _aligned((every, 2 + quantities[0].shape[1], LANES), np.int32)
+        lines[n:, 0], lines[n:, 1:] = FAR, -1
+        sums = _aligned((every, quantities[1].shape[1], LANES), np.float64)
+        orders = (
+            np.arange(n, dtype=np.int32),
+            np.empty(n, np.int32),
+            np.empty(n, np.uint8),
+            np.empty((n + 1, 2), np.int32),
+        )
+        starts = np.empty(min(CLASSES, 2 * n) + 2, np.int64)
+        moved: tuple[Any, ...] = self._graph
+        if self._moves:
+            lengths = None if arcs[2] is None else np.empty_like(arcs[2])
+            moved = (np.empty_like(arcs[0]), np.empty_like(arcs[1]), lengths), tuple(map(np.empty_like, quantities))
+        return np.empty((LANES, n), np.int32), ((lines, sums), orders, starts, np.arange(n, dtype=np.int32), moved)
+
+
+def _by_nearness(sources: Indices, rows: Array) -> Indices:
+    """Return the order of some rows in which 16 that follow each other have sources near each other.
+
+    The rows are halved, again and again, by which of two distant sources is nearer.
+
+    Args:
+        sources: vertex indices, shape (count,).
+        rows: shape (count or more, n): their distances.
+    """
+    lengths = np.nan_to_num(rows[: len(sources), sources].astype(np.float64), posinf=1e300)
+
+    def halved(part: Indices) -> Indices:
+        if len(part) <= LANES:
+            return part
+        one = part[np.argmax(lengths[part[0], part])]
+        other = part[np.argmax(lengths[one, part])]
+        part = part[np.argsort(lengths[one, part] - lengths[other, part], kind="stable")]
+        half = -(-(len(part) // 2) // LANES) * LANES
+        return np.concatenate((halved(part[:half]), halved(part[half:])))
+
+    return halved(np.arange(len(sources)))
+
+
+def _aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Return an array whose data begin at a cache line."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    found: Array = memory[skip : skip + size].view(dtype).reshape(shape)
+    return found
+
+
+def _clusters(n: int, tails: Array, heads: Array, zero: Array) -> tuple[Array, Array, Array]:
+    """Return the clusters, which are the vertices that arcs of length zero join: the cluster of each vertex or -1,
+    empty if there is no such arc; where the members of each cluster begin; and the members.
+
+    Args:
+        n: number of vertices.
+        tails: int32, shape (arcs,).
+        heads: int32, shape (arcs,).
+        zero: of bool, shape (arcs,): the arcs of length zero.
+    """
+    if not zero.any():
+        return np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    joined = coo_array((np.ones(int(zero.sum()), np.int8), (tails[zero], heads[zero])), shape=(n, n)).tocsr()
+    _, component = connected_components(joined, directed=False)
+    sizes = np.bincount(component)
+    number = np.where(sizes > 1, np.cumsum(sizes > 1) - 1, -1).astype(np.int32)
+    which = number[component]
+    members = np.argsort(which, kind="stable")[np.count_nonzero(which < 0) :].astype(np.int32)
+    begins = np.concatenate(([0], np.cumsum(sizes[sizes > 1]))).astype(np.int64)
+    return which, begins, members

@@ -1,0 +1,186 @@
+"""Sums of rows side by side: the same as those of rows one by one, and which rows and graphs are left to the walk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.model.dtypes import WORK_TYPES
+from engine.rows import lane_sums
+from engine.rows._lane_vectors import FAR, LANES
+from engine.rows.lane_sums import LEAST_ROWS, SAME_ORDER, LaneSums
+from engine.rows.sums import PathSums
+from storage.errors import SolveFailed
+from storage.graph.graph import Graph, build_graph
+
+INT32 = WORK_TYPES["int32"]
+KINDS = ("hops", "ties", "zeros", "decimals", "far")
+
+
+def random_graph(rng: np.random.Generator, kind: str, n: int) -> Graph:
+    """A graph with many ties, two whole quantities and a fraction."""
+    m = int(rng.integers(n // 2, 5 * n))
+    tails, heads = rng.integers(0, n, (2, m))
+    weights = {
+        "hops": None,
+        "ties": rng.integers(1, 4, m),
+        "zeros": np.where(rng.random(m) < 2 / n, 0, rng.integers(1, 4, m)),
+        "decimals": rng.integers(1, 5, m) / 10,
+        "far": rng.integers(1, 10**6, m),
+    }[kind]
+    quantities = {"whole": rng.integers(-5, 50, m), "part": rng.random(m), "other": rng.integers(0, 9, m)}
+    directed = bool(rng.integers(2))
+    graph, _ = build_graph(tails, heads, weights, n=n, directed=directed, quantities=quantities)
+    return replace(graph, terminals=int(rng.integers(0, n // 2))) if rng.random() < 0.5 else graph
+
+
+def rows_from(graph: Graph, sources: np.ndarray, cutoff: float = np.inf) -> np.ndarray:
+    """Distances, by relaxing all arcs until nothing changes; decimals are rounded to tenths."""
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    rows = np.full((len(sources), graph.n), np.inf)
+    for source, row in zip(sources, rows, strict=True):
+        row[source], before = 0, None
+        own = (tails >= graph.terminals) | (tails == source)
+        while before is None or not np.array_equal(before, row):
+            before = row.copy()
+            np.minimum.at(row, graph.heads[own], row[tails[own]] + graph.weights[own])
+            row[:] = row if graph.integral else np.round(row, 1)
+    rows[rows > cutoff] = np.inf
+    return rows
+
+
+def typed(rows: np.ndarray, kind: str) -> np.ndarray:
+    return np.where(np.isinf(rows), WORK_TYPES[kind].unreachable, rows).astype(kind)
+
+
+def ways(graph: Graph, kind: str, *, limited: bool = False, targets: np.ndarray | None = None) -> tuple[PathSums, ...]:
+    """What sums rows side by side, which may not walk, and what walks."""
+    given = graph, list(graph.quantities), WORK_TYPES[kind]
+    beside = PathSums(*given, limited=limited, targets=targets)
+    beside._walk = None  # type: ignore[assignment, method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LaneSums, "suits", staticmethod(lambda _graph, _weights: False))
+        return beside, PathSums(*given, limited=limited, targets=targets)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_side_by_side_are_summed_as_the_walk_sums_them(kind, seed):
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    n = int(rng.integers(2, 90))
+    graph, limited = random_graph(rng, kind, n), bool(rng.integers(2))
+    count = int(rng.integers(0, 2 * SAME_ORDER // LANES) * LANES + rng.integers(LEAST_ROWS, LANES + 1))
+    sources = np.sort(rng.integers(0, n, count)) if rng.random() < 0.5 else rng.integers(0, n, count)
+    rows = rows_from(graph, sources)
+    if limited:
+        rows[rows > np.median(rows[np.isfinite(rows)])] = np.inf
+    types = ["float64"] if not graph.integral else ["int32", "float64", *(["uint16"] if kind != "far" else [])]
+    targets = rng.permutation(n)[: n // 2] if rng.random() < 0.4 else None
+    for dtype in types:
+        beside, walk = ways(graph, dtype, limited=limited, targets=targets)
+        found, wanted = (way.of(sources, typed(rows, dtype)) for way in (beside, walk))
+        for name in graph.quantities:
+            assert np.array_equal(found[name], wanted[name]), (dtype, name)
+
+
+def test_arcs_are_not_moved_where_there_are_many(monkeypatch):
+    rng = np.random.default_rng(0)
+    graph = random_graph(rng, "ties", 60)
+    sources = rng.integers(0, 60, 70)
+    rows = typed(rows_from(graph, sources), "int32")
+    found = []
+    for most in (0, 100):
+        monkeypatch.setattr(lane_sums, "SPARSE", most)
+        found.append(ways(graph, "int32")[0].of(sources, rows))
+    for name in graph.quantities:
+        assert np.array_equal(found[0][name], found[1][name])
+
+
+def outcome(way: PathSums, sources: np.ndarray, rows: np.ndarray) -> dict[str, list[list[float]]]:
+    """The sums by name; empty where a row is refused."""
+    try:
+        return {name: block.tolist() for name, block in way.of(sources, rows).items()}
+    except SolveFailed:
+        return {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_wrong_entry_is_refused_as_the_walk_refuses_it(kind):
+    outcomes = Counter[bool]()
+    for seed in range(12):
+        rng = np.random.default_rng([seed, KINDS.index(kind)])
+        n, limited = int(rng.integers(2, 9)), seed % 2 == 1
+        graph = random_graph(rng, kind, n)
+        dtype = "int32" if graph.integral else "float64"
+        sources = rng.integers(0, n, LANES + LEAST_ROWS)
+        rows = typed(rows_from(graph, sources), dtype)
+        both = ways(graph, dtype, limited=limited)
+        for _ in range(60):
+            i, v = rng.integers(len(sources)), rng.integers(n)
+            if v == sources[i]:
+                continue
+            near = rows[i, v] + rng.integers(-2, 3) * (1 if graph.integral else 0.1)
+            wrong = rng.choice([0, 1, near, rng.choice(rows[i]), WORK_TYPES[dtype].unreachable])
+            other = rows.copy()
+            other[i, v] = wrong
+            told = [outcome(way, sources, other) for way in both]
+            assert told[0] == told[1], (seed, i, v, wrong)
+            outcomes[told[0] == {}] += 1
+    assert outcomes[True] > 150
+    assert outcomes[False] > 20
+
+
+def test_the_row_with_the_wrong_entry_is_named():
+    rng = np.random.default_rng(1)
+    graph = random_graph(rng, "far", 40)
+    beside, _ = ways(graph, "int32")
+    sources = np.arange(40)
+    rows = typed(rows_from(graph, sources), "int32")
+    for i in (0, 15, 16, 39):
+        other = rows.copy()
+        other[i, i] = 1
+        with pytest.raises(SolveFailed, match=f"the entry from {i} to {i} is not"):
+            beside.of(sources, other)
+
+
+@pytest.mark.parametrize(("last", "walked"), [(FAR - 1, False), (FAR, True)])
+def test_distances_that_do_not_fit_are_walked(last, walked, monkeypatch):
+    arcs = [0, 1, 2], [1, 2, 3], [FAR - 3, 1, last - FAR + 2]
+    graph, _ = build_graph(*arcs, n=4, directed=True, quantities={"q": [1, 2, 4]})
+    sums = PathSums(graph, ["q"], WORK_TYPES["float64"], limited=False, targets=None)
+    calls = []
+    monkeypatch.setattr(sums, "_walk", lambda *given, walk=sums._walk: calls.append(given) or walk(*given))
+    found = sums.of(np.zeros(LEAST_ROWS, np.int64), np.array([[0, FAR - 3, FAR - 2, last]] * LEAST_ROWS, np.float64))
+    assert found["q"].tolist() == [[0, 1, 3, 7]] * LEAST_ROWS
+    assert bool(calls) == walked
+
+
+def test_which_graphs_are_summed_side_by_side():
+    def suits(*weights: float) -> bool:
+        arcs = range(len(weights))
+        graph, _ = build_graph(list(arcs), [k + 1 for k in arcs], list(weights), n=len(weights) + 1, directed=True)
+        return LaneSums.suits(graph, graph.weights)
+
+    assert suits(1, 2, 0)
+    assert not suits(1, -2, 0)
+    assert suits(*[0] * (lane_sums.CLUSTER - 1), 1, 0)
+    assert not suits(*[0] * lane_sums.CLUSTER, 1, 0)
+
+
+def test_several_threads_share_the_sums_of_a_graph():
+    rng = np.random.default_rng(5)
+    graph = random_graph(rng, "zeros", 80)
+    beside, walk = ways(graph, "int32")
+    sources = rng.permutation(80)
+    rows = typed(rows_from(graph, sources), "int32")
+    parts = [slice(first, first + 40) for first in range(0, 50, 10)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda part: beside.of(sources[part], rows[part]), parts * 4))
+    wanted = walk.of(sources, rows)
+    for part, sums in zip(parts * 4, found, strict=True):
+        for name, block in sums.items():
+            assert np.array_equal(block, wanted[name][part])

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import scipy.sparse
-import zstandard
+
+from storage.files.zstd import zstd
 
 #: Larger files are cut to about this length, at a line end where they are text.
 LONGEST = 60_000
@@ -149,7 +150,7 @@ def made() -> dict[str, bytes]:
         "made.parquet": _bytes(table.write_parquet),
         "made-utf16.csv": texts["made-names.csv"].encode("utf-16"),
         "made.gr.gz": gzip.compress(files["made.gr"]),
-        "made.gml.zst": zstandard.compress(files["made.gml"]),
+        "made.gml.zst": zstd.compress(files["made.gml"]),
     }
 
 
@@ -173,7 +174,7 @@ def mutate(name: str, data: bytes, others: list[bytes], draw: random.Random) -> 
     """One to four random changes; of half of the compressed files to what they unpack to."""
     unpack, pack = {
         ".gz": (gzip.decompress, gzip.compress),
-        ".zst": (zstandard.decompress, zstandard.compress),
+        ".zst": (zstd.decompress, zstd.compress),
     }.get(Path(name).suffix, (bytes, bytes))
     inside = draw.random() < 0.5
     if inside:

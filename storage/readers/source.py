@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import zstandard
-
 from storage.errors import InvalidGraph, NotFound
+from storage.files.zstd import zstd
 from storage.readers.limits import ReadLimits
 from storage.readers.spool import temporary_copy
 
@@ -31,10 +30,13 @@ LINE = 256 << 20
 HEAD = 64 << 10
 #: Bytes of the first line that are read if it is longer than ``HEAD``, because it may hold the names of all columns.
 FIRST_LINE = 1 << 20
-#: Compressed bytes that are passed to zstd at a time.  Four of them may expand to 128 KiB, so a small step bounds the
+#: Compressed bytes that are passed to zstd at a time.
+_ZSTD_STEP = 64 << 10
+#: Bytes of content that zstd returns at a time.  Four compressed bytes may expand to 128 KiB, so only this bounds the
 #: memory that a decompression bomb takes.
-_ZSTD_STEP = 1 << 10
-_ZSTD_WINDOW = 1 << 27
+_ZSTD_PIECE = 1 << 20
+#: The largest window that a frame may ask for, as the power of two: 128 MiB.
+_ZSTD_WINDOW = 27
 #: The first line of a CSV file that names the separator for Excel.
 _SEPARATOR = re.compile(rb"\A\"?sep=([;,|\t])\"?[ ;,|\t]*+(?=\n)", re.IGNORECASE)
 _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
@@ -101,7 +103,7 @@ class Source:
                 yield piece
         except EOFError:
             raise InvalidGraph(f"the {self.compression} stream is cut off after {total:,} bytes of content") from None
-        except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        except (gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
             raise InvalidGraph(f"the {self.compression} stream is damaged: {error}") from None
         except OSError as error:
             raise NotFound(f"cannot read {self.path}: {error.strerror or error}") from error
@@ -117,15 +119,15 @@ class Source:
                 yield piece
 
     def _unzstd(self) -> Iterator[bytes]:
-        machine = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-        frame, fed = machine.decompressobj(), False
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+        frame, fed = zstd.ZstdDecompressor(options=options), False
         with self.path.open("rb") as file:
             while raw := file.read(_ZSTD_STEP):
-                while raw:
+                while raw or not (frame.needs_input or frame.eof):
                     if frame.eof:
-                        frame, fed = machine.decompressobj(), False
+                        frame, fed = zstd.ZstdDecompressor(options=options), False
                     fed = True
-                    if piece := frame.decompress(raw):
+                    if piece := frame.decompress(raw, _ZSTD_PIECE):
                         yield piece
                     raw = frame.unused_data if frame.eof else b""
         if fed and not frame.eof:

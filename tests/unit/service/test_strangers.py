@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 
 import pytest
-import zstandard
 from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
+from storage.files.zstd import zstd
 from tests.property.test_openapi import here
 from tests.unit.service.support import Bench, small_graph
 from tests.unit.service.test_app import problem
@@ -119,7 +119,7 @@ def test_file_names_name_no_file(client: TestClient, settings: Settings, tmp_pat
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lambda data: zstandard.ZstdCompressor().compress(data)])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
 def test_bombs_are_told_by_their_setting(client: TestClient, settings: Settings, pack, monkeypatch):
     monkeypatch.setattr("storage.readers.limits.HARMLESS_BYTES", 1000)
     comment = b"# " + b"x" * 10_000 + b"\n"

@@ -7,9 +7,9 @@ import zlib
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from storage.errors import InvalidGraph, LimitExceeded, NotFound
+from storage.files.zstd import zstd
 from storage.readers import ReadLimits, read_graph
 from storage.readers import source as source_module
 from storage.readers.source import Source
@@ -27,8 +27,8 @@ def text_of(path: Path, size: int | None = None) -> bytes:
     return b"".join(block.data for block in blocks)
 
 
-def zstd(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+def with_checksum(data: bytes) -> bytes:
+    return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
 
 
 @pytest.mark.parametrize("size", [1, 17, 4096, 1 << 20])
@@ -68,9 +68,9 @@ def test_damaged_utf_16_is_refused(tmp_path: Path) -> None:
     [
         (gzip.compress, ".gz", "gzip"),
         (lambda data: gzip.compress(data[:5000]) + gzip.compress(data[5000:]), ".gz", "gzip"),
-        (zstd, ".zst", "zstd"),
-        (lambda data: zstd(data[:5000]) + zstd(data[5000:]), ".zst", "zstd"),
-        (zstd, "", "zstd"),
+        (with_checksum, ".zst", "zstd"),
+        (lambda data: with_checksum(data[:5000]) + with_checksum(data[5000:]), ".zst", "zstd"),
+        (with_checksum, "", "zstd"),
     ],
     ids=["gzip", "gzip members", "zstd", "zstd frames", "by content"],
 )
@@ -81,7 +81,16 @@ def test_compressed_files(tmp_path: Path, pack, suffix: str, name: str) -> None:
     assert (graph.n, graph.m, receipt.compression) == (2001, 2000, name)
 
 
-@pytest.mark.parametrize(("pack", "suffix"), [(gzip.compress, ".gz"), (zstd, ".zst")])
+def test_zstd_is_unpacked_in_pieces_of_bounded_size(tmp_path: Path) -> None:
+    path = tmp_path / "g.txt.zst"
+    content = b"1 2\n" * (3 << 20) + LINES
+    path.write_bytes(zstd.compress(content) + zstd.compress(LINES))
+    pieces = list(Source(path, ReadLimits(max_ratio=10**6)).content())
+    assert max(map(len, pieces)) <= 1 << 20
+    assert b"".join(pieces) == content + LINES
+
+
+@pytest.mark.parametrize(("pack", "suffix"), [(gzip.compress, ".gz"), (with_checksum, ".zst")])
 def test_cut_streams_are_refused(tmp_path: Path, pack, suffix: str) -> None:  # type: ignore[no-untyped-def]
     packed = pack(LINES)
     path = tmp_path / f"g.txt{suffix}"
@@ -91,7 +100,7 @@ def test_cut_streams_are_refused(tmp_path: Path, pack, suffix: str) -> None:  # 
             read_graph(path)
 
 
-@pytest.mark.parametrize(("pack", "suffix"), [(gzip.compress, ".gz"), (zstd, ".zst")])
+@pytest.mark.parametrize(("pack", "suffix"), [(gzip.compress, ".gz"), (with_checksum, ".zst")])
 def test_flipped_bits_are_refused(tmp_path: Path, pack, suffix: str) -> None:  # type: ignore[no-untyped-def]
     packed = bytearray(pack(LINES))
     packed[len(packed) // 2] ^= 0x55

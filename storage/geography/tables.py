@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest, NotFound
+from storage.files.csv_rows import TEXTS, place_of, read_rows
 from storage.geography.coordinates import LONLAT, check_numbers
 from storage.geography.geopackage import GEOPACKAGE
 
@@ -63,9 +64,12 @@ class PointTable:
 
     def where(self, row: int) -> str:
         """Return where a row is, for messages."""
-        if self.path.suffix.lower() in (".csv", ".tsv"):
-            return f"{self.path}, line {row + 2}"
-        return f"{self.path}, row {row + 1}"
+        return _where(self.path, row)
+
+
+def _where(path: Path, row: int) -> str:
+    separator = _header(path)[1] if path.suffix.lower() in TEXTS and path.is_file() else ","
+    return f"{path}, {place_of(path, row, separator)}"
 
 
 def has_points(path: Path) -> bool:
@@ -79,7 +83,7 @@ def has_points(path: Path) -> bool:
     if path.suffix.lower() in (".geojson", GEOPACKAGE):
         return True
     try:
-        if path.suffix.lower() in (".csv", ".tsv"):
+        if path.suffix.lower() in TEXTS:
             return _pair(_header(path)[0]) is not None
         import polars as pl
 
@@ -211,10 +215,10 @@ def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] 
     try:
         if ending == ".geojson":
             return _geojson(path)
-        if ending in (".csv", ".tsv"):
+        if ending in TEXTS:
             names, separator = _header(path)
             _refuse_twins(path, names)
-            return pl.read_csv(path, infer_schema=False, separator=separator), None
+            return read_rows(path, separator), None
         with path.open("rb"):
             pass
         frame = pl.read_parquet(path)
@@ -312,7 +316,7 @@ def _numbers(path: Path, column: pl.Series) -> Floats:
         if len(wrong):
             row = int(wrong[0])
             raise InvalidRequest(
-                f"{path}, line {row + 2}: {column.name} is {texts[row]!r}, which is no coordinate; "
+                f"{_where(path, row)}: {column.name} is {texts[row]!r}, which is no coordinate; "
                 "leave it empty where there is none",
                 field="nodes",
             )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from storage.arguments import check_flags, check_given_paths
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
+from storage.files.csv_rows import place_of, read_rows
 from storage.files.writing import Writing
 from storage.graph.graph import index_of
 from storage.graph.units import unit_metadata
@@ -222,7 +223,7 @@ def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
         with path.open("rb"):
             pass
         if path.suffix.lower() == ".csv":
-            return pl.read_csv(path, infer_schema=False)
+            return read_rows(path)
         return pl.read_parquet(path)
     except OSError as error:
         raise NotFound(f"cannot open {path}: {error.strerror or error}") from error
@@ -263,8 +264,8 @@ def is_number(text: str) -> bool:
 
 
 def place_in(path: Path, row: int) -> str:
-    """Return the place of a row for messages; in a CSV file, line 1 is the header."""
-    return f"{path}, line {row + 2}" if path.suffix.lower() == ".csv" else f"{path}, row {row + 1}"
+    """Return the place of a row for messages."""
+    return f"{path}, {place_of(path, row)}"
 
 
 def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:

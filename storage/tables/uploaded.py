@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidRequest, LimitExceeded, NotFound
+from storage.files.csv_rows import place_of
 from storage.files.locks import FileLock
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "op
                 raise InvalidRequest(
                     f"line 1: {numeric[0]!r} is a number; the first line must name the columns", field="table"
                 )
-        found: dict[str, Any] = {name: _vertices(frame[name], ending, once=ends == 1) for name in names[:ends]}
+        found: dict[str, Any] = {name: _vertices(frame[name], shown, once=ends == 1) for name in names[:ends]}
         found |= {name: numbers_in(shown, frame[name]) for name in names[ends:]}
         if holds == "demands":
             _check_flows(shown, {name: found[name] for name in names[ends:]})
@@ -258,7 +259,7 @@ def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int, ends: i
             raise LimitExceeded(message, limit=most, requested=found, setting=setting)
 
 
-def _vertices(key: pl.Series, ending: str, *, once: bool) -> pl.Series:
+def _vertices(key: pl.Series, path: Path, *, once: bool) -> pl.Series:
     """Return the names of vertices as texts; with ``once``, none may occur twice."""
     import polars as pl
 
@@ -268,7 +269,6 @@ def _vertices(key: pl.Series, ending: str, *, once: bool) -> pl.Series:
     wrong = vertices.is_null() | (vertices == "") | (vertices.is_duplicated() & once)
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        place = f"line {row + 2}" if ending == ".csv" else f"row {row + 1}"
         said = "no vertex is named" if not vertices[row] else f"vertex {vertices[row]} is named more than once"
-        raise InvalidRequest(f"{place}: {said}; each vertex may have one row", field="table")
+        raise InvalidRequest(f"{place_of(path, row)}: {said}; each vertex may have one row", field="table")
     return vertices

@@ -202,6 +202,9 @@ def test_parquet_with_columns_and_geojson(tmp_path):
         ("id,lon,lat\n1,2,3\n2,east,4\n", "line 3: lon is 'east'"),
         ("id,lon,lat\n1,nan,3\n", "line 2: lon is 'nan'"),
         ("id,x,y\n1,1,inf\n", "line 2: y is 'inf'"),
+        ("\n\nid,lon,lat\n1,2,3\n2,east,4\n", "line 5: lon is 'east'"),
+        ("id,lon,lat\n1,2,3\n\n,,\n2,east,4\n", "line 5: lon is 'east'"),
+        ("id;lon;lat;name\n1;2;3;\"a\nb; c\"\n2;181;4;d\n", "line 4: longitude 181 is outside"),
         ("id,lon,lat\n1,2,\n", "line 2: only one of the two coordinates"),
         ("id,lon,longitude,lat\n1,2,2,3\n", "two columns may be the lon: lon and longitude"),
         ("id,a,b\n1,2,3\n", "no columns of coordinates.*there are id, a, b"),
@@ -213,6 +216,17 @@ def test_what_is_no_point_is_refused(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(InvalidRequest, match=message):
         read_points(file)
+
+
+def test_texts_of_geojson_and_parquet_are_on_rows(tmp_path):
+    pl.DataFrame({"id": ["a", "b"], "lon": ["1", "east"], "lat": ["1", "2"]}).write_parquet(tmp_path / "p.parquet")
+    with pytest.raises(InvalidRequest, match=r"p\.parquet, row 2: lon is 'east'"):
+        read_points(tmp_path / "p.parquet")
+
+
+def test_rows_without_any_entry_are_no_points(tmp_path):
+    (tmp_path / "points.csv").write_text("id,lon,lat\n1,2,3\n\n2,4,5\n,,\n\n")
+    assert list(read_points(tmp_path / "points.csv").ids) == ["1", "2"]
 
 
 def test_a_name_that_holds_half_a_character_is_refused(tmp_path):

@@ -32,6 +32,7 @@ def test_columns_are_taken_in_order_or_by_name(tmp_path):
     [
         ("o,d,x\na,q,1\n", NotFound, "line 2: .*q"),
         ("o,d,x\na,b,1\na,b,-2\n", InvalidRequest, "line 3: the flow is -2"),
+        ("o,d,x\na,b,1\n\n,,\na,b,-2\n", InvalidRequest, "line 5: the flow is -2"),
         ("o,d,x\na,b,\n", InvalidRequest, "line 2: column 'x' is None"),
         ("o,d,x\na,b,many\n", InvalidRequest, "line 2: column 'x' is 'many'"),
         ("o,d,x\na,b,inf\n", InvalidRequest, "no finite number"),

@@ -39,6 +39,7 @@ def test_csv_and_parquet_become_the_same(tmp_path: Path):
         ("a,b\nx,1\ny,inf\n", "line 3: column 'b' is 'inf'"),
         ("a,b\nx,1\nx,2\n", "vertex x is named more than once"),
         ("a,b\nx,1\n ,2\n", "line 3: no vertex is named"),
+        ('a,b\n"x\ny",1\n\n ,2\n', "line 5: no vertex is named"),
         (b"PAR1 and nothing", "cannot be read as a table"),
     ],
 )

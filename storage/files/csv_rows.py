@@ -1,0 +1,66 @@
+"""Reads the rows of a CSV file as texts, without empty ones, and says on which line of the file a row begins."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Endings of the files whose rows are lines.
+TEXTS: Final = (".csv", ".tsv")
+
+
+def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
+    """Return the rows below the header, all columns as texts; rows without any entry are left out.
+
+    Spreadsheets write such rows, often as the last ones.
+
+    Args:
+        path: the file.
+        separator: what separates the columns.
+
+    Raises:
+        OSError: the file cannot be read.
+        polars.exceptions.PolarsError: it is no table.
+    """
+    import polars as pl
+
+    frame = pl.read_csv(path, infer_schema=False, separator=separator)
+    return frame.filter(pl.any_horizontal(pl.all().str.strip_chars().fill_null("") != ""))
+
+
+def place_of(path: Path, row: int, separator: str = ",") -> str:
+    """Return where a row is, for messages: ``line 7`` of a text, which is read once more for that, else ``row 6``.
+
+    Args:
+        path: the file.
+        row: the row as ``read_rows`` counts it, or as another format does, from 0.
+        separator: what separates the columns of a text.
+    """
+    if path.suffix.lower() in TEXTS:
+        line = _line_of(path, row, separator)
+        if line is not None:
+            return f"line {line}"
+    return f"row {row + 1}"
+
+
+def _line_of(path: Path, row: int, separator: str) -> int | None:
+    """Return the line on which a row begins, from 1; None if the file has no such row.
+
+    A quoted entry may go over several lines, so lines are counted as the rows are parsed.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            rows, at, begins = csv.reader(file, delimiter=separator), -1, 1
+            for entries in rows:
+                if any(entry.strip() for entry in entries):
+                    if at == row:
+                        return begins
+                    at += 1
+                begins = rows.line_num + 1
+    except (OSError, csv.Error):  # the file is gone, or an entry is longer than Python's parser takes
+        return None
+    return None

@@ -217,6 +217,7 @@ def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
     weights = plan.semiring in (MIN_PLUS, "max-min", "min-max")  # products and reachability have no unit
     return {
         "unit": unit_of(graph) if weights else "weight",
+        **({} if weights else {"weight_column": None}),
         **({} if plan.semiring == MIN_PLUS else {"semiring": plan.semiring}),
         "algorithm": plan.algorithm,
         "max_hops": plan.max_hops,

@@ -70,12 +70,12 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
         coordinates=placed,
         distances=distances,
         source=source,
-        title=_title(asked, path, matrix.unit),
+        title=_title(asked, path, matrix.measured),
         subtitle=_subtitle(matrix, distances),
         route=[vertex for vertex in route if not np.isnan(placed.x[vertex])],
         ends=asked,
         classes=classes,
-        unit=matrix.unit or ("arcs" if matrix.attributes.get("unit") == "hops" else None),
+        unit=matrix.measured or None,
     )
     figure = draw_map(network, SCHEMES["dark" if given["dark"] else "light"])
     facts: dict[str, Any] = {"picture": str(out), "source": result.label(source), "unit": matrix.unit}
@@ -127,6 +127,6 @@ def _rounded(distance: float) -> str:
 
 def _subtitle(matrix: Any, distances: np.ndarray[Any, np.dtype[np.float64]]) -> str:
     reached = int(np.count_nonzero(~np.isnan(distances)))
-    unit = f" {matrix.unit}" if matrix.unit else ""
+    unit = f" {matrix.measured}" if matrix.measured else ""
     farthest = f"; the farthest is {_rounded(float(np.nanmax(distances)))}{unit} away" if reached > 1 else ""
     return f"{Path(str(matrix.path)).name}: {reached:,} of {counted(matrix.n, 'vertices')} reached{farthest}"

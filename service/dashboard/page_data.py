@@ -18,6 +18,7 @@ from service.pool.tasks import wants_prepared
 from service.state import Service, silent
 from service.views.matrix_summary import compared, flow_facts, value_facts
 from storage.errors import ApspError, Gone, LimitExceeded, NotFound, StorageFailed
+from storage.graph.units import measured
 from storage.jobs.store import (
     ACCEPTED,
     DISMISSED,
@@ -152,7 +153,7 @@ def job(visitor: Visitor, job_id: str) -> View:
         "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
         "log": _log(visitor.service, record), "result": _result(visitor, record),
-        "example": _example(record, found), "opening": _opening(record, found), "measured": measured(found),
+        "example": _example(record, found), "opening": _opening(record, found), "measured": measured_in(found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": _said_options(record),
         "points": receipt_of(record.options.get("points")) or {},
@@ -180,7 +181,7 @@ def _graph_of(visitor: Visitor, record: JobRecord) -> GraphRecord | None:
 
 
 def _measured(visitor: Visitor, job_id: str) -> str:
-    return measured(_graph_of(visitor, visitor.job(job_id)))
+    return measured_in(_graph_of(visitor, visitor.job(job_id)))
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
@@ -253,17 +254,12 @@ def kind(record: JobRecord) -> str:
     return _KINDS.get(record.options.get("result", planned), "")
 
 
-def measured(graph: GraphRecord | None) -> str:
-    """Return what distances in a graph measure: its unit, else the name of the column of the weights.
-
-    Empty if neither is known; a column without a header has a number for a name, which says nothing.
-    """
+def measured_in(graph: GraphRecord | None) -> str:
+    """Return what distances in a graph measure, as ``storage.graph.units.measured`` says it."""
     facts = {} if graph is None else graph.facts
     weights = {**_NO_WEIGHTS, **facts.get("weights", {})}
-    if not weights["weighted"]:
-        return "arcs"
-    column = (weights["column"] or "") if weights["length_of"] is None else ""
-    return facts.get("unit") or ("" if column.isdigit() else column)
+    column = weights["column"] if weights["length_of"] is None else None
+    return measured(facts.get("unit"), column, weighted=weights["weighted"])
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:

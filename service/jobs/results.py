@@ -247,6 +247,7 @@ class ResultReader:
         keys = (
             "unreachable",
             "unit",
+            "weight_column",
             "directed",
             "algorithm",
             "max_hops",

@@ -135,7 +135,8 @@ def get_summary(
     dtype = str(matrix.attributes["dtype"]) if opened.table else matrix.dtype.name
     return SummaryDocument(
         job=job_id, result=opened.kind, shape=list(matrix.shape), dtype=dtype, directed=matrix.directed,
-        unit=unit, summary=opened.counted() if counted else matrix.summary,
+        unit=unit, weight_column=matrix.attributes.get("weight_column"),
+        summary=opened.counted() if counted else matrix.summary,
     )  # fmt: skip
 
 

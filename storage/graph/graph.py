@@ -67,6 +67,8 @@ class Graph:
             reliable paths need the greatest.
         quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each.
             They do not influence paths; on request they are summed along the shortest paths.
+        weight_column: the column of the file that the weights are; None if that is not known, or a formula made them.
+            It is shown where no unit is known, and is not part of the content.
     """
 
     indptr: IntArray
@@ -80,6 +82,7 @@ class Graph:
     unit: str | None = None
     quantities: Mapping[str, AnyArray] = field(default_factory=dict)
     parallel: str = "least"
+    weight_column: str | None = None
 
     @property
     def n(self) -> int:
@@ -240,10 +243,8 @@ def graph_digest(graph: Graph) -> str:
     head |= {"integral": graph.integral, "text": text}
     if graph.terminals:
         head["terminals"] = graph.terminals
-    if graph.unit is not None:
-        head["unit"] = graph.unit
-    if graph.quantities:
-        head["quantities"] = list(graph.quantities)
+    head |= {"unit": graph.unit} if graph.unit is not None else {}
+    head |= {"quantities": list(graph.quantities)} if graph.quantities else {}
     if graph.parallel != "least":
         head["parallel"] = graph.parallel
     digest.update(json.dumps(head, sort_keys=True).encode())
@@ -341,10 +342,8 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         # An empty ``length_of`` is left out, because earlier versions refuse a receipt with this unknown member.
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
-    if graph.unit is not None:
-        about["unit"] = graph.unit
-    if graph.parallel != "least":
-        about["parallel"] = graph.parallel
+    about |= {"unit": graph.unit} if graph.unit is not None else {}
+    about |= {"parallel": graph.parallel} if graph.parallel != "least" else {}
     if graph.coordinates is not None:
         about["coordinates"] = save_arrays(graph.coordinates, folder)
     if graph.quantities:
@@ -375,7 +374,8 @@ def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
         if placed is not None and len(placed.x) != len(labels):
             raise StorageFailed(f"{source} is damaged: {len(placed.x)} coordinates of {len(labels)} vertices")
         further = load_quantities(about["quantities"], source, about["arcs"]) if about["form"] > 2 else {}
-        more = about.get("unit"), further, str(about.get("parallel", "least"))
+        column = None if receipt.length_of else receipt.weight_column
+        more = about.get("unit"), further, str(about.get("parallel", "least")), column
         graph = Graph(indptr, heads, weights, labels, *kind, placed, *more)  # type: ignore[arg-type]
     except ApspError:
         raise

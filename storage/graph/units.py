@@ -1,6 +1,34 @@
-"""Names the unit of distances in the metadata of exported tables, for formats that have metadata."""
+"""Names what distances measure, in words and in the metadata of exported tables, for formats that have metadata."""
 
 from __future__ import annotations
+
+
+def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> str:
+    """Return what distances measure; pages, pictures and the command line show it behind numbers.
+
+    Args:
+        unit: the unit of the weights; None if it is not known.
+        column: the column of the weights, which is shown in place of an unknown unit; None if it is not known, or if a
+            formula made the weights.
+        weighted: whether the arcs have weights; if not, distances count arcs.
+
+    Returns:
+        The unit or the name of the column; empty if neither is known.  A column without a header has a number for a
+        name, which says nothing.
+    """
+    if not weighted:
+        return "arcs"
+    return unit or ("" if column is None or column.isdigit() else column)
+
+
+def measured_words(unit: str | None, shown: str) -> str:
+    """Return ``in min``, or ``as sums of length_m`` where no unit is known; empty where nothing is.
+
+    Args:
+        unit: the unit of the weights; None if it is not known.
+        shown: what :func:`measured` returned.
+    """
+    return f"in {shown}" if shown and (unit or shown == "arcs") else f"as sums of {shown}" if shown else ""
 
 
 def unit_metadata(unit: str | None, measured: str = "distance") -> dict[str, str]:

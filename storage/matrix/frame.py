@@ -114,6 +114,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
     common = {
         **_USUAL,
         "unit": unit_of(graph),
+        **_column_of(graph),
         **attributes,
         "type": kind.name,
         "unreachable": float(spec.unreachable) if kind.kind == "f" else int(spec.unreachable),
@@ -139,6 +140,10 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
 def unit_of(graph: Graph) -> str:
     """Return what the distances of a graph measure: its unit, else ``weight``, or ``hops`` without weights."""
     return graph.unit or ("weight" if graph.weighted else "hops")
+
+
+def _column_of(graph: Graph) -> dict[str, str]:
+    return {"weight_column": graph.weight_column} if graph.weighted and graph.weight_column else {}
 
 
 def said_unit(stored: object) -> str | None:
@@ -188,7 +193,8 @@ def write_graph(folder: Path, graph: Graph) -> None:
     terminals = {"terminals": graph.terminals} if graph.terminals else {}
     unit = {"unit": graph.unit} if graph.unit is not None else {}
     kept = {"parallel": graph.parallel} if graph.parallel != "least" else {}
-    consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals, **unit, **kept})
+    facts = {"directed": graph.directed, "weighted": graph.weighted, **terminals, **unit, **kept, **_column_of(graph)}
+    consolidate(folder / "graph", facts)
     if graph.coordinates is not None:
         for name, values in named_arrays(graph.coordinates):
             side_array(folder / GROUP / name, values, ("vertex",))

@@ -20,6 +20,7 @@ from storage.arguments import check_index_array, check_label, check_whole
 from storage.errors import NotFound, StorageFailed
 from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
+from storage.graph.units import measured
 from storage.matrix.format import (
     DISTANCES,
     ROOT_DOCUMENT,
@@ -337,6 +338,12 @@ class SealedResult(SealedFolder, ABC):
         """What the distances measure, such as ``min``; None if no unit was given, or if they count arcs."""
         return said_unit(self.attributes.get("unit"))
 
+    @property
+    def measured(self) -> str:
+        """What the distances measure, in a word: the unit, else the column of the weights, else ``arcs`` or nothing."""
+        about = self.attributes
+        return measured(self.unit, about.get("weight_column"), weighted=about.get("unit") != "hops")
+
     @cached_property
     def _graph(self) -> Graph:
         indptr, heads, weights = (self._side(f"graph/{name}") for name in ("indptr", "heads", "weights"))
@@ -346,7 +353,8 @@ class SealedResult(SealedFolder, ABC):
         kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
         further = self._arrays.get("graph/quantities", {"attributes": {"names": []}})["attributes"]["names"]
         quantities = {name: self._side(f"graph/quantities/{name}") for name in further}
-        more = self.coordinates, facts.get("unit"), quantities, str(facts.get("parallel", "least"))
+        parallel, column = str(facts.get("parallel", "least")), facts.get("weight_column")
+        more = self.coordinates, facts.get("unit"), quantities, parallel, column
         return Graph(indptr, heads, weights, self.labels, *kind, *more)  # type: ignore[arg-type]
 
     @cached_property

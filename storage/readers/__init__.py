@@ -213,10 +213,9 @@ def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileRea
     if asked is not None and (found is None or found.system != asked):
         has = "has no coordinates called x and y" if found is None else f"says that its coordinates are {found.system}"
         raise InvalidRequest(f"--coordinates {asked} has no meaning here: the file {has}", field="coordinates")
-    unit = unit or parsed.unit
-    if found is None and unit is None:
-        return graph, receipt
-    return replace(graph, coordinates=found, unit=unit), replace(receipt, notes=tuple(notes))
+    column = None if receipt.length_of else receipt.weight_column
+    graph = replace(graph, coordinates=found, unit=unit or parsed.unit, weight_column=column)
+    return graph, replace(receipt, notes=tuple(notes))
 
 
 @contextlib.contextmanager

@@ -279,6 +279,7 @@ class Manifest(Wire):
     dtype: str
     unreachable: int | float | str | None = Field(description="The stored value of *no path*.")
     unit: str | None
+    weight_column: str | None = Field(description="The column of the file that the weights are; null if not known.")
     directed: bool
     algorithm: str | None
     semiring: SemiringName = Field(description="What the values are: min-plus for distances.")
@@ -380,4 +381,5 @@ class SummaryDocument(Wire):
     dtype: str
     directed: bool
     unit: str
+    weight_column: str | None = Field(description="The column of the file that the weights are; null if not known.")
     summary: dict[str, Any]

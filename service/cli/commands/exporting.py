@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json
+from service.cli.commands.output import emit, emit_json, shown_unit
 from service.cli.commands.querying import opened
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected
@@ -26,7 +26,7 @@ from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing
 from storage.geography.geopackage import GEOPACKAGE, check_geopackage
-from storage.graph.units import unit_metadata
+from storage.graph.units import measured_words, unit_metadata
 from storage.semirings import EVERY, MIN_PLUS
 
 if TYPE_CHECKING:
@@ -100,13 +100,14 @@ def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None
         with Writing(out, "export"):
             _write(part, out, kind, wide=args.wide)
         unit, measured = None if args.also else result.matrix.unit, part.measured
+        shown = None if args.also else shown_unit(result.matrix.unit, result.matrix.measured)
     down, across, size = len(part.rows.sources), part.rows.width, out.stat().st_size
     if as_json:
         said = unit_metadata(unit, measured)
         emit_json({"file": str(out), "sources": down, "targets": across, "bytes": size, **said})
     else:
-        said_unit = f", {measured}s in {unit}" if unit else ""
-        emit(f"{out}: {down:,} sources x {across:,} targets, {format_bytes(size)}{said_unit}")
+        about = f", {measured}s {measured_words(unit, shown)}" if shown else ""
+        emit(f"{out}: {down:,} sources x {across:,} targets, {format_bytes(size)}{about}")
 
 
 def _plain_table(kind: str, args: ExportArgs) -> bool:

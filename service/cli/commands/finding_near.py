@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from engine.model.problem import Options
 from service.cli.arguments import PairOptions
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit_done, emit_json, table
+from service.cli.commands.output import emit_done, emit_json, table, unit_of_graph
 from service.cli.commands.preparing import opened_prepared
 from service.cli.commands.solving import GraphArgs, load, read_facts, tell
 from service.cli.progress import ProgressMonitor
@@ -102,7 +102,7 @@ def _near(
         emit_json({"near": str(out), "graph": file, **said, "seconds": seconds})
         return
     lines = [("pairs", f"{entries:,} of {counted(rows, 'sources')}"), ("form", f"{form.name}, {kind}")]
-    lines += [("unit", graph.unit)] if graph.unit else []
+    lines += [("unit", unit)] if (unit := unit_of_graph(graph)) else []
     emit_done(out, seconds, table(lines, indent="  "))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.model.plan import Plan
 from engine.rows.asked_measures import MeasureRequest
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_done, emit_json, table
+from service.cli.commands.output import emit, emit_done, emit_json, table, unit_of_graph
 from service.cli.commands.preparing import opened_prepared
 from service.cli.commands.solving import GraphArgs, budgets_of, describe_plan, load, options_of, read_facts, tell
 from service.cli.progress import ProgressMonitor
@@ -118,7 +118,7 @@ def _run(args: MeasureArgs, given: _Asked, numbers: dict[str, list[float]], *, a
         emit(found.to_polars().write_csv().removesuffix("\n"))
     else:
         lines = [("rows", f"{len(found):,}"), ("columns", ", ".join(["vertex", *found.columns]))]
-        lines += [("unit", f"{graph.unit}, of distances")] if graph.unit else []
+        lines += [("unit", f"{unit}, of distances")] if (unit := unit_of_graph(graph)) else []
         emit_done(args.out, seconds, table(lines, indent="  "))
 
 

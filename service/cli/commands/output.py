@@ -7,9 +7,15 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from service.units import format_seconds
 from storage.errors import StorageFailed
+from storage.graph.units import measured
+from storage.matrix.frame import said_unit
+
+if TYPE_CHECKING:
+    from storage.graph.graph import Graph
 
 
 class OutputClosedError(Exception):
@@ -28,6 +34,32 @@ def emit(lines: str | Iterable[str]) -> None:
         raise OutputClosedError from error
     except OSError as error:
         raise StorageFailed(f"standard output cannot be written: {error.strerror or error}") from error
+
+
+def shown_unit(unit: str | None, shown: str) -> str | None:
+    """Return what text says that distances measure: on a terminal, where people read, all that is known; elsewhere the
+    unit only, because programs read it there, and the name of a column behind a number would be new to them.
+
+    Args:
+        unit: the unit of the weights; None if it is not known.
+        shown: what ``storage.graph.units.measured`` says, which pages show.
+    """
+    return (shown or None) if sys.stdout.isatty() else unit
+
+
+def unit_of_graph(graph: Graph) -> str | None:
+    """Return what text says that the distances of a graph measure, see :func:`shown_unit`."""
+    return shown_unit(graph.unit, measured(graph.unit, graph.weight_column, weighted=graph.weighted))
+
+
+def unit_of_facts(facts: Mapping[str, Any]) -> str | None:
+    """Return what text says that the distances of a store measure, see :func:`shown_unit`.
+
+    Args:
+        facts: its attributes ``unit`` and, if there is one, ``weight_column``.
+    """
+    unit = said_unit(facts["unit"])
+    return shown_unit(unit, measured(unit, facts.get("weight_column"), weighted=facts["unit"] != "hops"))
 
 
 def emit_done(place: object, seconds: Mapping[str, float], lines: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.files.writing import Writing
+from storage.graph.units import measured_words
 from storage.matrix.sealed import SealedResult
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ def _taken(matrix: SealedResult, budget: int) -> RowsSummary | None:
 def _draw(figure: Figure, matrix: SealedResult, picture: Picture, shown: tuple[Order, dict[str, Any]]) -> None:
     """Draw the picture and the facts; ``shown`` is the order of the vertices, and the summary."""
     order, summary = shown
-    unit = f"distance in {matrix.unit}" if matrix.unit else "distance"
-    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else unit
+    name = f"distance {measured_words(matrix.unit, matrix.measured)}".strip()
     axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json
+from service.cli.commands.output import emit, emit_json, shown_unit
 from service.cli.commands.showing import (
     check_question,
     count_of,
@@ -88,7 +88,7 @@ def query(
     understood = MIN_PLUS if question in ("within", "also") else EVERY
     with opened(store, answer or {}, understood) as found:
         result = ResultReader(found)
-        unit = result.matrix.unit
+        unit = result.matrix.unit if as_json else shown_unit(result.matrix.unit, result.matrix.measured)
         if out is not None:
             check_lines(result.matrix)
         if points:
@@ -192,7 +192,8 @@ def _summary(result: ResultReader, as_json: bool) -> None:
     matrix = result.matrix
     summary = summarize(matrix) if isinstance(matrix, PreparedMatrix) else matrix.summary
     facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
-    kind = {"store": str(matrix.path), "result": result.kind, "unit": matrix.attributes["unit"], **result.said}
+    measured = {name: matrix.attributes.get(name) for name in ("unit", "weight_column")}
+    kind = {"store": str(matrix.path), "result": result.kind, **measured, **result.said}
     show_summary({**kind, **facts, "summary": summary}, str(matrix.path), as_json)
 
 

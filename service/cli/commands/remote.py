@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.output import emit, emit_json, table, unit_of_facts
 from service.cli.commands.showing import (
     check_question,
     count_of,
@@ -295,7 +295,7 @@ def query(job: str, question: str, vertices: Sequence[str], at: Remote, points: 
             show_summary(client.run(flows.summary(job, patience, counted=True)), f"job {job}", at.as_json)
             return
         facts = client.run(flows.manifest(job, patience))
-        unit = said_unit(facts["unit"])
+        unit = said_unit(facts["unit"]) if at.as_json else unit_of_facts(facts)
         said = {} if facts.get("semiring", MIN_PLUS) == MIN_PLUS else {"semiring": facts["semiring"]}
         if question == "nearest":
             params = {**Names().asked(None, source=ends[0]), "k": count_of(vertices[1]), **said}

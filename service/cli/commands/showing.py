@@ -9,12 +9,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from service.cli.commands.output import emit, emit_json, number, table
+from service.cli.commands.output import emit, emit_json, number, table, unit_of_facts
 from service.units import format_bytes
 from service.views.matrix_summary import shown_facts
 from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.files.writing import Writing
+from storage.graph.units import measured_words
 from storage.matrix.frame import said_unit
 from storage.semirings import SEMIRINGS
 
@@ -219,9 +220,9 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
         return
     rows, columns = answer["shape"]
     kind = "directed" if answer["directed"] else "undirected"
-    said = said_unit(answer["unit"])
-    semiring = answer.get("semiring")
-    unit = f", distances in {said}" if said else ""
+    said, semiring = said_unit(answer["unit"]), answer.get("semiring")
+    words = measured_words(said, unit_of_facts(answer) or "")
+    unit = f", distances {words}" if words else ""
     if semiring is not None:
         unit = f", {SEMIRINGS[semiring].value} ({semiring}){f' in {said}' if said else ''}"
     emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}{unit}", *summary_lines(answer["summary"])])

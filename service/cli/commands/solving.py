@@ -15,7 +15,7 @@ from engine.model.problem import Options, Statistics
 from engine.model.progress import COMPILING, PhaseClock
 from service.cli.arguments import GraphOptions, OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_done, emit_json, number, table
+from service.cli.commands.output import emit, emit_done, emit_json, number, table, unit_of_graph
 from service.cli.commands.showing import show_refusal, summary_lines, table_of
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
@@ -335,7 +335,7 @@ def _solve(
         plan = outcome.plan.to_dict()
         emit_json({"store": out, "graph": facts, "plan": plan, "seconds": seconds, "summary": outcome.summary})
         return
-    emit_done(out, seconds, summary_lines(outcome.summary, graph.unit))
+    emit_done(out, seconds, summary_lines(outcome.summary, unit_of_graph(graph)))
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.dashboard.page_data import algorithm, kind, measured
+from service.dashboard.page_data import algorithm, kind, measured_in
 from storage.jobs.store import GraphRecord, JobStore
 
 WEIGHTS: dict[str, Any] = {"weighted": True, "column": "length_m", "length_of": None}
@@ -26,11 +26,11 @@ WEIGHTS: dict[str, Any] = {"weighted": True, "column": "length_m", "length_of": 
     ],
 )
 def test_what_distances_measure(facts: dict[str, Any], expected: str):
-    assert measured(GraphRecord("g", "d", "name", 2, 1, facts, {}, 0.0)) == expected
+    assert measured_in(GraphRecord("g", "d", "name", 2, 1, facts, {}, 0.0)) == expected
 
 
 def test_nothing_is_known_of_a_graph_that_was_deleted():
-    assert measured(None) == ""
+    assert measured_in(None) == ""
 
 
 def test_what_a_job_makes(tmp_path):

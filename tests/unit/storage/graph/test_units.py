@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from service.cli import main
-from storage.graph.units import unit_metadata
+from storage.graph.graph import load_graph, save_graph
+from storage.graph.units import measured, measured_words, unit_metadata
+from storage.matrix.reader import open_matrix
+from storage.readers import read_graph
 
 NODES = "id,lon,lat\n" + "".join(f"{name},24.9{i},60.1{i}\n" for i, name in enumerate("abcd"))
 
@@ -81,6 +85,81 @@ def test_layers_and_open_matrices(graph: list[str], unit: str | None):
     assert (description or None) == (f"distance in {unit}" if unit else None)
     with h5py.File("x.omx") as file:
         assert file["data/distance"].attrs.get("unit") == unit
+
+
+@pytest.mark.parametrize(
+    ("options", "shown", "words"),
+    [
+        ([], "minutes", "as sums of minutes"),
+        (["--unit", "min"], "min", "in min"),
+        (["--length-of", "minutes * 2"], "", ""),
+        (["--length-of", "minutes * 2", "--unit", "half min"], "half min", "in half min"),
+        (["--unweighted"], "arcs", "in arcs"),
+    ],
+)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_what_pages_show_and_programs_read_units_only(
+    graph: list[str],
+    options: list[str],
+    shown: str,
+    words: str,
+    terminal: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    known = "--unit" in options
+    shown, words = (shown, words) if terminal or known else ("", "")
+    run("solve", *graph, *options, "--out", "d.zarr")
+    solved = capsys.readouterr().out
+    assert ([line.split(None, 1)[1] for line in solved.splitlines() if line.startswith("  unit")] or [""]) == [shown]
+
+    def answer(*question: str) -> str:
+        run("query", "d.zarr", *question)
+        return capsys.readouterr().out
+
+    number, _, behind = answer("distance", "a", "b").rstrip("\n").partition(" ")
+    assert float(number) > 0
+    assert behind == shown
+    head = f" ({shown})" if shown else ""
+    assert answer("row", "a").splitlines()[0] == f"target\tdistance{head}"
+    assert answer("path", "a", "b").splitlines()[0] == f"vertex\tweight{head}\tlength{head}"
+    assert answer("summary").splitlines()[0].endswith(f"directed, distances {words}" if words else "directed")
+    run("export", "d.zarr", "-o", "x.csv")
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.endswith(f"B, distances {words}" if words else "B")
+    for command in ("near", "measure"):
+        more = ["--nearest", "2"] if command == "near" else []
+        run(command, *graph, *options, *more, "--out", f"{command}.csv")
+        lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  unit")]
+        assert [line.split(None, 1)[1].removesuffix(", of distances") for line in lines] == ([shown] if shown else [])
+
+
+def test_the_column_goes_with_the_graph_and_its_results(graph: list[str], tmp_path: Path):
+    read, receipt = read_graph("g.csv")
+    assert read.weight_column == receipt.weight_column == "minutes"
+    save_graph(read, receipt, tmp_path / "kept")
+    assert load_graph(tmp_path / "kept")[0].weight_column == "minutes"
+    run("solve", *graph, "--out", "d.zarr")
+    run("prepare", *graph, "--out", "prepared")
+    run("solve", *graph, "--length-of", "minutes / 60", "--out", "hours.zarr")
+    Path("p.csv").write_text("from,to,chance\na,b,0.5\nb,c,0.25\n")
+    run("solve", "p.csv", "--directed", "--weight", "chance", "--semiring", "max-times", "--out", "products.zarr")
+    for place, column, shown in (
+        ("d.zarr", "minutes", "minutes"), ("prepared", "minutes", "minutes"), ("hours.zarr", None, ""),
+        ("products.zarr", None, ""),
+    ):  # fmt: skip
+        with open_matrix(place) as result:
+            assert (result.attributes.get("weight_column"), result.measured) == (column, shown), place
+            assert result.attributes["unit"] == "weight"
+
+
+def test_what_distances_measure():
+    assert measured("min", "travel_time") == measured("min", None) == "min"
+    assert measured(None, "travel_time") == "travel_time"
+    assert measured(None, "3") == measured(None, None) == "", "a column without a header is called by its number"
+    assert measured(None, "travel_time", weighted=False) == "arcs"
+    assert [measured_words(None, ""), measured_words(None, "arcs")] == ["", "in arcs"]
 
 
 def test_values_of_other_semirings_are_no_distances(graph: list[str]):

@@ -22,13 +22,13 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
 
 
 def measured_words(unit: str | None, shown: str) -> str:
-    """Return ``in min``, or ``as sums of length_m`` where no unit is known; empty where nothing is.
+    """Return ``in min``, or ``(length_m)`` where no unit is known; empty where nothing is.
 
     Args:
         unit: the unit of the weights; None if it is not known.
         shown: what :func:`measured` returned.
     """
-    return f"in {shown}" if shown and (unit or shown == "arcs") else f"as sums of {shown}" if shown else ""
+    return f"in {shown}" if shown and (unit or shown == "arcs") else f"({shown})" if shown else ""
 
 
 def unit_metadata(unit: str | None, measured: str = "distance") -> dict[str, str]:

@@ -370,11 +370,12 @@ def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bo
         if as_json:
             emit_json(job.facts)
         job.result()  # this raises the error with which the job failed
-    summary = job.result().summary()
+    result = job.result()
     if as_json:
-        emit_json({**job.facts, "summary": summary})
+        emit_json({**job.facts, "summary": result.summary()})
     else:
-        emit([*_lines(job), *summary_lines(summary)])
+        unit = None if result.facts["result"] in ("betweenness", "flows") else unit_of_facts(result.facts)
+        emit([*_lines(job), *summary_lines(result.summary(), unit)])
 
 
 def _lines(job: Job) -> list[str]:

@@ -90,7 +90,7 @@ def test_layers_and_open_matrices(graph: list[str], unit: str | None):
 @pytest.mark.parametrize(
     ("options", "shown", "words"),
     [
-        ([], "minutes", "as sums of minutes"),
+        ([], "minutes", "(minutes)"),
         (["--unit", "min"], "min", "in min"),
         (["--length-of", "minutes * 2"], "", ""),
         (["--length-of", "minutes * 2", "--unit", "half min"], "half min", "in half min"),

@@ -10,6 +10,7 @@ from typing import Any
 from service.units import format_seconds
 from service.views.matrix_summary import shown_facts
 from storage.counted import counted
+from storage.graph.units import measured, said_unit
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,12 @@ class ResultView:
         """The unit of the distances: ``weight``, or ``hops`` where the graph has no weights."""
         return str(self.facts["unit"])
 
+    @property
+    def measured(self) -> str:
+        """What pages show behind distances: the unit, else the column of the weights, else ``arcs`` or nothing."""
+        column = self.facts.get("weight_column")  # services of earlier versions do not say it
+        return measured(said_unit(self.unit), column, weighted=self.unit != "hops")
+
     def summary(self) -> dict[str, Any]:
         """Return the pairs, how many are reached, mean, diameter, radius, histogram."""
         return dict(self.facts["summary"])
@@ -134,7 +141,7 @@ class ResultView:
             if rows is None
             else ("table", counted(rows, "rows")),
             ("graph", "directed" if self.directed else "undirected"),
-            ("unit", self.unit),
+            ("unit", self.measured or self.unit),
         ]
         shown += shown_facts(self.summary())
         return table(f"Distances, job {self.job}", shown)

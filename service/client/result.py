@@ -360,9 +360,10 @@ class ResultMethods(TableMethods):
         bins = yield from self._question("GET", "histogram")
         figure = new_figure(10, 4)
         left, right = figure.subplots(1, 2)
-        draw_matrix(left, distances, self.shape, self.unit)
+        name = f"distance ({self.measured or self.unit})"
+        draw_matrix(left, distances, self.shape, name)
         left.set(title="distances (light: near, hatched: no path)", xlabel="target", ylabel="source")
-        draw_histogram(right, bins["edges"], bins["counts"], f"distance ({self.unit})")
+        draw_histogram(right, bins["edges"], bins["counts"], name)
         right.set_title("all pairs")
         return figure
 

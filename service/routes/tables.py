@@ -26,7 +26,7 @@ from service.settings import Settings, variable
 from service.state import KnownAsker, OpenedTable, ReadPermit, Shared
 from service.views.media_types import TABLE_TYPES, choose_format, unit_headers
 from storage.errors import InvalidRequest, LimitExceeded
-from storage.graph.units import unit_metadata
+from storage.graph.units import said_unit, unit_metadata
 from storage.tables.uploaded import UploadedTables
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ def get_table(
         asked: rows, columns, order, format.
     """
     from service.views.table_pages import TABLE_ENCODERS, as_json
-    from storage.matrix.frame import said_unit
 
     kind = choose_format(asked.format, accept, TABLE_TYPES)
     part = _Part(opened, asked, service.settings)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def said_unit(stored: object) -> str | None:
+    """Return the unit that somebody has said of the weights, from what a store says; None if nobody has."""
+    return None if stored in (None, "weight", "hops") else str(stored)
+
+
 def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> str:
     """Return what distances measure; pages, pictures and the command line show it behind numbers.
 

@@ -146,11 +146,6 @@ def _column_of(graph: Graph) -> dict[str, str]:
     return {"weight_column": graph.weight_column} if graph.weighted and graph.weight_column else {}
 
 
-def said_unit(stored: object) -> str | None:
-    """Return the unit that the user gave for the weights, from what :func:`unit_of` returned; None if there is none."""
-    return None if stored in (None, "weight", "hops") else str(stored)
-
-
 def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
     """Write everything but the tiles and the seal.
 

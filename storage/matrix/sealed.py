@@ -20,7 +20,7 @@ from storage.arguments import check_index_array, check_label, check_whole
 from storage.errors import NotFound, StorageFailed
 from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
-from storage.graph.units import measured
+from storage.graph.units import measured, said_unit
 from storage.matrix.format import (
     DISTANCES,
     ROOT_DOCUMENT,
@@ -31,7 +31,6 @@ from storage.matrix.format import (
     read_seal,
     sealed_files,
 )
-from storage.matrix.frame import said_unit
 from storage.matrix.grid import TileGrid
 from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.files import atomic
-from storage.graph.units import unit_metadata
+from storage.graph.units import said_unit, unit_metadata
 from storage.matrix.format import TABLE, seal_document, software
-from storage.matrix.frame import said_unit, write_seal
+from storage.matrix.frame import write_seal
 from storage.pairs.saving import attributes_of, write_arrays
 from storage.tables.pieces import Pieces
 

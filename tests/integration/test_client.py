@@ -175,6 +175,8 @@ def test_a_plot(client, tmp_path):
     left, right = figure.axes[:2]
     assert left.images[0].get_array().shape == (50, 50)
     assert len(right.patches) == 1
+    assert [axes.get_xlabel() for axes in (left, right)] == ["target", "distance (length_m)"]
+    assert figure.axes[2].get_ylabel() == "distance (length_m)", "the bar of colours"
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.units import format_seconds
 from storage.errors import StorageFailed
-from storage.graph.units import measured
-from storage.matrix.frame import said_unit
+from storage.graph.units import measured, said_unit
 
 if TYPE_CHECKING:
     from storage.graph.graph import Graph

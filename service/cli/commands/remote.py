@@ -36,8 +36,8 @@ from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
 from storage.counted import counted
 from storage.errors import InvalidRequest
+from storage.graph.units import said_unit
 from storage.graph.vertex_table import ENDINGS, check_table, write_table
-from storage.matrix.frame import said_unit
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 

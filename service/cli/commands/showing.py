@@ -15,8 +15,7 @@ from service.views.matrix_summary import shown_facts
 from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.files.writing import Writing
-from storage.graph.units import measured_words
-from storage.matrix.frame import said_unit
+from storage.graph.units import measured_words, said_unit
 from storage.semirings import SEMIRINGS
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import apsp
 from service.cli import main
 from storage.graph.graph import load_graph, save_graph
 from storage.graph.units import measured, measured_words, unit_metadata
-from storage.matrix.reader import open_matrix
 from storage.readers import read_graph
 
 NODES = "id,lon,lat\n" + "".join(f"{name},24.9{i},60.1{i}\n" for i, name in enumerate("abcd"))
@@ -145,11 +145,13 @@ def test_the_column_goes_with_the_graph_and_its_results(graph: list[str], tmp_pa
     run("solve", *graph, "--length-of", "minutes / 60", "--out", "hours.zarr")
     Path("p.csv").write_text("from,to,chance\na,b,0.5\nb,c,0.25\n")
     run("solve", "p.csv", "--directed", "--weight", "chance", "--semiring", "max-times", "--out", "products.zarr")
-    for place, column, shown in (
-        ("d.zarr", "minutes", "minutes"), ("prepared", "minutes", "minutes"), ("hours.zarr", None, ""),
-        ("products.zarr", None, ""),
-    ):  # fmt: skip
-        with open_matrix(place) as result:
+    for place, semiring, column, shown in (
+        ("d.zarr", "min-plus", "minutes", "minutes"),
+        ("prepared", "min-plus", "minutes", "minutes"),
+        ("hours.zarr", "min-plus", None, ""),
+        ("products.zarr", "max-times", None, ""),
+    ):
+        with apsp.open(place, semiring=semiring) as result:
             assert (result.attributes.get("weight_column"), result.measured) == (column, shown), place
             assert result.attributes["unit"] == "weight"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def said_unit(stored: object) -> str | None:
-    """Return the unit that somebody has said of the weights, from what a store says; None if nobody has."""
+    """Return the unit that the user gave for the weights, from what a store says; None if there is none."""
     return None if stored in (None, "weight", "hops") else str(stored)
 
 

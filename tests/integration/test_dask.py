@@ -36,6 +36,7 @@ from tests.integration.service_process import LiveService
 pytest.importorskip("distributed")
 #: Dask's own threads and sockets outlive a client that has lost its scheduler.
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]

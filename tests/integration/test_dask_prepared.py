@@ -41,6 +41,7 @@ from tests.unit.service.support import Bench
 pytest.importorskip("distributed")
 two_networks = test_dask.two_networks  # a fixture
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]

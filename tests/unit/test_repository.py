@@ -160,6 +160,21 @@ def test_kernels_are_compiled_once_and_only_where_they_are_asked_for(monkeypatch
     assert calls == ([] if not compiled else [warmed] if status == 0 else [warmed, warmed])
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_modules_are_compiled_ahead_where_imports_keep_nothing(monkeypatch, tmp_path, kept):
+    dev, _ = script_whose_commands_are_noted(monkeypatch)
+    installed = []
+    monkeypatch.setattr(dev, "VENV", tmp_path)
+    monkeypatch.setattr(dev, "make_venv", lambda: None)
+    monkeypatch.setattr(dev, "install_uv", lambda: None)
+    monkeypatch.setattr(dev, "run_uv", lambda *words: installed.append(words))
+    monkeypatch.setattr(dev.shutil, "which", lambda _: None)
+    monkeypatch.setattr(sys, "dont_write_bytecode", not kept)
+    dev.its_setup()
+    assert ("--compile-bytecode" in installed[0]) != kept
+    assert installed[0][-2:] == ("-r", dev.LOCK)
+
+
 def test_the_demo_waits_for_its_own_kernels_only(monkeypatch):
     dev, _ = script_whose_commands_are_noted(monkeypatch)
     asked = []
@@ -247,11 +262,41 @@ def noted_beside(monkeypatch, dev, status):
 @pytest.mark.parametrize(
     ("status", "again"), [(0, "alone"), (5, "alone"), (1, "(alone or beside)"), (-9, "(alone or beside)")]
 )
-def test_what_fails_beside_the_others_runs_once_more_with_nothing_beside_it(monkeypatch, status, again):
+def test_what_fails_beside_the_others_runs_once_more_with_nothing_beside_it(monkeypatch, tmp_path, status, again):
     dev, calls = script_whose_commands_are_noted(monkeypatch)
+    monkeypatch.setattr(dev, "BESIDE", tmp_path / "beside")
     (beside,) = [noted_beside(monkeypatch, dev, status), dev.test(["--all"])][:1]
-    assert "no:cacheprovider" in beside[0]
+    assert f"cache_dir={tmp_path / 'beside'}" in beside[0]
     assert chosen(calls[1]) == f"not gpu and not long and {again}"
+    assert ("tests/deploy/test_image.py" in calls[1]) == ("beside" in again), "nothing was noted, so all of them run"
+
+
+@pytest.mark.parametrize(("broken", "again"), [(False, ["test_it.py::test_bad"]), (True, [])])
+def test_of_what_runs_beside_the_others_only_what_failed_runs_once_more(monkeypatch, tmp_path, broken, again):
+    """pytest notes it where it is told to; where a file could not be read, no test ran, and all of them run again."""
+    start = subprocess.Popen
+    dev, calls = script_whose_commands_are_noted(monkeypatch)
+    monkeypatch.setattr(dev, "BESIDE", tmp_path / "beside")
+    (tmp_path / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n")
+    if broken:
+        (tmp_path / "test_that.py").write_text("import a_part_that_is_not_there\n")
+
+    class Process:
+        def __init__(self, words, **_):
+            assert words[1:4] == ["-m", "pytest", "-o"]
+            own = [*words[:5], "-c", os.devnull, "--rootdir", tmp_path, tmp_path]
+            self.returncode = start(own, cwd=tmp_path, stdout=subprocess.DEVNULL).wait()
+
+        def wait(self):
+            return self.returncode
+
+        poll = wait
+
+    monkeypatch.setattr(dev.subprocess, "Popen", Process)
+    dev.test(["--all"])
+    assert chosen(calls[1]) == "not gpu and not long and (alone or beside)"
+    assert [word for word in calls[1] if "test_it" in word] == again
+    assert ("tests/deploy/test_image.py" in calls[1]) == broken
 
 
 def test_passes_of_few_tests_read_the_files_that_have_them(monkeypatch):
@@ -260,8 +305,8 @@ def test_passes_of_few_tests_read_the_files_that_have_them(monkeypatch):
     dev.test(["--all"])
     together, alone = calls
     assert not [word for word in map(str, together) if word.startswith("tests")]
-    assert "tests/integration/test_budget.py" in alone
-    assert "tests/deploy/test_image.py" in besides[0]
+    assert "tests/unit/service/test_app.py" in alone
+    assert {"tests/deploy/test_image.py", "tests/integration/test_dask.py"} <= {*besides[0]}
     assert all((ROOT / word).is_file() for word in (*alone, *besides[0]) if str(word).startswith("tests"))
 
 

@@ -53,7 +53,6 @@ def write_graph(path: Path, n: int) -> csr_array:
     return csr_array((weights, (tails, heads)), shape=(n, n))
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(("n", "mebibytes", "times"), [(5000, 400, 0), *LARGE])
 def test_the_peak_stays_within_the_budget_in_the_store_tier(tmp_path, n, mebibytes, times):
     arcs, out = write_graph(tmp_path / "graph.txt", n), tmp_path / "d.zarr"
@@ -72,7 +71,6 @@ def test_the_peak_stays_within_the_budget_in_the_store_tier(tmp_path, n, mebibyt
     np.testing.assert_array_equal(rows[:, order], expected)
 
 
-@pytest.mark.alone
 def test_the_peak_stays_within_the_budget_where_tables_pass_through_files(tmp_path):
     """A prepared graph whose tables are larger than what is left beside the program."""
     graph = road(250_000)

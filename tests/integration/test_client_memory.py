@@ -60,7 +60,6 @@ def make_store(path: Path, n: int) -> None:
         writer.seal({})
 
 
-@pytest.mark.alone
 def test_memory_does_not_grow_with_the_store(url, tmp_path):
     peaks = []
     for n in (600, 5000):

@@ -254,7 +254,6 @@ def _read_seconds(path: Path, name: str | None) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.usefixtures("_frozen")
 @pytest.mark.parametrize("name", [*FORMATS, None], ids=[*FORMATS, "detection"])
 def test_readers_are_linear(tmp_path: Path, name: str | None) -> None:

@@ -79,6 +79,21 @@ def run(folder: Path, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program with its kernels compiled, which takes two seconds of processor time."""
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "own_kernels.py").write_text(KERNEL)
+    assert run(folder).startswith(COMPILED)
+    return folder
+
+
+@pytest.fixture
+def copied(compiled: Path, tmp_path: Path) -> Path:
+    """A copy of the compiled program, which the test may change."""
+    return Path(shutil.copytree(compiled, tmp_path / "copied"))
+
+
 def test_a_kernel_is_compiled_once_and_then_loaded(tmp_path: Path) -> None:
     (tmp_path / "own_kernels.py").write_text(KERNEL)
     assert run(tmp_path).startswith(COMPILED)
@@ -90,11 +105,9 @@ def test_a_kernel_is_compiled_once_and_then_loaded(tmp_path: Path) -> None:
     assert run(moved).startswith("twice is not compiled; 39; ")
 
 
-def test_a_kernel_beside_the_program_is_found_by_who_may_not_write_there(tmp_path: Path) -> None:
-    (tmp_path / "own_kernels.py").write_text(KERNEL)
-    assert run(tmp_path).startswith(COMPILED)
+def test_a_kernel_beside_the_program_is_found_by_who_may_not_write_there(copied: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
-    assert run(tmp_path, NUMBA_CACHE_DIR=str(empty)) == LOADED
+    assert run(copied, NUMBA_CACHE_DIR=str(empty)) == LOADED
     assert not list(empty.rglob("*.nbc"))
 
 
@@ -102,35 +115,29 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.nbc"))
 
 
-def test_a_missing_file_is_compiled_anew(tmp_path: Path) -> None:
-    (tmp_path / "own_kernels.py").write_text(KERNEL)
-    run(tmp_path)
-    for file in files(tmp_path):
+def test_a_missing_file_is_compiled_anew(copied: Path) -> None:
+    for file in files(copied):
         file.unlink()
-    assert "26; there is nothing" in run(tmp_path)
-    assert run(tmp_path) == LOADED
+    assert "26; there is nothing" in run(copied)
+    assert run(copied) == LOADED
 
 
-def test_a_damaged_file_is_compiled_anew(tmp_path: Path) -> None:
-    (tmp_path / "own_kernels.py").write_text(KERNEL)
-    run(tmp_path)
-    short, changed = files(tmp_path)
+def test_a_damaged_file_is_compiled_anew(copied: Path) -> None:
+    short, changed = files(copied)
     short.write_bytes(short.read_bytes()[:20])
     whole = bytearray(changed.read_bytes())
     whole[len(whole) // 2] ^= 1
     changed.write_bytes(whole)
-    assert "26; there is nothing" in run(tmp_path)
-    assert run(tmp_path) == LOADED
+    assert "26; there is nothing" in run(copied)
+    assert run(copied) == LOADED
 
 
-def test_the_file_of_another_form_is_not_loaded(tmp_path: Path) -> None:
+def test_the_file_of_another_form_is_not_loaded(copied: Path) -> None:
     """Where two processes write the same index, numba's own cache can hand one kernel out as another."""
-    (tmp_path / "own_kernels.py").write_text(KERNEL)
-    run(tmp_path)
-    one, other = files(tmp_path)
+    one, other = files(copied)
     one.write_bytes(other.read_bytes())
-    assert "26; there is nothing" in run(tmp_path)
-    assert run(tmp_path) == LOADED
+    assert "26; there is nothing" in run(copied)
+    assert run(copied) == LOADED
 
 
 CALLER = """
@@ -389,13 +396,11 @@ def test_little_work_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> N
     assert told == ["count_levels"]
 
 
-def test_a_level_has_kernels_of_its_own_which_its_processors_share(tmp_path: Path) -> None:
-    (tmp_path / "own_kernels.py").write_text(KERNEL)
-    assert run(tmp_path).startswith(COMPILED)
-    assert run(tmp_path, APSP_CPU_LEVEL="x86-64-v2").startswith(COMPILED)
-    assert run(tmp_path, APSP_CPU_LEVEL="x86-64-v2") == LOADED
-    assert run(tmp_path) == LOADED
-    assert len(files(tmp_path)) == 4
+def test_a_level_has_kernels_of_its_own_which_its_processors_share(copied: Path) -> None:
+    assert run(copied, APSP_CPU_LEVEL="x86-64-v2").startswith(COMPILED)
+    assert run(copied, APSP_CPU_LEVEL="x86-64-v2") == LOADED
+    assert run(copied) == LOADED
+    assert len(files(copied)) == 4
 
 
 def test_a_level_that_this_processor_does_not_have_can_be_compiled(tmp_path: Path) -> None:
@@ -463,10 +468,9 @@ print(thrice(np.arange(4)), len(read) > 0)
 """
 
 
-def test_code_of_a_loaded_kernel_is_read_when_a_caller_of_it_is_compiled(tmp_path: Path) -> None:
-    (tmp_path / "own_kernels.py").write_text(KERNEL)
-    (tmp_path / "linked.py").write_text(LINKED)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+def test_code_of_a_loaded_kernel_is_read_when_a_caller_of_it_is_compiled(copied: Path) -> None:
+    (copied / "linked.py").write_text(LINKED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copied), *sys.path])}
 
     def printed(*words: str) -> str:
         return subprocess.run(
@@ -474,4 +478,4 @@ def test_code_of_a_loaded_kernel_is_read_when_a_caller_of_it_is_compiled(tmp_pat
         ).stdout
 
     assert not printed("-c", "import own_kernels, numpy; own_kernels.twice(numpy.arange(4))")
-    assert printed(str(tmp_path / "linked.py")) == "0; 39 True\n"
+    assert printed(str(copied / "linked.py")) == "0; 39 True\n"

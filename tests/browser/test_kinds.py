@@ -17,7 +17,7 @@ from tests.browser.conftest import Site
 from tests.browser.kinds import ARRIVES, fail, fill
 from tests.browser.test_dashboard import FOUND, PHONE, axe, fits  # noqa: F401 - axe is a fixture
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.beside]
 LONG_SUM = """() => {
   const list = document.querySelector(".route");
   list.querySelector("b").textContent = "2,760,313.125";
@@ -52,6 +52,8 @@ UNTIDY = """() => {
   }
   return [...new Set(found)];
 }"""
+#: Whether no colour is on its way from one scheme to the other: a background that is passes for one without contrast.
+SETTLED = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState !== 'running')"
 LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 #: what a template writes that got an object in the place of its words
 _PYTHON = re.compile(r"<[a-z_]+ (?:method|object|function)|object at 0x|\bNone\b|\bNaN\b|undefined")
@@ -116,6 +118,7 @@ def test_on_every_screen(
             light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
             assert light == (scheme == "light"), kind
             if (device == "phone") == (scheme == "dark"):  # both widths and both schemes, each once: it takes seconds
+                page.wait_for_function(SETTLED)
                 page.evaluate(axe)
                 if found := page.evaluate(FOUND):
                     wrong[kind] = found

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Site
 from tests.browser.test_dashboard import FOUND, PHONE, axe, fits  # noqa: F401 - axe is a fixture
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.beside]
 Visit = Callable[..., Page]
 SIDE = 12
 #: how many colours the map has, and a number that is another for another picture

@@ -215,8 +215,11 @@ def test_a_link_cut(two_networks: str, tmp_path: Path) -> None:
     assert whole(tmp_path / "p") == local(graph, tmp_path / "local")
 
 
-def test_workers_that_do_not_see_the_folder_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_that_do_not_see_the_folder_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They have an empty disk where the driver has the folder; beside a worker that sees it they are not used."""
+    monkeypatch.setattr(part_journal, "EVERY", 600.0)  # a run that has committed keeps its files, however it ends
     script = f'mount -t tmpfs none "{tmp_path}" && exec "$@"'
     if subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no mount namespaces here")

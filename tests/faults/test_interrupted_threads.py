@@ -75,6 +75,8 @@ ALL = pytest.param(None, marks=[pytest.mark.long, pytest.mark.timeout(3700)])
 ALL_OR_SOME = pytest.mark.parametrize("few", [FEW, ALL])
 
 
+# an interrupt while the lock file is opened leaves it to Python to close
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @ALL_OR_SOME
 @pytest.mark.parametrize("tier", ["store", "host"])
 @pytest.mark.parametrize(("directed", "devices"), [(True, 1), (True, 2), (False, 1)])

@@ -209,16 +209,26 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
 
 
 def _unlocking(context: StoredSolve, space: _Space | HostMemory) -> Rows:
-    """Return a function that lets a thread unlock rows of the matrix; the thread ends when the store is sealed."""
+    """Return a function that lets a thread unlock rows of the matrix; the thread ends when the store is sealed.
+
+    A failure is logged and does not fail the solve, whose rows have left the devices by then: the pages are unlocked
+    with the memory.
+    """
     row = space.array.shape[1] * space.array.itemsize
     pool = ThreadPool(1, "apsp-unlock")
     for _ in range(2):
         context.after.enter_context(pool)
 
-    def release(first: int, last: int) -> None:
-        pool.submit(partial(space.release, first * row, last * row, pause=_PAUSE))
+    def unlock(first: int, last: int) -> None:
+        try:
+            space.release(first * row, last * row, pause=_PAUSE)
+        except RuntimeError as error:
+            log.warning("pages of rows %d to %d stay locked for now: %s", first, last - 1, error)
 
-    return release
+    def begin(first: int, last: int) -> None:
+        pool.submit(unlock, first, last)
+
+    return begin
 
 
 @contextlib.contextmanager

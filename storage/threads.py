@@ -1,9 +1,9 @@
 """Threads for one piece of work; after an interrupt, none of them continues.
 
 Ctrl-C raises KeyboardInterrupt in the main thread, between any two instructions.  Executors and threads of the standard
-library are written in Python and hold conditions.  So an interrupt may leave a lock held, a thread that no code waits
-for, or a thread that counts as ended while it works.  Here the main thread only puts items into queues and waits for
-locks.  Both are C code, which an interrupt cannot divide.  Another thread, in which no interrupt is raised, starts and
+library are written in Python and use ``threading.Condition``.  So an interrupt may leave a lock held, a thread that no
+code waits for, or a thread that counts as ended while it works.  Here the main thread only puts items into queues and
+waits for locks.  Putting and waiting are C code, which an interrupt cannot divide.  Another thread, in which no interrupt is raised, starts and
 ends all further threads (decision 172).
 
 The context manager of a pool ends the threads in ``__exit__``, but Python looks for signals once more before it runs

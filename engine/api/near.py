@@ -378,7 +378,7 @@ def planned(
 
 
 def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options) -> DoesNotFit:
-    """Return the refusal of a solve with a cutoff, with an offer of near pairs if these take far less space.
+    """Add to the refusal of a solve with a cutoff that near pairs would fit, if they take far less space.
 
     Args:
         refusal: the error that says why the matrix does not fit.

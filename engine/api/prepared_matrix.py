@@ -109,8 +109,9 @@ def open_result(
 class PreparedMatrix(HeldTables):
     """A prepared graph, open for reading; safe to use from many threads.
 
-    It has the methods of a solved store; labels, types and results are the same, for whole numbers bit for bit.  A
-    chunk of the tables is read into memory, and compared with the seal, when a question first needs it.
+    It has the methods of a stored matrix.  They return the same labels, types and distances as a stored matrix of the
+    same graph; floats may differ in rounding.  A chunk of the tables is read into memory, and compared with the seal,
+    when a question first needs it.
 
     Attributes:
         threads: number of threads that share the work of a question, all usable processors by default.  Setting it
@@ -149,7 +150,7 @@ class PreparedMatrix(HeldTables):
         return self.n, self.n
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines for each pair."""
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two rows of tables for each pair."""
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
             raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")

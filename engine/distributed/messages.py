@@ -199,10 +199,10 @@ class TaskRequest:
         stripes: the stripes to work on, in this order.
         level: the round that the stripes should reach.
         panels: names of the files of closed panels that may be needed, by round.
-        stored: the state in the store of those stripes that, according to the driver, the worker does not hold.
+        stored: where the store holds the stripes that the worker does not hold in memory, as far as the driver knows.
         release: stripes to write and drop.
         rows: for a solve by rows, the first row of the result and the one after the last.
-        spans: for preparing a graph, the request for each span.
+        spans: when a graph is prepared, what is asked for each span of its parts.
     """
 
     stripes: tuple[int, ...] = ()

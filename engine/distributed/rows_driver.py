@@ -22,7 +22,7 @@ from storage.errors import Cancelled
 TASK: Final = 2.0
 #: Most batches that a worker has at a time, running or queued.
 AHEAD: Final = 2
-#: The remaining rows are cut into at least this many batches for each worker.
+#: A batch has at most 1 / (``SHARES`` x workers) of the rows that are not in a batch yet, so batches shrink.
 SHARES: Final = 3
 #: Most bytes of rows in a batch.
 MOST: Final = 2**30

@@ -308,7 +308,7 @@ class SearchTrial:
         return 0 if self._known is None else self._known.count
 
     def limit(self, rows: int) -> None:
-        """Limit the next trial to ``rows`` rows, not counting those that are searched to load kernels."""
+        """Limit the next trial to ``rows`` rows, not counting those that are searched untimed to load the kernels."""
         self._most = min(rows, len(self._order))
 
     def seconds(self, *, unit: bool, bits: bool = False) -> float | None:

@@ -26,7 +26,8 @@ TOLERANCE: Final = 2.0**-46
 #: The least relative amount by which the label of a vertex (its tentative distance) must fall, for floats: 4 units of
 #: rounding.
 _SLACK: Final = 2.0**-50
-#: After scanning this number of arcs, which takes about a second, the monitor may stop the run; signals are handled.
+#: Number of arcs scanned between two returns to Python, about a second's work.  There the monitor may stop the run, and
+#: signals are handled.
 SLICE: Final = 2**23
 
 

@@ -1,4 +1,4 @@
-"""Blocks of a square matrix: spans of vertices, and the multiples at which they are cut."""
+"""Blocks of a square matrix: ranges of vertices, cut at multiples of a given number."""
 
 from __future__ import annotations
 

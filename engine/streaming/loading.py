@@ -37,16 +37,16 @@ class Loading:
     """Threads that fill the rows of a matrix; a context manager, to be entered twice, which ends the threads.
 
     A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
-    its pages, and then its stripes are *ready*.  While the CUDA driver locks pages, all other calls of the driver wait.
-    So the locking thread begins with the first call of ``wait``, when devices have allocated their memory, and pauses
-    after a piece if no caller waits for another one.
+    its pages, and then its stripes are *ready*.  While the CUDA driver locks pages, its other calls wait, for example
+    allocations.  So the locking thread begins with the first call of ``wait``, when devices have allocated their
+    memory, and pauses after a piece if no caller waits for another one.
 
     Args:
         tiling: how the matrix is cut.
         size: rows of the matrix, and bytes of a row.
         fill: fills rows; called from several threads for different rows.
         lock: locks the pages of rows that are filled; called once for each piece, from one thread.
-        band: rows of a row of tiles; ``fill`` gets multiples of this number, except for the last rows of a stripe.
+        band: height of a tile; ``fill`` gets multiples of this number of rows, except for the last rows of a stripe.
         order: the stripes to fill first, in this order; stripes that are not listed follow.
         threads: number of threads that fill.
     """

@@ -124,7 +124,7 @@ class NotAcceptable(InvalidRequest):
 
 
 def _offered(refusal: DoesNotFit) -> dict[str, Any]:
-    """Return the seconds, memory and disk of each result without a matrix that ``refusal`` found feasible."""
+    """Return the seconds, memory and disk of the candidates of ``refusal`` that need no matrix and are feasible."""
     found = {}
     for candidate in refusal.candidates:
         name = getattr(candidate, "algorithm", None)

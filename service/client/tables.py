@@ -133,7 +133,7 @@ def _polars(given: Any) -> Any:
 
 
 def _frame(given: Any, names: Names) -> pl.DataFrame:
-    """Return a table of any kind with labels in its first column."""
+    """Return a table of any supported kind as a polars frame with the vertex labels in its first column."""
     import polars as pl
 
     if isinstance(given, Mapping) and given and all(isinstance(column, Mapping) for column in given.values()):

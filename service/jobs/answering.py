@@ -84,7 +84,7 @@ class Answering:
         self._permits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def place(self, path: str | Path, digest: str) -> PreparedPlace:
-        """Return the description of a result for a helper process.
+        """Return what a helper process needs to open a result and to answer questions about it.
 
         Args:
             path: its folder, or its address in an object store.

@@ -182,7 +182,7 @@ class ResultReader:
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
         """Return the ``count`` reachable vertices nearest to a source, without the source itself.
 
-        Equal distances are in the order of the columns.  Only targets that were solved count.
+        Ties are in the order of the columns.  A vertex that is no target of the job is never among them.
         """
         u = self.matrix.vertex(source)
         vertices, distances = self.matrix.nearest(u, count)

@@ -1,4 +1,4 @@
-"""Google's encoded polylines: places as text, as the protocols of OSRM and Valhalla write lines.
+"""Google's encoded polylines: a sequence of coordinates as a string.  OSRM and Valhalla use them for geometries.
 
 The format is described at developers.google.com/maps/documentation/utilities/polylinealgorithm.
 """

@@ -132,8 +132,16 @@ def _table(
     *,
     first_is_id: bool = False,
 ) -> PointTable:
-    """Return the points of a frame, with or without a ``geometry`` that was taken out of it.  Raises InvalidRequest as
-    :func:`read_points` does.
+    """Return the points of a frame.
+
+    Args:
+        path: the file, for messages.
+        frame: the table without its column of geometries.
+        geometry: x, y and the reference system of these geometries; None to take coordinates from two columns.
+        first_is_id: whether the first column holds identifiers.
+
+    Raises:
+        InvalidRequest: as in :func:`read_points`.
     """
     names = frame.columns
     found = _pair(names) if geometry is None else None

@@ -23,9 +23,10 @@ AnyArray = npt.NDArray[np.generic]
 EXACT = 2**53
 #: Up to this number of arcs, NumPy sorts them: that takes less time than importing scipy.sparse.
 FEW_ARCS = 1 << 18
-#: Number of entries processed at a time where a temporary array for all entries would raise the peak memory of reading.
+#: Number of entries per chunk in steps that need temporary arrays: an array for all entries would raise the peak memory
+#: of reading a graph.
 CHUNK = 1 << 20
-#: Number of entries processed at a time in several passes, so that they stay in a cache of the processor.
+#: Number of entries per chunk in steps with several passes over a chunk, so that it stays in the processor's cache.
 CACHED = 1 << 14
 
 

@@ -52,13 +52,13 @@ class ArcWeights:
 
 @dataclass(frozen=True, eq=False)
 class NewGraph:
-    """A graph with other weights.
+    """A graph whose weights were changed, and of which arcs may have been closed, that is, removed.
 
     Attributes:
-        graph: the graph; it has the arcs that are not closed.
+        graph: the graph with the new weights, without the closed arcs.
         closed: the closed arcs, as ``tail * n + head``, ascending.
         changed: the arcs whose weights differ from their earlier weights, also as ``tail * n + head``, ascending.
-        known: the number of all arcs, open and closed.
+        known: the number of arcs before any was closed.
     """
 
     graph: Graph

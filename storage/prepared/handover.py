@@ -52,7 +52,7 @@ def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
             return _moved(source, target)
         finally:
             os.close(handle)
-    except FileNotFoundError:  # its process has finished, or another process has taken the folder
+    except FileNotFoundError:  # the owner of the folder finished and removed it, or another process took it
         return False
     except OSError as error:
         raise atomic.failure("take over", source, error) from error

@@ -19,8 +19,9 @@ OWN = "weight"
 
 
 class EdgeWeights:
-    """Collects the weight of each edge from the attribute asked for; without one, from the first attribute of the first
-    edge that has a usual name of a weight.
+    """Collects the weight of each edge from the attribute that the user has named.
+
+    If none was named, it is the first attribute with a usual name of a weight, on the first edge that has one.
 
     ``default`` is the weight of an edge without a weight, in formats that define it.  If it is None, such an edge is
     refused if another edge has a weight.

@@ -121,17 +121,17 @@ class PassingSearches:
         self._rows: RowPasses | None = None
 
     def run(self, team: Team, monitor: Monitor, rows: Indices | None = None) -> Passed:
-        """Search from all sources with all threads.
+        """Search from sources with all threads.
 
         Args:
             team: the threads.
             monitor: receives the progress in rows.
-            rows: which sources; None for all.
+            rows: positions of the sources among those of the task; None for all.
 
         Raises:
             Cancelled: the monitor asked to stop.
             InvalidRequest: some weights are so small beside others that sums of floats lose them.
-            SolveFailed: there are too many shortest paths for float64, or sums do not agree.
+            SolveFailed: there are too many shortest paths for float64, or less or more arrives than leaves a source.
         """
         rows = np.arange(len(self._task.sources)) if rows is None else rows
         size = self._piece(len(rows), team.threads)

@@ -51,7 +51,7 @@ class TablePieces(ABC):
         """Return, for each vertex alone, the bytes of tables that hold its line."""
 
     def cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
-        """Cut a question in two if it needs more bytes of tables than a piece may need.
+        """Cut a question, sources by targets, in two if the tables that it reads exceed ``most()`` bytes.
 
         Args:
             rows, columns: sources and targets.

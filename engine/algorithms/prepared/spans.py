@@ -173,13 +173,14 @@ class Spans:
 
 
 def cut_into_spans(parts: Parts, updates: Indices, entries: Indices, limits: SpanLimits) -> Spans:
-    """Cut the parts of a graph into spans.
+    """Group the parts of a graph into spans: runs of neighbouring parts.
 
     Args:
         parts: the parts.
         updates: for each part the number of updates to compute it, shape (parts,).
         entries: for each part the number of entries of its tables, shape (parts,).
-        limits: how large spans may be; a larger part is a span alone, and so is every part above it.
+        limits: how large spans may be; a part that exceeds them with all parts below it in the tree is a span of its
+            own, and so are the parts above it.
     """
     whole = [updates.copy(), entries.copy()]
     for i, above in enumerate(parts.parents.tolist()):

@@ -1,4 +1,5 @@
-"""Minimax and widest paths: weights become ranks, and rows follow from a spanning tree, or from components that merge.
+"""Minimax and widest paths.  Weights are replaced by their ranks.  The rows are then computed from a minimum spanning
+tree, if the graph is undirected, or by merging components in the order of ranks.
 
 With the weights ranked in descending order, a widest path is a minimax path.  So both problems need the path whose
 greatest rank is least.  The results are weights of the graph itself, never computed numbers.

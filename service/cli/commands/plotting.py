@@ -54,7 +54,7 @@ class HeatMap(NamedTuple):
 
 
 def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: bool) -> None:
-    """Draw a store, read in bands of tiles, or its network, and write the picture, which replaces an existing one.
+    """Draw the matrix of a store, or its network, into a picture file, which is replaced if it exists.
 
     Args:
         store: folder or address of a solved matrix, or the folder of a prepared graph, whose rows are computed.
@@ -64,8 +64,8 @@ def plot(store: str, out: Path, heat: HeatMap, network: MapOptions, *, as_json: 
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: matplotlib is not installed, the kind of picture is unknown, ``read`` is no size, or the matrix
-            has no entries.
+        InvalidRequest: matplotlib is not installed, the kind of picture is unknown, ``heat.read`` is not a size like
+            1GiB, or the matrix has no entries.
         NotFound: no such store or folder.
         StorageFailed: a damaged tile, or the picture cannot be written.
     """

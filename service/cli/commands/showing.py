@@ -37,11 +37,11 @@ def check_question(question: str, vertices: Sequence[str], out: Path | None = No
 
     Args:
         question: the question.
-        vertices: the vertices and the number that were given.
+        vertices: the arguments of the question as typed: vertices, and K or DISTANCE if the question takes one.
         out: the file of its answer; None to print it.
 
     Raises:
-        InvalidRequest: no such question, another number of vertices, or ``out`` cannot hold the answer.
+        InvalidRequest: no such question, too few or too many arguments, or ``out`` cannot hold the answer.
         NotFound: the folder of ``out`` does not exist.
     """
     if question not in QUESTIONS:

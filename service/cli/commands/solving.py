@@ -296,8 +296,10 @@ def _solve(
     *,
     as_json: bool,
 ) -> None:
-    """Solve into a place that the caller has locked; ``where`` is the place as the user wrote it, a path, and an
-    address.
+    """Solve into a place that the caller has locked.
+
+    ``where`` has three parts: the place as the user wrote it, its local path, and its address in an object store (None
+    for a local folder).
     """
     from engine.api.solve import make_plan, solve_to_store
     from engine.graph.profile import GraphProfile

@@ -32,13 +32,13 @@ def _reach(word, place, last, value, found):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _flow(e, word, value, heads, chains, space, found):  # type: ignore[no-untyped-def]
-    """Let the sources in ``word`` reach the heads of a chain of open arcs, which begins with ``e``, and all vertices
-    beyond.
+    """Let sources reach the heads of a chain of open arcs, and all that open arcs lead to from there.  An arc is open
+    once its rank has been passed.
 
     Args:
-        e: the first arc; -1 for none.
-        word: the sources.
-        value: the value that is written at places that are reached now.
+        e: the first arc of the chain; -1 for none.
+        word: the sources, a bit for each.
+        value: the value that is written for each source and vertex that it reaches now.
         heads, chains, space, found: those of :func:`rows_merging`.
     """
     first_arc, _, following = chains

@@ -1,1 +1,3 @@
-"""Counts of shortest paths on GPUs, from rows of distances that searches, sweeps and matrices have computed there."""
+"""Betweenness on GPUs: counts shortest paths from rows of distances in device memory, whichever algorithm computed
+them.
+"""

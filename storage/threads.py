@@ -3,8 +3,8 @@
 Ctrl-C raises KeyboardInterrupt in the main thread, between any two instructions.  Executors and threads of the standard
 library are written in Python and use ``threading.Condition``.  So an interrupt may leave a lock held, a thread that no
 code waits for, or a thread that counts as ended while it works.  Here the main thread only puts items into queues and
-waits for locks.  Putting and waiting are C code, which an interrupt cannot divide.  Another thread, in which no interrupt is raised, starts and
-ends all further threads (decision 172).
+waits for locks.  Putting and waiting are C code, which an interrupt cannot divide.  Another thread, in which no
+interrupt is raised, starts and ends all further threads (decision 172).
 
 The context manager of a pool ends the threads in ``__exit__``, but Python looks for signals once more before it runs
 the first instruction of that method.  So pools are entered twice: ``with ThreadPool(4, "apsp-read") as pool, pool:``.

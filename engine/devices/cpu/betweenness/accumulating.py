@@ -28,7 +28,7 @@ TOLERANCE = 1e-6
 def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[no-untyped-def]
     """Add the flow that passes through vertices and over arcs, where every arc has the length 1.
 
-    The source sends a flow to each vertex, split evenly over the shortest paths (the second half of Brandes' algorithm).
+    The source sends a flow to each vertex, split evenly over the shortest paths: the second half of Brandes' algorithm.
 
     Args:
         arcs: ``indptr`` and ``heads`` of the arcs (CSR).

@@ -188,7 +188,7 @@ class CudaPanels(StripeMemory):
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
     def _rows_of(self, k: int) -> Any:
-        """Return the rows of the present panel, padding columns included; ``k`` is its number, which gives its height."""
+        """Return the rows of the present panel, padding columns included; ``k``, its number, gives its height."""
         start, stop = self._job.pivot(k)
         return self.panels[self._count % len(self.panels)][: stop - start]
 

@@ -220,7 +220,7 @@ def solve_to_store(
         options: the options of the solve; None for all distances, with all that this machine has.
         overwrite: replace a store at ``out`` once the new one is done, and a checkpoint that cannot be resumed.
         resume: go on from the checkpoint of the same matrix, if there is one.
-        compression: of the tiles, ``none`` or ``zstd``.
+        compression: how tiles are compressed: ``none`` or ``zstd``.
         monitor: receives the progress, and can stop the solve.
         work: the working folder if ``out`` is an address; None for a folder in the user's cache.
 

@@ -36,19 +36,21 @@ class FoundTables:
 
 
 def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
-    """Find the tables of both directions.
+    """Find the tables of lengths from vertices to the parts above them, and back.
 
     With negative arcs, the sum of *unreachable* and a length may differ from *unreachable*.  Such entries are set back
     to exactly *unreachable*, so that the sum of two entries shows whether a pair is unreachable.
 
     Args:
-        work, journal: as in :func:`compute_tables`.
+        work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.
+        journal: restores the parts that an earlier run has computed, and records new ones; None records nothing.
 
     Raises:
         Cancelled: the monitor asked to stop.
     """
     found = compute_tables(work, journal)
-    # without negative arcs, distances may exceed ``largest_signed``, and settling would overwrite them
+    # only with negative arcs: without them, distances may exceed ``largest_signed``, and ``settle`` would overwrite
+    # them
     if not work.nonnegative:
         settle(found.forward)
         if found.backward is not None:
@@ -57,7 +59,9 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
 
 
 def compute_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTables:
-    """Compute the tables of both directions; with negative arcs, sums with *unreachable* are left as they are.
+    """Compute the tables of lengths from vertices to the parts above them, and back.
+
+    With negative arcs, entries may hold the sum of *unreachable* and a length; :func:`find_tables` corrects them.
 
     Args:
         work: the graph and its parts; negative arcs are allowed for integers, negative cycles are not.
@@ -74,7 +78,7 @@ def compute_tables(work: PartWork, journal: PartRecorder | None = None) -> Found
 
 
 def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: PartRecorder) -> Array:
-    """Return the tables of the reversed graph, flat."""
+    """Return the tables of the reversed graph as one flat array, computed from the ``forward`` tables."""
     parts = work.parts
     updates, owner = parts.updates()[1], parts.owner()
     work.monitor.begin("prepare backward", int(updates.sum()), "updates")
@@ -106,7 +110,7 @@ def extend_backward(
     Args:
         work: the graph and its parts.
         tables: the tables of all parts for the reversed graph; those of the parts above are already filled.
-        others: the tables of all parts for the graph.
+        others: the tables of all parts for the graph itself, not reversed.
         found: the results of elimination.
         at: two values: the number of the part to fill; and, for each position, the number of its part.
 
@@ -119,7 +123,9 @@ def extend_backward(
 
 
 def _reverse_inside(table: Array, other: Array) -> None:
-    """Fill the lengths inside a part, the first columns of ``table``, from its table of the other direction."""
+    """Fill the first columns of ``table``, the lengths inside a part; ``other`` is the table for the opposite
+    direction.
+    """
     size = len(table)
     table[:, :size] = other[:, :size].T
 

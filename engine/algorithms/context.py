@@ -42,5 +42,5 @@ class SolveContext:
 
     @property
     def kind(self) -> WorkType:
-        """The working type."""
+        """The type in which distances are computed."""
         return WORK_TYPES[self.plan.dtype]

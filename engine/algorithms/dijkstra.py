@@ -33,8 +33,9 @@ FIRST_ENTRIES: Final = 2**21
 #: Most entries of the first batch where it is enlarged to keep all threads busy.
 BUSY_ENTRIES: Final = 2**25
 
-#: Seconds of searches that make another thread worth its start.  On 16 processors, graphs of 900 to 1,600 vertices took
-#: 1.1 to 1.7 times as long with all threads; those of 2,000 to 7,300 took within a tenth of the same.
+#: One thread is started for this many seconds of searches.  On 16 processors, all threads took 1.1 to 1.7 times as long
+#: as this number of threads for graphs of 900 to 1,600 vertices.  For 2,000 to 7,300 vertices, the two times differed
+#: by less than a tenth.
 SHARE_SECONDS: Final = 0.004
 #: Searches predicted to take less than this many seconds on all threads begin as one compiled call.  For matrices of
 #: 128 to 512 MB that call took 0.45 to 0.9 times as long as threads of Python on 64 processors, 0.7 to 1.03 on 16.
@@ -84,7 +85,7 @@ class RowSearch:
         monitor: receives the progress, in rows.
         batch: most rows of a batch, rounded down to whole tiles, but at least one tile.
         unit: promises that all arcs weigh 1.
-        known: rows that trials have computed already; None if there are none.
+        known: rows that the planner's trial runs have computed already; None if there are none.
         seconds: predicted seconds of all searches on one thread; None if nothing was predicted.
     """
 

@@ -51,7 +51,7 @@ class Eliminated:
 
     @classmethod
     def empty(cls, parts: Parts, kind: WorkType) -> Self:
-        """Make the object with arrays of the right sizes that are not filled."""
+        """Make the object with uninitialised arrays of the right sizes."""
         entries, squares = int(parts.sizes @ parts.depths), int(parts.depths @ parts.depths)
         return cls.of(parts, *(np.empty(count, kind.dtype) for count in (entries, entries, squares)))
 
@@ -123,15 +123,15 @@ class PartRecorder:
 
         Args:
             parts: the parts.
-            flat: the tables.
-            eliminated: the other results of elimination.
+            flat: the array of all tables.
+            eliminated: the arrays of the lengths to, from and between the vertices of borders.
         """
 
     def begin_backward(self, flat: Array) -> None:
         """Fill the tables of the reversed graph with the parts that an earlier run has recorded."""
 
     def todo(self, step: str, parts: Parts) -> Mask:
-        """Return a mask of the parts for which a step is not done yet, shape (parts,)."""
+        """Return the mask of the parts whose step ``step`` is not done yet, shape (parts,)."""
         del step
         return np.ones(parts.count, np.bool_)
 
@@ -139,6 +139,6 @@ class PartRecorder:
         """Record that a step is done for some parts.
 
         Args:
-            step: the name of the step.
-            some: numbers of parts.
+            step: ``eliminate``, ``extend`` or ``backward``.
+            some: the numbers of these parts.
         """

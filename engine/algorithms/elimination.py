@@ -2,8 +2,8 @@
 
 A small part has some dozens of vertices, so each of its products takes microseconds, less than a call from Python.  Two
 parts are independent if neither lies above the other.  So threads take parts level by level: bottom up to eliminate
-them, top down to extend their lengths.  The sums and their order are those of a backend's operations, so the lengths
-are the same to the last bit.
+them, top down to extend their lengths.  Sums are formed in the same order as by a backend's operations, so both give
+the same lengths to the last bit.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PART_SIDE: Final = 1024
 BATCH_UPDATES: Final = 2**30
 #: Each thread of a batch has at least this many updates; smaller batches use fewer threads.
 EACH: Final = 2**21
-#: When lengths are extended: the number of items for each thread, and the approximate least number of updates of an
-#: item.
+#: When lengths are extended, work is cut into items: ITEMS for each thread, each of at least about ITEM_UPDATES
+#: updates.
 ITEMS: Final = 3
 ITEM_UPDATES: Final = 2**20
 
@@ -73,7 +73,10 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Relax a block by its closed half; ``spans`` holds first row and size of this half, then of the other half."""
+    """Relax the rest of a block by the paths through its closed half.
+
+    ``spans`` holds the first row and the size of the closed half, then of the other half.
+    """
     d, start, stride = block
     at, size, to, rest = spans
     _, _, by_bits, directed = form
@@ -100,7 +103,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Close a block in the order of ``engine.algorithms.floyd_warshall.recursive``; ``spare`` holds panels."""
+    """Close a block in the order of ``engine.algorithms.floyd_warshall.recursive``; ``spare`` is scratch for panels."""
     d, stride = block[0], block[2]
     stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, number of vertices, number of closed halves
     stack[0, 0], stack[0, 1], stack[0, 2], top = block[1], n, 0, 0
@@ -127,7 +130,7 @@ def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _place(position, start, stop, border):  # type: ignore[no-untyped-def]
-    """Return the row of a part's front that belongs to a position: rows of the part come first, then of its border."""
+    """Return the row of a position in the *front* of a part: the matrix over its vertices, then those of its border."""
     if position < stop:
         return position - start
     return stop - start + np.searchsorted(border, position)
@@ -273,7 +276,7 @@ class SmallParts:
         self._table = np.cumsum(self._sizes * self._wide) - self._sizes * self._wide
 
     def eliminate(self, flat: Array, arcs: tuple[Array, ...]) -> Iterator[Indices]:
-        """Carry out step 1, and fill the first columns of the tables.
+        """Eliminate the small parts (step 1), and fill the first columns of their tables.
 
         Args:
             flat: the tables of all parts, one after the other.
@@ -281,7 +284,7 @@ class SmallParts:
                 of each part begin.  An arc belongs to that part of its two ends that is eliminated first.
 
         Yields:
-            The parts of a batch that is done.
+            The numbers of the parts of each batch, once the batch is done.
         """
         parts, kind, found = self._parts, self._kind, self._found
         height, (below, begin_below) = self._heights(), self._below()
@@ -305,13 +308,13 @@ class SmallParts:
                 yield some
 
     def extend(self, flat: Array) -> Iterator[Indices]:
-        """Carry out step 2, after it was carried out for all parts that are not small.
+        """Extend the lengths of the small parts to all parts above (step 2); parts that are not small are done already.
 
         Args:
             flat: the tables of all parts.
 
         Yields:
-            The parts of a batch that is done.
+            The numbers of the parts of each batch, once the batch is done.
         """
         parts, kind, updates = self._parts, self._kind, self._updates[1]
         tree = (parts.starts, parts.ends, parts.borders, parts.owner())
@@ -331,7 +334,9 @@ class SmallParts:
         self._backend.share_items(kernel, self._kind.dtype, items, *arguments, most=most)
 
     def _spans(self, some: Indices, updates: int) -> Indices:
-        """Cut the columns of some parts into items: rows of part, first column, and the column after the last one."""
+        """Cut the columns of the parts ``some`` into items; return a row for each: part, first column, last column +
+        1.
+        """
         unit = TILE_VECTORS * VECTOR_BYTES // self._kind.itemsize
         widest = ITEM_BYTES // self._kind.itemsize
         least = max(ITEM_UPDATES, updates // (ITEMS * self._backend.threads)) if self._backend.threads > 1 else updates
@@ -343,7 +348,9 @@ class SmallParts:
         return np.array(spans, np.int64)
 
     def _batches(self, level: Indices, updates: Indices) -> Iterator[Indices]:
-        """Cut a level into batches of about BATCH_UPDATES updates per thread at most, but at least one part."""
+        """Cut the parts ``level`` into batches of at most about BATCH_UPDATES updates per thread, but at least one
+        part.
+        """
         number = np.cumsum(updates[level]) // (BATCH_UPDATES * self._backend.threads)
         return iter(np.split(level, np.flatnonzero(np.diff(number)) + 1)) if len(level) else iter(())
 

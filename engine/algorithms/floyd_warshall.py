@@ -76,7 +76,10 @@ def blocked(
 
 
 class _Solve:
-    """One run: the matrix, and the products of which both orders consist. A *span* is a range of vertices."""
+    """One run: the matrix, and the products that the recursive and the blocked order have in common.
+
+    A *span* is a range of vertices.
+    """
 
     def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor
@@ -88,7 +91,7 @@ class _Solve:
         self._monitor.begin("relax", total, "updates")
 
     def finish(self) -> None:
-        """Set sums with the integer sentinel back to the sentinel."""
+        """Set entries that are the sum of *unreachable* and a negative length back to *unreachable*."""
         if not self._nonnegative:
             settle_all(self._d)
 
@@ -112,7 +115,9 @@ class _Solve:
                 self.product(other, done)
 
     def _carry_symmetric(self, done: Span, other: Span, one: Span, two: Span) -> None:
-        """Relax ``other`` by the closed block ``done``, computing only entries above the diagonal."""
+        """Relax the block ``other`` by the closed block ``done``; ``one`` and ``two`` are these two spans in ascending
+        order, and only entries above the diagonal are computed.
+        """
         if done == one:
             self.row_panel(one, two)
         else:
@@ -154,8 +159,8 @@ class _Solve:
     def _rest_symmetric(self, pivot: Span) -> None:
         """Relax the remainder of a symmetric matrix above the diagonal.
 
-        The panels above the diagonal are the column before the pivot block and the row after it; the other two are
-        their transposes.
+        The panels above the diagonal are the column above the pivot block and the row to its right.  The panels below
+        the diagonal are their transposes.
         """
         before, after = self._others(pivot)
         n, width = len(self._d), pivot[1] - pivot[0]
@@ -182,8 +187,9 @@ class _Solve:
             self._multiply(panel, self._copy(panel), self._block(pivot, pivot))
 
     def _copy(self, panel: Array) -> Array:
-        """Return a copy that is valid until the next call, which reuses its memory: allocating takes longer than
-        copying.
+        """Return a copy of ``panel`` that is valid until the next call.
+
+        All calls reuse the same memory, because allocating takes longer than copying.
         """
         if self._stripe.size < panel.size:
             self._stripe = np.empty(0, panel.dtype)
@@ -193,7 +199,7 @@ class _Solve:
         return copy
 
     def product(self, block: Span, through: Span) -> None:
-        """Relax the diagonal block of the span ``block`` by the paths through another span."""
+        """Relax the diagonal block of the span ``block`` by the paths through the span ``through``."""
         left, right = self._block(block, through), self._block(through, block)
         inside = self._block(block, block)
         self._multiply(inside, left, right, upper=self._symmetric)

@@ -8,7 +8,7 @@ from engine.model.backend import Backend
 
 
 def solve(context: SolveContext, backend: Backend) -> None:
-    """Solve as :func:`engine.algorithms.dijkstra.solve`; arcs may be negative.
+    """Find the distances as :func:`engine.algorithms.dijkstra.solve` does, but arcs may be negative.
 
     Raises:
         NegativeCycle: before any row is written.

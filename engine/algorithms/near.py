@@ -71,7 +71,7 @@ class NearWanted:
 
 @njit(nogil=True, cache=True)
 def _gather(dist, seen, source, wants, most, index, lengths):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Write the entries that a search found, and return their number; -1 if ``index`` is too short."""
+    """Write the vertices and lengths that a search found, and return their number; -1 if ``index`` is too short."""
     wanted, vertices, numbers = wants
     count = 0
     for v in seen:
@@ -118,7 +118,7 @@ def _near_packed(arcs, wants, most, rows, space, out, bits):  # type: ignore[no-
 
 @njit(nogil=True, cache=True)
 def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Do the same as :func:`_near_packed` if a heap key cannot hold both a distance and a vertex."""
+    """Search as :func:`_near_packed` does, for graphs where a heap key cannot hold both a distance and a vertex."""
     indptr, heads, weights, far = arcs
     counts, index, lengths = out
     dist, seen, heap, place = space
@@ -137,7 +137,9 @@ def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _left(wants, most, source):  # type: ignore[no-untyped-def]
-    """Return the number of wanted vertices after which a search ends; the source counts if it is a wanted one."""
+    """Return the number of targets after which the search from ``source`` ends, counting the source if it is a
+    target.
+    """
     (wanted, _, numbers), all_wanted = wants
     if most == 0:
         return all_wanted
@@ -150,7 +152,7 @@ class NearSearches:
 
     Args:
         arcs: the arcs; no weight is negative.
-        wanted: sources, targets and limits.
+        wanted: the sources, the targets, and the limits of distance and number.
         n: the number of vertices of the caller's graph.
     """
 
@@ -201,7 +203,8 @@ class NearSearches:
             most: if more entries than this are in memory, threads wait until earlier pieces are written.
 
         Raises:
-            DoesNotFit, StorageFailed: as :class:`storage.pairs.spilling.PairSpill`.
+            DoesNotFit: the disk has too little free space.
+            StorageFailed: the disk has failed.
         """
         with self._lock:
             if self._spill is None:
@@ -216,14 +219,16 @@ class NearSearches:
     def _too_far(self) -> bool:
         """Return whether a thread must wait because too many entries are in memory.
 
-        They are written once another thread has finished an earlier piece.  If no thread is searching, the earliest
-        piece is the next one to be taken, so the thread must not wait.
+        Entries are written once another thread has finished an earlier piece.  If no thread is searching, the next
+        piece to search is the earliest that is missing, so the thread must not wait.
         """
         with self._lock:
             return self._spill is not None and self.held > self._most_held and self._searching > 0
 
     def _drain(self) -> None:
-        """Write all finished pieces that are next in order; the caller holds the lock."""
+        """Write finished pieces in their order, up to the first piece that is not finished; the caller holds the
+        lock.
+        """
         while self._spill is not None and self._spilled in self.found:
             first = self._spilled
             for counts, index, lengths in self.found.pop(self._spilled):
@@ -233,7 +238,7 @@ class NearSearches:
             self._spilled += PIECE
 
     def predicted(self) -> float:
-        """Predict the number of entries of the result from the sampled pieces, rather too low than too high.
+        """Predict the number of entries of the result from the sampled pieces; the prediction tends to be too low.
 
         The prediction for a piece is the mean of the sample less twice its standard error.  So no result that might fit
         in memory is refused before the search; a result that does not fit is refused during the search.
@@ -295,7 +300,7 @@ class NearSearches:
         monitor.step(self.rows - told)
 
     def result(self) -> Found:
-        """Return the ends of the rows (``indptr``), the vertices and the lengths of all entries."""
+        """Return three arrays in the layout of sparse rows: ``indptr``, and the vertex and the length of each entry."""
         parts = [part for piece in sorted(self.found) for part in self.found[piece]]
         self.found.clear()
         indptr = np.zeros(len(self._names) + 1, np.int64)
@@ -336,7 +341,7 @@ class NearSearches:
 
 
 def _first_beyond(cutoff: float | None, kind: np.dtype[Any]) -> float:
-    """Return the smallest length beyond the cutoff."""
+    """Return the smallest number of the type ``kind`` that is larger than the cutoff."""
     if kind.kind == "f":
         return math.inf if cutoff is None else float(np.nextafter(cutoff, math.inf))
     return FAR if cutoff is None or cutoff >= FAR else math.floor(cutoff) + 1

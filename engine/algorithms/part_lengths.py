@@ -1,4 +1,4 @@
-"""Finds the lengths inside parts and to the parts above: steps 1 and 2 of ``engine.algorithms.partitioned``."""
+"""Finds the lengths inside parts (step 1 of ``engine.algorithms.partitioned``) and to the parts above (step 2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from storage.graph.graph import Graph
 if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
-#: The table of each part, by its number; in a mapping, tables that are not needed may be missing.
+#: The table of each part, by the number of the part; a mapping may leave out tables that are not needed.
 Tables = Sequence[Array] | Mapping[int, Array]
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -34,7 +34,7 @@ SMALL: Final = 2**24
 def find_lengths(
     backend: CpuBackend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
 ) -> Lengths:
-    """Find the lengths of all parts.
+    """Find the lengths inside all parts, to and from their borders, and to the parts above.
 
     Args:
         backend: relaxes and closes blocks.
@@ -54,12 +54,12 @@ def find_lengths(
 
 @dataclass(frozen=True)
 class PartWork:
-    """Computes the lengths of parts; the attributes are the arguments of all steps.
+    """Computes the lengths inside parts and to the parts above; the attributes are what all steps need.
 
     Attributes:
         backend: relaxes and closes blocks.
         graph: the graph.
-        parts: its parts.
+        parts: the parts of the graph.
         kind: the working type.
         nonnegative: promises that no arc is negative.
         monitor: receives the progress, in updates.
@@ -73,14 +73,14 @@ class PartWork:
     monitor: Monitor
 
     def find(self, journal: PartRecorder | None = None) -> tuple[Array, Eliminated]:
-        """Find the lengths of all parts.
+        """Find the lengths inside all parts, to and from their borders, and to the parts above.
 
         Args:
             journal: restores the parts that an earlier run has computed, and records those computed here; None records
                 nothing.
 
         Returns:
-            The tables of all parts one after the other, and the other results of elimination.
+            The tables of all parts one after the other; and the lengths to, from and between the vertices of borders.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -107,11 +107,12 @@ class PartWork:
         return flat, found
 
     def eliminate(self, flat: Array, found: Eliminated, todo: Mask, journal: PartRecorder) -> None:
-        """Carry out step 1 for some parts, and fill the first columns of their tables.
+        """Eliminate some parts (step 1), and fill the first columns of their tables.
 
         Args:
             flat: the tables of all parts.
-            found: receives the other results of elimination; those of the parts below are read from it.
+            found: receives the lengths to, from and between the vertices of borders; must already hold those of the
+                parts below.
             todo: mask of the parts to compute, shape (parts,).
             journal: records which parts are done.
 
@@ -155,13 +156,13 @@ class PartWork:
         self.monitor.step(int(self.parts.updates()[0][i]) - part.done)
 
     def extend(self, tables: Tables, i: int, up: Array, owner: Array) -> None:
-        """Carry out step 2 for one part: fill the columns of its table for the parts above.
+        """Fill the columns of one part's table that lead to the parts above (step 2).
 
         Args:
             tables: the tables of all parts; those of the parts above are already filled.
             i: the number of the part.
             up: lengths from the part to its border, shape (size, border).
-            owner: the number of the part at each position.
+            owner: for each position, the number of its part.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -186,7 +187,7 @@ class PartWork:
             floyd_warshall.recursive(self.backend, block, **signs, monitor=part)
 
     def _relaxed(self, c: Array, a: Array, b: Array, part: Monitor) -> Array:
-        """Return min(C, A (x) B) as a new array."""
+        """Return min(C, A (x) B), where (x) is the min-plus product, as a new array."""
         new = c.copy()
         self._relax(new, a, b, part)
         return new
@@ -201,7 +202,7 @@ class PartWork:
 class _OnePart(Monitor):
     """Passes the progress of one part's products on to a monitor, and counts their updates.
 
-    A part may be most of the graph, so a request to stop is also noticed between the pieces of its products.
+    A part may hold most of the graph.  So a request to stop is noticed not only between parts, but also within one.
     """
 
     def __init__(self, whole: Monitor) -> None:
@@ -234,7 +235,7 @@ class _Arcs:
     """
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType, todo: Mask) -> None:
-        """Sort the arcs of the parts ``todo``; arcs of other parts are left out."""
+        """Sort the arcs of the parts in the mask ``todo`` by part; arcs of all other parts are left out."""
         self._parts, self._kind = parts, kind
         tails = np.repeat(parts.position, np.diff(graph.indptr))
         heads = parts.position[graph.heads]
@@ -266,7 +267,7 @@ class _Arcs:
         return front
 
     def local(self, i: int, positions: Positions) -> npt.NDArray[np.int64]:
-        """Return the rows of the front of part ``i`` that hold ``positions``."""
+        """Return the row of each of ``positions`` in the front of part ``i`` (its vertices, then its border)."""
         start, stop = self._parts.starts[i : i + 2]
         beyond = (stop - start) + np.searchsorted(self._parts.border(i), positions)
         return np.asarray(np.where(positions < stop, positions - start, beyond), np.int64)

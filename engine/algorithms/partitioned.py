@@ -6,10 +6,10 @@ of all-pairs shortest paths", 2014) with full recursion, as in supernodal Floyd-
 (Delling, Goldberg, Nowatzyk and Werneck 2011).  Three steps, all of which consist of relax and close:
 
 1. From the first part to the last: close the part, find the lengths to and from its border, and add the paths through
-   the part to the lengths between the vertices of the border.  Those lengths belong to the part above.
+   the part to the lengths between the vertices of the border.  The part above is then closed with these lengths.
 2. From the last part to the first: find the lengths from each vertex of the part to all parts above.
-3. For some sources at a time, from the last part to the first: D[sources, part] is the minimum of what step 2 found and
-   of D[sources, border] (x) the lengths from the border to the part.
+3. For some sources at a time, from the last part to the first: D[sources, part] is the minimum of the lengths that
+   step 2 found and of D[sources, border] (x) the lengths from the border to the part; (x) is the min-plus product.
 
 In step 3 each of the n rows takes, for each vertex, one update for every vertex of the border of its part: some tens of
 n^2 updates in all if separators are small.  Steps 1 and 2 take far fewer.  The whole matrix is never in memory.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _partition(context: SolveContext, grain: Grain) -> tuple[Parts, GraphProfile]:
-    """Return the parts, and the graph with the weights that products use, reduced if that is needed.
+    """Return the parts, and the graph; floats of both signs are replaced by weights reduced by potentials.
 
     Raises:
         NegativeCycle: there is a negative cycle; this is checked only if weights are reduced by potentials.
@@ -78,12 +78,12 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
 
 
 def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
-    """Run steps 1 and 2 on the processors, and return the object that sweeps rows there.
+    """Run steps 1 and 2 on the processors, and return the object that computes rows from their results (step 3).
 
     Args:
         backend: relaxes and closes blocks.
         relaxed: the graph; floats of both signs must already be reduced by potentials.
-        parts: its parts.
+        parts: the parts of the graph.
         kind: the working type.
         monitor: receives the progress, in updates.
 
@@ -127,7 +127,7 @@ def run_on_device(context: SolveContext) -> Summary:
 
 @dataclass(frozen=True)
 class PreparedParts:
-    """The results of steps 1 and 2 with parts of a size that suits a GPU, for sweeps of some rows at a time.
+    """The results of steps 1 and 2 with parts of a size that suits a GPU, which computes some rows at a time from them.
 
     Attributes:
         parts: the parts.
@@ -145,7 +145,7 @@ class PreparedParts:
 
 
 def prepare(relaxed: GraphProfile, kind: WorkType, threads: int, monitor: Monitor) -> PreparedParts:
-    """Run steps 1 and 2 on the processors, for sweeps on a GPU.
+    """Run steps 1 and 2 on the processors, for rows that a GPU then computes (step 3).
 
     Args:
         relaxed: the graph; floats of both signs must already be reduced by potentials.
@@ -185,7 +185,9 @@ def rows_on_device(  # noqa: PLR0917
         threads: number of threads that write.
 
     Raises:
-        DoesNotFit, SolveFailed, Cancelled: as :func:`run_on_device`.
+        DoesNotFit: the free device memory is too small.
+        SolveFailed: the device failed.
+        Cancelled: the monitor asked to stop.
     """
     from engine.devices.cuda.sweep import device_sweep
 
@@ -195,7 +197,7 @@ def rows_on_device(  # noqa: PLR0917
 
 
 def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor, *, counted: bool) -> None:
-    """Sweep batch after batch; the rows of a batch are copied to the host while the next one is swept.
+    """Compute rows batch by batch; the rows of a batch are copied to the host while the next batch is computed.
 
     The histogram of distances is counted only if ``counted``.
     """

@@ -11,25 +11,25 @@ from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 
-#: Most updates times bytes of an entry, per thread, between two calls of the monitor: 0.04 s with the widest vectors,
-#: half a second with the narrowest.
+#: Most work of a thread between two calls of the monitor: updates times the bytes of an entry.  It takes 0.04 s with
+#: the widest vectors, and half a second with the narrowest.
 PIECE: Final = 2**34
-#: Most columns of a piece, and most depth (columns of A); PIECE then determines its rows.
+#: Most columns of C, and most columns of A, in a piece of a product; the number of rows follows from PIECE.
 SIDE: Final = 2048
 
 
 def multiply(
     backend: Backend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
 ) -> None:
-    """Set C to min(C, A (x) B) in pieces, as :meth:`Backend.relax` does at once.
+    """Set C to min(C, A (x) B), the min-plus product, piece by piece.
 
     Args:
         backend: relaxes blocks.
         c: shape (m, n), changed in place.
         a: shape (m, k).
         b: shape (k, n).
-        nonnegative: as in :meth:`Backend.relax`.
-        upper: as in :meth:`Backend.relax`.
+        nonnegative: promises that A, B and C hold no entry below zero and no -0.0.
+        upper: promises that the product is symmetric; only entries on and above the diagonal need be right afterwards.
         monitor: receives the progress, in updates.
 
     Raises:
@@ -50,16 +50,19 @@ def multiply(
 
 
 def clamp_diagonal(block: Array) -> None:
-    """Set a diagonal that rounding has carried below zero back to zero, in place.
+    """Set the entries of the diagonal that rounding has made negative back to zero, in place.
 
-    Without negative cycles the true value is zero.  If an entry stayed below zero, every later product would add it
-    again.
+    Without negative cycles their true value is zero.  If such an entry stayed negative, every later product would add
+    it again.
     """
     diagonal = np.lib.stride_tricks.as_strided(block, (min(block.shape),), (sum(block.strides),))
     np.maximum(diagonal, diagonal.dtype.type(0), out=diagonal)
 
 
 def settle_all(d: Array) -> None:
-    """Apply :func:`engine.model.dtypes.settle` band by band, so that no mask as large as the matrix is needed."""
+    """Set every integer entry that is no distance to exactly *unreachable* (``engine.model.dtypes.settle``).
+
+    This is done band by band, so that no mask as large as the matrix is needed.
+    """
     for i, j in cut((0, len(d)), GRAIN):
         settle(d[i:j])

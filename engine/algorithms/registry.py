@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
     """Return the weight matrix and the graph; weights are reduced in both if products need that (decision 006).
 
-    If the sink is an array of the same type for all distances, the matrix is that array.
+    If the sink is an array of the working type for the whole matrix, the weights are written into that array.
     """
     relaxed = context.profile.for_products(context.kind, context.monitor, context.plan.max_hops)
     place = place_of(context.sink, context.kind.dtype) if context.rectangle.sources is None else None

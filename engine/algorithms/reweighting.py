@@ -2,8 +2,8 @@
 
 The elimination of a part depends on its arcs and on the parts below it.  So the parts that hold changed arcs, and all
 parts above these, are eliminated again.  Their tables are extended again, from the top down.  Any other part is
-extended again only if the line of a vertex of its border has changed.  The code and the order of the sums are those
-that prepare a whole graph, so the tables are the same to the last bit.
+extended again only if the line of a vertex of its border has changed.  The same code adds in the same order as when a
+whole graph is prepared, so both ways give the same tables to the last bit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
 
     Args:
         work: the graph with its new weights, of which none is negative, and its parts.
-        tables: the tables for the old weights, of which none was negative, either; of the same type.
+        tables: the tables for the old weights, none of which was negative; the new weights have the same type.
         holds: mask of the parts that hold changed arcs, shape (parts,); an arc belongs to the part of its tail or of
             its head, whichever is eliminated first.
 
@@ -75,7 +75,7 @@ def change_tables(work: PartWork, tables: FoundTables, holds: Mask) -> Touched:
 
 
 def _and_above(parts: Parts, holds: Mask) -> Mask:
-    """Return the mask of some parts and of all parts above them."""
+    """Return the mask of the parts in the mask ``holds`` and of all parts above them."""
     again = holds.copy()
     for i in np.flatnonzero(holds).tolist():
         above = int(parts.parents[i])
@@ -90,8 +90,8 @@ def _down(
 ) -> Mask:
     """Extend the tables that may have changed, from the top down, and return the mask of those that have changed.
 
-    The border of a part lies in its parent and in the parent's border, so a part's table can change only if that of its
-    parent was extended again.
+    The border of a part lies in its parent and in the parent's border.  So the table of a part can change only if the
+    table of its parent was extended again.
     """
     order = np.argsort(parts.parents, kind="stable")
     begin = np.searchsorted(parts.parents[order], np.arange(parts.count + 1))

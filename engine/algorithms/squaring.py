@@ -1,9 +1,9 @@
 """Min-plus powers of the weight matrix W, for shortest paths with a limit on the number of their arcs.
 
 With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs, and all powers from
-n - 1 on are equal.  There are two ways to compute it: W is squared repeatedly, and the squares selected by the bits of
-K are multiplied; or, for few rows, these rows are multiplied by W again and again.  The way with fewer updates is used.
-Both end early if a power equals the previous one.
+n - 1 on are equal.  There are two ways to compute the K-th power.  W is squared repeatedly, and the squares selected by
+the bits of K are multiplied; or, for few rows, these rows are multiplied by W again and again.  The way with fewer
+updates is used.  Both ways end early if a power equals the previous one.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def power(
         d: arc weights, shape (n, n), zero on the diagonal; overwritten.
         hops: at least 1; None for no limit.
         rows: the sources wanted; None for all.
-        nonnegative: as in ``floyd_warshall.recursive``.
-        symmetric: as in ``floyd_warshall.recursive``.
-        monitor: as in ``floyd_warshall.recursive``.
+        nonnegative: promises that no weight is below zero.
+        symmetric: promises that ``d`` is symmetric, for half the work.
+        monitor: receives the progress, in updates, and can stop the run.
 
     Returns:
         The rows wanted, shape (sources, n); this may be ``d`` itself.
@@ -59,13 +59,13 @@ def power(
 
 
 class _CpuProducts:
-    """Products on a backend for :mod:`engine.devices.powers`; each is written over the older of two matrices.
+    """The products that :mod:`engine.devices.powers` needs; each product overwrites the older of two matrices.
 
     Args:
         backend: computes the products.
-        nonnegative: as in ``floyd_warshall.recursive``.
-        symmetric: as in ``floyd_warshall.recursive``.
-        monitor: receives the updates.
+        nonnegative: promises that no weight is below zero.
+        symmetric: promises that the matrix of weights is symmetric.
+        monitor: receives the number of updates.
         rows: the sources wanted; None for all.
     """
 
@@ -110,7 +110,7 @@ class _CpuProducts:
     def longer(self, rows: Array, weights: Array) -> Array:
         """Return the shortest lengths over one arc more than those in ``rows``.
 
-        They are written into the spare matrix; ``rows`` becomes the spare, which the next product overwrites.
+        The lengths are written into the spare matrix; ``rows`` becomes the spare, which the next product overwrites.
         """
         self._times(self._spare, rows, weights, whole=False)
         self._spare, product = rows, self._spare
@@ -121,7 +121,7 @@ class _CpuProducts:
         return all(np.array_equal(one[i:j], other[i:j]) for i, j in cut((0, len(one)), GRAIN))
 
     def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:
-        """Set ``product`` to A (x) B; A and B are powers of the same matrix, and square if ``whole``."""
+        """Set ``product`` to A (x) B, the product of two powers of one matrix; if ``whole``, A has all of its rows."""
         product[:] = a
         upper = whole and self._symmetric
         multiply(self._backend, product, a, b, nonnegative=self._nonnegative, upper=upper, monitor=self._monitor)

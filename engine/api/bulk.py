@@ -87,7 +87,7 @@ class BulkResult:
 
 
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
-    """Group the graphs; a graph without a possible plan or with a negative cycle is refused, without the others.
+    """Group the graphs; a graph without a possible plan or with a negative cycle is refused, but the others are not.
 
     A GPU is considered if the options demand one, or if the CPU would take longer than a GPU takes to start.
 
@@ -262,7 +262,7 @@ def failure_of(error: Exception) -> BulkFailure:
     return BulkFailure("internal", f"a fault in apsp, please report it: {type(error).__name__}: {error}", {})
 
 
-# ---- the three ways -------------------------------------------------------------------------------------------------
+# ---- three ways to solve graphs -------------------------------------------------------------------------------------
 
 
 def _beside(
@@ -288,7 +288,10 @@ def _solve_one(entry: Entry, plan: Plan, options: Options, stores: StoreOptions)
 def _stacked(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions
 ) -> Iterator[Work | BulkResult]:
-    """Close one stack after the other; workers write the matrices of a stack while the next one is made and closed."""
+    """Run Floyd-Warshall on one stack of matrices after the other, on the GPU.
+
+    Workers write the matrices of one stack while the next stack is made and solved.
+    """
     from engine.devices.cuda.bulk import device_stacks
 
     with device_stacks(memory=options.device_memory) as device:
@@ -311,7 +314,7 @@ def _stacked(
 
 
 def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
-    """Return the plan of one graph of a stack, for its store."""
+    """Return the plan that the store of one graph of a stack records."""
     return replace(
         plan,
         algorithm="blocked-floyd-warshall",

@@ -123,7 +123,7 @@ def _reach(capacity: int) -> int:
 
 
 def _simple(path: list[int]) -> list[int]:
-    """Return ``path`` without cycles; it has cycles only if they seem to shorten it because of rounding."""
+    """Return ``path`` without cycles.  It has cycles only where rounding makes them seem to shorten the path."""
     found: list[int] = []
     places: dict[int, int] = {}
     for vertex in path:

@@ -37,9 +37,9 @@ def solve(
     Returns:
         The distances, shape (sources, targets), in the unit of the weights, +inf where there is no path.  Rows and
         columns are in the order of ``options``, or else of ``graph.labels``.  The type is float64 for whole weights,
-        whose sums are exact, else the plan's type.  The values of another semiring have the plan's type, and the value
-        that ``storage.semirings`` gives for no path.  Also the outcome: the plan that was followed, the seconds of each
-        phase, and a summary.
+        whose sums are exact, else the plan's type.  For a semiring other than min-plus, values have the plan's type,
+        and ``storage.semirings`` says which value stands for no path.  Also the outcome: the plan that was followed,
+        the seconds of each phase, and a summary.
 
     Raises:
         DoesNotFit: the array and the work need more memory than there is.

@@ -1,4 +1,4 @@
-"""Predicts the memory and time of measures instead of a matrix: the same rows are computed, but none is written."""
+"""Predicts the memory and time of measures instead of a matrix: the matrix's rows are computed, but not written."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def measure(
     each measure; ``MeasureRequest`` has the possible arguments.
 
     Args:
-        graph: as from ``read_graph`` or ``build_graph``; or an open prepared graph, whose rows are swept.
+        graph: as from ``read_graph`` or ``build_graph``; or an open prepared graph, whose tables give the rows.
         options: which sources and targets, cutoff, memory, threads; None for all vertices and all free resources.
         monitor: receives progress, and is asked whether to stop.
         request: the measures; by default all that take no argument.

@@ -34,15 +34,15 @@ _NOT_HERE: Final = (
 )  # fmt: skip
 #: The refusal of a matrix mentions near pairs if they need at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
-#: Number of sources from which a refusal predicts near pairs, and the most vertices and arcs for which it does so.
+#: When a matrix is refused, near pairs are predicted from OFFERED_SOURCES sources, if the graph has at most
+#: OFFERED_SIZE vertices and arcs.
 OFFERED_SOURCES: Final = 16
 OFFERED_SIZE: Final = 5_000_000
 #: The reason that plans give for float64 if weights are fractions.
 _FRACTIONS: Final = (
     "sums of fractions are float64; those of decimals are within a cutoff if they are on paper: 0.1 + 0.2 within 0.3"
 )
-#: Time and size are predicted from the first number of sources; if they took at most _SAMPLE_SECONDS, then again from
-#: the second number.
+#: Time and size are predicted from 8 sources; if these took at most _SAMPLE_SECONDS, then again from 256 sources.
 _SAMPLES: Final = (8, 256)
 _SAMPLE_SECONDS: Final = 1.0
 #: Bytes of a pair in the compressed table that is written in addition to the arrays: 3.3 were measured (decision 140).
@@ -264,7 +264,10 @@ def plan_near(
     """Plan near pairs, kept as sparse rows and as a table: size and time are predicted by searches from some sources.
 
     Args:
-        graph, options, nearest, beside: as for :func:`near_pairs`.
+        graph: the graph, its profile, or an open prepared graph.
+        options: the cutoff, sources and targets; memory and threads.
+        nearest: the number of nearest targets that are kept for each source; None for all.
+        beside: bytes of memory that the caller will need for each pair.
         out: the path of the result, whose disk must have space for it; None for a result in memory.
         spills: whether pairs that do not fit in memory are first written to that disk, as :func:`near_pairs` does with
             ``spill``.
@@ -302,7 +305,9 @@ def searched_sample(
 
     Args:
         profile: the graph, whose near pairs searches can find (:func:`not_searchable`).
-        options, nearest, spill: as for :func:`near_pairs`.
+        options: the cutoff, sources and targets; memory and threads.
+        nearest: the number of nearest targets that are kept for each source; None for all.
+        spill: a folder on whose disk pairs are written if they do not fit in memory; None to refuse them.
     """
     rows = _row_count(options, profile.graph)
     for most in _SAMPLES:
@@ -327,14 +332,14 @@ def planned(
 
     Args:
         graph: the graph.
-        options: as for :func:`near_pairs`.
+        options: the cutoff, sources and targets; memory and threads.
         sample: the prediction from some sources.
         machine: memory, disk and threads.
         each: bytes of memory for each pair.
         spills: whether pairs that do not fit in memory are first written to the disk.
 
     Raises:
-        DoesNotFit: as :func:`plan_near`.
+        DoesNotFit: even the least probable number of pairs fits neither in memory nor on the disk.
     """
     counts, rows = sample.counts, _row_count(options, graph)
     mean = float(counts.mean()) if rows else 0.0
@@ -378,7 +383,7 @@ def planned(
 
 
 def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options) -> DoesNotFit:
-    """Add to the refusal of a solve with a cutoff that near pairs would fit, if they take far less space.
+    """Add an offer of near pairs to the refusal of a solve with a cutoff, if they take far less space than the matrix.
 
     Args:
         refusal: the error that says why the matrix does not fit.

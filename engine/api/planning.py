@@ -89,7 +89,7 @@ def make_plan(
 
 
 def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
-    """Add to the refusal the other ways to answer the same question, which need no matrix, if there are any."""
+    """Add to the error ``refusal`` the ways to answer the same question without a matrix, if there are any."""
     if options.also:
         return refusal  # no other way sums quantities along paths
     from engine.api.measures_planning import with_measures  # only a refusal needs these modules
@@ -227,7 +227,8 @@ class _Draft:
     def _cut_before(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
         """Find parts before searches are tried, if that may save time; return problem and plan.
 
-        It may for a lattice, and for a graph of many hops if ``plan`` searches on a GPU, where a trial takes seconds.
+        This may save time for a lattice (a graph like a grid).  It also may for a graph with many hops across if
+        ``plan`` searches on a GPU, where a trial of searches takes seconds.
         """
         if plan.device == "cuda" and plan.algorithm in SEARCHES and problem.hops > SHALLOW:
             cut = with_trial(self.profile, problem, plan, machine)

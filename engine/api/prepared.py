@@ -158,8 +158,8 @@ def working(inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock) ->
     """Context manager: provide the object that computes the lengths of parts; its threads end with the context.
 
     Args:
-        inner: the opened graph.
-        parts: its parts.
+        inner: the opened graph, which has a copy of each terminal where paths end.
+        parts: the parts of this graph.
         plan: determines type and threads.
         clock: receives the progress.
     """
@@ -179,11 +179,11 @@ def found_anew(
     """Compute all tables, except for those parts that an earlier run has committed.
 
     Args:
-        inner: the opened graph.
-        parts: its parts.
+        inner: the opened graph, which has a copy of each terminal where paths end.
+        parts: the parts of this graph.
         plan: determines type and threads.
         clock: receives the progress.
-        kept: the commits of an earlier run; receives those of this run.
+        kept: holds the commits of an earlier run, and receives the commits of this run.
 
     Returns:
         The tables, and for each step the number of parts that were restored from commits.
@@ -208,7 +208,8 @@ def write_tables(
         writer: the writer of the prepared graph.
         found: the tables and the results of elimination.
         clock: receives the progress, in bytes.
-        same: for each table, the chunks that do not differ from those of the prepared graph that got new weights.
+        same: for each table, the chunks that equal those of the prepared graph whose weights are replaced; None for no
+            chunk.
         check: called before the seal is written; it may raise an error.
 
     Raises:

@@ -1,8 +1,9 @@
 """Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that is never written.
 
 Every entry is the least sum over two lines (``engine.algorithms.prepared.lines``).  If sums are exact, as for whole
-numbers and for floats of few digits, rows and columns are swept instead, which takes far fewer sums.  Other sums of
-floats depend on their order, so then rows are also made from lines.  So an entry is the same number in every answer.
+numbers and for floats of few digits, rows and columns are computed part by part (swept) instead, which takes far fewer
+sums.  Sums of other floats depend on their order, so then rows are also made from lines.  So an entry is the same
+number in every answer.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Most pairs that one thread answers alone; a larger number is shared among threads.
 _SHARED: Final = 1 << 13
-#: The argument ``arcs`` of a sweep, which has the parameters of a search, but reads tables instead of arcs.
+#: The argument ``arcs`` of a sweep.  A sweep has the parameters of a search, but reads tables instead of arcs.
 NO_ARCS: Final = Arcs(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), None)
 
 
@@ -116,7 +117,7 @@ class PreparedMatrix(HeldTables):
     Attributes:
         threads: number of threads that share the work of a question, all usable processors by default.  Setting it
             changes the number for all questions; ``using`` changes it for the questions of the current thread.
-        Others: see ``SealedResult``.
+        All other attributes: see ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:

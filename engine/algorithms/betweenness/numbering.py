@@ -127,8 +127,9 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     component, found = strong_components(fixed(ends), fixed(heads[free]))
     if int(component.max(initial=-1)) + 1 < graph.n:
         _refuse_cycle(graph, component, tails, free)
-    # arcs of weight zero never lead to a component found later, so in the reverse of ``found`` they lead forward; only
-    # vertices at such arcs get this order, and they come behind all other vertices
+    # an arc of weight zero never leads to a component found later, so in the reverse of ``found`` such arcs lead
+    # forward; only the vertices at the ends of such arcs are ordered in this way, and they come after all other
+    # vertices
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]

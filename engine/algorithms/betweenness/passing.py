@@ -100,7 +100,8 @@ def thread_bytes(n: int, arcs: int, task_ends: bool, task_arcs: bool) -> int:
     Args:
         n: number of vertices.
         arcs: number of arcs.
-        task_ends, task_arcs: as ``ends`` and ``arcs`` of :class:`PassingTask`.
+        task_ends: whether the thread counts the flow that begins and ends at each vertex.
+        task_arcs: whether the thread counts the flow over each arc.
     """
     return n * (64 + 16 * task_ends) + 8 * arcs * task_arcs
 
@@ -126,12 +127,13 @@ class PassingSearches:
         Args:
             team: the threads.
             monitor: receives the progress in rows.
-            rows: positions of the sources among those of the task; None for all.
+            rows: indices of the sources in ``PassingTask.sources``; None for all.
 
         Raises:
             Cancelled: the monitor asked to stop.
             InvalidRequest: some weights are so small beside others that sums of floats lose them.
-            SolveFailed: there are too many shortest paths for float64, or less or more arrives than leaves a source.
+            SolveFailed: there are too many shortest paths for float64, or the flow that arrives differs from the flow
+                that left the source.
         """
         rows = np.arange(len(self._task.sources)) if rows is None else rows
         size = self._piece(len(rows), team.threads)
@@ -238,7 +240,8 @@ def check_rows(told: Floats) -> None:
             largest number of shortest paths to a vertex (-1 if the row contradicts the arcs).
 
     Raises:
-        SolveFailed: there are too many shortest paths for float64, or sums do not agree.
+        SolveFailed: there are too many shortest paths for float64, or the flow that left a source and the flow that
+            arrived differ.
     """
     passed, arrived, most = told.T
     if np.any(most < 0):

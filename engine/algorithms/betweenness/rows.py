@@ -1,4 +1,4 @@
-"""Finds rows of distances for a piece of sources by simultaneous searches, and traces the paths in each row."""
+"""Finds rows of distances from several sources by simultaneous searches, and counts the shortest paths in each row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Most rows of distances that a thread holds: the number that the widest search finds at once.
 HELD_ROWS: Final = 512
-#: Most bytes of these rows; a thread holds at least one row even if it is larger.
+#: Most bytes of the rows of distances that a thread holds; it holds at least one row, even if that row is larger.
 HELD_BYTES: Final = 64 << 20
 
 
@@ -90,7 +90,7 @@ class RowPasses:
         return search
 
     def _lanes(self) -> tuple[Any, ...]:
-        """Return the work space of a thread for sources in the lanes of vectors."""
+        """Return the work space of a thread that takes LANES sources at once, each in one entry of every vector."""
         n = len(self._kept)
         vectors = (_aligned(n) for _ in range(3))
         return np.empty((n, LANES), np.int32), *vectors, *(np.empty(k * n, np.int32) for k in (1, 1, TAKEN))

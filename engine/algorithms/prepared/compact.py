@@ -1,8 +1,8 @@
 """Tables of a prepared graph in the compact form: computed part by part when a question needs them.
 
 Only the lengths inside parts, and those between parts and their borders, are stored; elimination finds both.  The table
-of a part follows from the tables of the parts above (``PartWork.extend``), by the same sums as in the full form, so
-entries are the same to the last bit.  Tables that were used last stay in memory, up to ``KEPT`` bytes.
+of a part follows from the tables of the parts above (``PartWork.extend``) by the same sums as in the full form, so both
+forms have the same entries to the last bit.  The most recently used tables are cached, up to ``KEPT`` bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.model.dtypes import settle
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of each of some vertices, and the position of each.
+#: Two arrays: the part of each vertex, and the position of each vertex in the order of elimination.
 Places = tuple[npt.NDArray[np.int32], Indices]
 
 #: Most bytes of computed tables that are kept for later questions.
@@ -48,7 +48,7 @@ class StoredLengths:
 
     Attributes:
         closed: the lengths inside parts, flat: for each part, one after the other, a block of shape (size, size).
-        found: the lengths between parts and their borders; its ``rests`` are left out.
+        found: the lengths between parts and their borders; ``found.rests`` is not stored.
     """
 
     closed: Array
@@ -66,7 +66,7 @@ class CompactTables:
     Args:
         work: the parts, and the object that computes their tables.
         stored: the lengths that are stored.
-        directed: whether the reversed graph has other tables than the graph.
+        directed: whether the graph is directed: the tables of its reverse then differ from its own.
 
     Attributes:
         parts: the parts.
@@ -116,7 +116,7 @@ class CompactTables:
         begins[wanted] = np.cumsum(entries) - entries
         out: Array = np.empty(int(entries.sum()), self.stored.closed.dtype)
         with self._lock:
-            for i in wanted[::-1].tolist():  # parts above first: others need their tables, and their numbers are higher
+            for i in wanted[::-1].tolist():  # parts above have higher numbers, and the parts below need their tables
                 table = self._table(i, ahead=ahead or not self._directed)
                 out[begins[i] : begins[i] + table.size] = table.ravel()
         if not self._work.nonnegative:
@@ -129,7 +129,7 @@ class CompactTables:
         Args:
             lines: the part and the position of every vertex, as :meth:`lines` returns them.
             vertices: the vertices whose lines are needed.
-            ahead: as in :meth:`flat`.
+            ahead: True for the tables of the graph, False for those of the reversed graph.
 
         Returns:
             The tables, flat; and for each of ``vertices`` its part and the index at which its line ends.

@@ -23,8 +23,8 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-# the compiler vectorises minima of floats only if the flags say that there is no NaN; tables have none, and the flags
-# change no sum
+# the compiler vectorises minima of floats only if it may assume that there is no NaN (``nnan``) and that 0.0 equals
+# -0.0 (``nsz``); tables hold no NaN, and these flags change no sum
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
     """Return the least of ``sentinel`` and the sums there[i] + back[i].
@@ -76,11 +76,11 @@ def _by_part(parts, count, rows):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def pair_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
-    """Write the distances of pairs.
+    """Write the distances of pairs to ``out``.
 
     Args:
-        lines: as the top of this file says.
-        rows, columns: int64, shape (k,): the pairs.
+        lines: the tree of parts and the tables, see the docstring of this module.
+        rows, columns: int64, shape (k,): row and column of each pair.
         out: shape (k,), of the type of the tables.
     """
     tree, tables, ends, sources, targets = lines
@@ -97,7 +97,7 @@ def block_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
     """Write the distances from each of ``rows`` to each of ``columns``.
 
     Args:
-        lines: as the top of this file says.
+        lines: the tree of parts and the tables, see the docstring of this module.
         rows, columns: int64, shape (r,) and (c,).
         out: shape (r, c), of the type of the tables.
     """

@@ -3,8 +3,8 @@
 A distance is the least sum over what two lines have in common (``engine.algorithms.prepared.lines``): the columns of
 every part above both vertices.  Sorted by position, the vertices below a part are adjacent.  So each part needs one
 min-plus product: of the lines of all sources below it with those of all targets below it, over the part's columns.
-The sums are exactly those of merging pairs, and their minimum does not depend on the order.  So results are the same to
-the last bit, even for floats.
+The sums are exactly those of merging the lines of single pairs, and a minimum does not depend on the order of its
+terms. So both ways give the same results to the last bit, even for floats.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from storage.threads import in_threads
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks.  A product takes _PACKED for each entry of a
-#: line that is packed; and for each pair it takes the first number of _MULTIPLIED, plus the second one for each entry
-#: of a line of mean length.  _MERGED has these two numbers for a pair that is merged.
+#: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks.  _PACKED: for each entry of a line that is
+#: packed for a product.  _MULTIPLIED: for each pair in a product, a constant and a factor of the mean length of a line.
+#: _MERGED: the same two numbers for a pair whose lines are merged.
 _PACKED: Final = 3.0
 _MULTIPLIED: Final = (2.0, 0.012)
 _MERGED: Final = (50.0, 0.2)
-#: Nanoseconds for each entry of a row that is swept, and for each entry that is then copied to its place in the result.
+#: Nanoseconds for each entry of a row when whole rows are computed part by part (_SWEPT), and for each entry that is
+#: then copied to its place in the result (_MOVED).
 _SWEPT: Final = 4.0
 _MOVED: Final = 2.0
 #: Most entries of a band, the part of a block that a thread makes before it copies the entries to their places.
@@ -39,8 +40,9 @@ BAND_ROWS: Final = 1024
 
 @njit(nogil=True, cache=True)
 def _pack_sources(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
-    """Pack ``depth`` entries of each line, the first one ``back`` entries before the line's end, as relax reads its
-    left operand.
+    """Pack ``depth`` entries of each source's line in the layout of the left operand of relax.
+
+    The first of these entries is ``back`` entries before the end of the line.
     """
     rows = len(ends)
     for top in range(0, rows, TILE_ROWS):
@@ -53,7 +55,11 @@ def _pack_sources(table, ends, back, depth, out):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _pack_targets(table, ends, back, depth, out):  # type: ignore[no-untyped-def]
-    """Pack the same entries of the targets' lines as relax reads its right operand: transposed, padded with zeros."""
+    """Pack ``depth`` entries of each target's line in the layout of the right operand of relax.
+
+    The first of these entries is ``back`` entries before the end of the line.  The layout is transposed and padded with
+    zeros.
+    """
     width = TILE_VECTORS * VECTOR_BYTES // table.itemsize
     for first in range(0, len(ends), width):
         strip = out[first * depth : (first + width) * depth]
@@ -76,7 +82,7 @@ def _span(parts, low, high):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # type: ignore[no-untyped-def]
-    """Fill ``found`` with the least sums of all pairs.
+    """Fill ``found`` with the distances of all pairs: the least sums over the columns that both lines have.
 
     Args:
         walk: for each part the first part below it (itself if there is none), its size, and the width of its table.
@@ -124,7 +130,7 @@ def cheapest(rows: int, columns: int, n: int, width: float, *, sweeps: bool) -> 
         rows, columns: shape of the block.
         n: number of vertices of the graph.
         width: mean number of entries of a line.
-        sweeps: whether whole rows and columns may be swept.
+        sweeps: whether whole rows and columns of the matrix may be computed instead.
 
     Returns:
         ``merge`` for pairs one by one, ``multiply`` for products of panels, ``rows`` or ``columns`` for sweeps; and the
@@ -146,8 +152,8 @@ class PanelProduct:
     """A block of the matrix, which several threads make band by band.
 
     Args:
-        lines: as the kernels of ``engine.algorithms.prepared.lines`` take them.
-        walk: as :func:`_relax_panels` takes it.
+        lines: the tree of parts and the tables, see ``engine.algorithms.prepared.lines``.
+        walk: for each part the first part below it, its size, and the width of its table.
         rows, columns: the rows and columns of the matrix in the block, int64, in any order.
         nonnegative: promises that no arc is negative.
         out: receives the block, shape (rows, columns), of the type of the tables.
@@ -182,7 +188,7 @@ class PanelProduct:
         """Make one of ``bands``; other threads may make other bands at the same time.
 
         Args:
-            band: the first row, the first column, and the most rows and columns.
+            band: the first row, the first column, and the largest number of rows and of columns.
         """
         i, j, high, wide = band
         rows, columns = slice(i, i + high), slice(j, j + wide)

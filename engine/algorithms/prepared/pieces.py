@@ -14,7 +14,7 @@ from engine.algorithms.prepared.tables import StoredTables
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-#: The part of each vertex, and the index at which its line ends in the tables; in the compact form, its position.
+#: The part of each vertex; and the index at which its line ends in the tables (in the compact form: its position).
 Lines = tuple[Array, Array]
 
 #: Most bytes of tables in the compact form that one piece of a question may compute.
@@ -22,10 +22,10 @@ PIECE: Final = 256 << 20
 
 
 class TablePieces(ABC):
-    """Cuts questions; the subclasses say which bytes of tables a question needs.
+    """Cuts questions; the subclasses say how many bytes of tables a question needs.
 
     Args:
-        lines: the lines of all vertices as sources, and as targets.
+        lines: where the lines of all vertices are, first as sources, then as targets.
     """
 
     def __init__(self, lines: tuple[Lines, Lines]) -> None:
@@ -37,9 +37,9 @@ class TablePieces(ABC):
 
     @abstractmethod
     def _places(self, vertices: Indices, *, forward: bool) -> Array:
-        """Return a number for the place of each vertex's line in the tables of the given direction.
+        """Return a sort key for each vertex: where its line is in the tables of the given direction.
 
-        Lines in the same place have equal numbers, and lines in adjacent places have adjacent numbers.
+        Lines in the same place have equal keys, and lines in adjacent places have adjacent keys.
         """
 
     @abstractmethod
@@ -48,7 +48,7 @@ class TablePieces(ABC):
 
     @abstractmethod
     def _bytes_each(self, vertices: Indices, *, forward: bool) -> Array:
-        """Return, for each vertex alone, the bytes of tables that hold its line."""
+        """Return for each vertex the bytes of tables that hold its line, as if no other line were needed."""
 
     def cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
         """Cut a question, sources by targets, in two if the tables that it reads exceed ``most()`` bytes.
@@ -75,7 +75,7 @@ class TablePieces(ABC):
         return None
 
     def groups(self, vertices: Indices, *, forward: bool) -> list[Indices] | None:
-        """Divide sources, or targets, into groups of which none needs more bytes of tables than a piece may need.
+        """Divide sources, or targets, into groups that each need at most ``most()`` bytes of tables.
 
         A group whose lines are all in the same place of the tables is not divided further.
 
@@ -100,11 +100,11 @@ class TablePieces(ABC):
 
 
 class StoredPieces(TablePieces):
-    """Cuts questions to tables that are read in sections.
+    """Cuts questions to a prepared graph whose tables are read in sections.
 
     Args:
         tables: the tables.
-        lines: as for the base class.
+        lines: where the lines of all vertices are, first as sources, then as targets.
         most: returns the most bytes of tables that a piece may need.
     """
 
@@ -136,11 +136,11 @@ class StoredPieces(TablePieces):
 
 
 class CompactPieces(TablePieces):
-    """Cuts questions to tables that are computed.
+    """Cuts questions to a prepared graph whose tables are computed when a question needs them.
 
     Args:
         tables: the tables.
-        lines: as for the base class.
+        lines: where the lines of all vertices are, first as sources, then as targets.
     """
 
     def __init__(self, tables: CompactTables, lines: tuple[Lines, Lines]) -> None:

@@ -1,4 +1,4 @@
-"""Shares the work of one question to a prepared graph among threads, and limits their number."""
+"""Shares the work of one question to a prepared graph among threads, and limits the number of threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.threads import in_threads
 
 
 class ThreadLimit(threading.local):
-    """The number of threads for the questions that the current thread asks; None for the common number."""
+    """The number of threads for the questions that the current thread asks; None for the default number."""
 
     wanted: int | None = None
 

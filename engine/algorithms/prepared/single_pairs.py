@@ -1,7 +1,7 @@
 """Distances of single pairs of a prepared graph, read from its files: for processes that hold no tables in memory.
 
-The result is that of ``engine.algorithms.prepared.lines``, without compiled code: two lines are read, and NumPy finds
-the least of their sums.  This takes some microseconds, far less than a request to another process.
+The result is the same as from ``engine.algorithms.prepared.lines``, but no compiled code is needed: two lines are read,
+and NumPy finds the least sum of their entries.  This takes some microseconds, far less than asking another process.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from engine.model.dtypes import work_type
 from storage.prepared.line_files import LineFiles
 from storage.prepared.reader import PreparedStore
 
-#: Limits of a pair that :meth:`SinglePairs.peek` finds, so that it takes about 0.1 ms: the bytes that each of the two
-#: lines shares with the other, and the steps from both parts up the tree to their common part.
+#: Limits of a pair that :meth:`SinglePairs.peek` finds, so that it takes about 0.1 ms.  _LINE_BYTES: the bytes of the
+#: columns that both lines have.  _STEPS: the steps from both parts up the tree to the first part above both.
 _LINE_BYTES: Final = 1 << 17
 _STEPS: Final = 1 << 9
 
@@ -55,7 +55,7 @@ class SinglePairs:
         """Make the object for a prepared graph; None if the graph is in the compact form or in an object store.
 
         Raises:
-            StorageFailed: as the class.
+            StorageFailed: a file that describes the parts, or the weights, is damaged.
         """
         ahead = store.line_files("forward")
         return None if ahead is None else cls(store, ahead, store.line_files("backward") or ahead)
@@ -91,8 +91,9 @@ class SinglePairs:
         return None if there is None or here is None else self._least(there, here)
 
     def _shared(self, source: int, target: int, steps: int) -> int | None:
-        """Return the number of last entries that both lines share; None if that takes more than ``steps`` steps up the
-        tree.
+        """Return how many columns the lines of both vertices have in common; they are the last ones of each line.
+
+        Return None if the first part above both is more than ``steps`` steps up the tree.
         """
         one, other, parents = self._sources[0][source], self._targets[0][target], self._parents
         while one != other:

@@ -2,13 +2,13 @@
 
 A *span* is a run of parts with adjacent numbers.  Parts are numbered children first, so the parts of a whole branch of
 the tree have adjacent numbers.  Branches that are small enough make spans.  The parts above them are the *top* of the
-tree, and each of these is a span alone.  To eliminate a branch, no results of other spans are needed; to eliminate a
-part of the top, only the lengths among the border of each child.  The tables of a span need the tables of the parts
-above it, which all lie on the path up from its last part.
+tree, and each part of the top is a span of its own.  Eliminating a branch needs no results of other spans.  Eliminating
+a part of the top needs only the lengths among the border of each child.  The tables of a span need the tables of the
+parts above the span, which all lie on the path from its last part to the root.
 
 A span is computed as a small graph with parts of its own, by the code that computes whole graphs
-(``engine.algorithms.part_lengths``).  So the order of the sums is the same, and the lengths are the same to the last
-bit.
+(``engine.algorithms.part_lengths``).  So sums are formed in the same order, and the lengths are those of the whole
+graph to the last bit.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Spans:
         return len(self.cuts) - 1
 
     def range(self, s: int) -> tuple[int, int]:
-        """Return the first part of a span, and the one after its last."""
+        """Return the number of the first part of a span, and the number of its last part plus 1."""
         return int(self.cuts[s]), int(self.cuts[s + 1])
 
     @cached_property
@@ -135,7 +135,9 @@ class Spans:
         return int(starts[last] - starts[first] + (starts[chain + 1] - starts[chain]).sum())
 
     def for_eliminating(self, s: int) -> OwnParts:
-        """Return the parts that are needed to eliminate a span: its own, and the parts of other spans below it."""
+        """Return the parts that are needed to eliminate a span: its parts, and the children that they have in other
+        spans.
+        """
         below, (first, last) = self.below[s], self.range(s)
         inner = self.parts.parents[first:last]
         inside = np.where((inner >= 0) & (inner < last), inner - first + len(below), -1)
@@ -143,7 +145,7 @@ class Spans:
         return self._own(s, [*below, *range(first, last)], len(below), np.concatenate([over, inside]))
 
     def for_extending(self, s: int) -> OwnParts:
-        """Return the parts that are needed for the tables of a span: its own, and all parts above."""
+        """Return the parts that are needed for the tables of a span: the parts of the span, and all parts above it."""
         (first, last), chain = self.range(s), self.above(s)
         count = last - first
         places = {part: count + k for k, part in enumerate(chain)}
@@ -179,8 +181,8 @@ def cut_into_spans(parts: Parts, updates: Indices, entries: Indices, limits: Spa
         parts: the parts.
         updates: for each part the number of updates to compute it, shape (parts,).
         entries: for each part the number of entries of its tables, shape (parts,).
-        limits: how large spans may be; a part that exceeds them with all parts below it in the tree is a span of its
-            own, and so are the parts above it.
+        limits: how large spans may be.  A part that, together with all parts below it, exceeds the limits is a span of
+            its own; so is each part above it.
     """
     whole = [updates.copy(), entries.copy()]
     for i, above in enumerate(parts.parents.tolist()):
@@ -211,7 +213,7 @@ def arcs_by_span(graph: Graph, spans: Spans) -> list[tuple[npt.NDArray[np.generi
 
     Args:
         graph: the graph.
-        spans: its spans; the ``position`` of their parts must be that of the graph's vertices.
+        spans: the spans of the graph; ``spans.parts.position`` must hold the positions of the graph's vertices.
     """
     position = spans.parts.position
     tails, heads = np.repeat(position, np.diff(graph.indptr)), position[graph.heads]
@@ -226,9 +228,9 @@ def own_graph(spans: Spans, s: int, arcs: Sequence[npt.NDArray[np.generic]], *, 
     """Return the arcs of a span as a graph, with the positions of :meth:`Spans.places` as vertices.
 
     Args:
-        spans: the spans; positions of their parts are not used.
-        s: the span.
-        arcs: its arcs, from :func:`arcs_by_span`.
+        spans: the spans; ``spans.parts.position`` is not used.
+        s: the number of the span.
+        arcs: the arcs of the span, from :func:`arcs_by_span`.
         directed: whether the whole graph is directed.
     """
     ends = [spans.places(s, np.asarray(column, np.int64)) for column in arcs[:2]]

@@ -53,7 +53,8 @@ class StoredTables:
             parts: the parts.
             forward: the table of the graph.
             backward: the table of the reversed graph; None if it is the same as that of the graph.
-            free, refuse: as in ``TableMemory``.
+            free: returns the bytes that may be read now.
+            refuse: raises the error for a question whose entries do not fit; called with the missing bytes.
         """
         widths, back = parts.widths(), forward if backward is None else backward
         memory = TableMemory([forward] if backward is None else [forward, backward], free, refuse)
@@ -79,7 +80,7 @@ class StoredTables:
         return self.memory.using([(self.ahead, None), (self.back, None)])
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
-        """Return the arguments of a sweep of rows, or of columns.
+        """Return what is needed to compute whole rows, or columns, of the matrix part by part (a sweep).
 
         Args:
             eliminated: lengths that elimination has found: for rows from borders to parts, for columns from parts to
@@ -88,7 +89,7 @@ class StoredTables:
             nonnegative: promises that no arc is negative.
 
         Returns:
-            The arguments; a caller that then reads lines from their flat table must keep these lines in memory.
+            The lengths; a caller that then reads lines from their flat table must keep these lines in memory.
 
         Raises:
             StorageFailed: a chunk is missing or damaged.
@@ -106,7 +107,9 @@ class StoredTables:
         return Lengths([], across, own.values)
 
     def _gathered(self, others: Array) -> list[Array]:
-        """Gather the lengths from the border of each part to the part from ``others``, the other direction's tables."""
+        """Return for each part the lengths from its border to it, gathered from the tables of the opposite
+        direction.
+        """
         parts, owner, across = self.parts, self.parts.owner(), []
         for i in range(parts.count):
             border, wide = parts.border(i), self.widths[i]
@@ -154,7 +157,7 @@ def limits_of(kind: WorkType, beyond: Any, *, nonnegative: bool) -> tuple[Any, A
 
     Args:
         kind: the working type.
-        beyond: the least entry beyond the cutoff; None if there is no cutoff.
+        beyond: the smallest number above the cutoff; None if there is no cutoff.
         nonnegative: promises that no arc is negative.
     """
     limit: Any = kind.dtype.type(kind.largest_signed if kind.integer and not nonnegative else kind.largest)

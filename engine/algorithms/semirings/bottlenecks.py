@@ -60,7 +60,7 @@ class LineRows:
 
     Args:
         graph: the graph; undirected.
-        ranks: the ranks of its weights.
+        ranks: the ranks of the graph's weights.
         targets: vertex index of each column.
     """
 
@@ -121,7 +121,9 @@ class MergedRows:
         self._sources = at_once(graph.n, self._values.itemsize)
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
-        """Write rows as :meth:`LineRows.write`."""
+        """Write the rows of ``sources`` into the rows ``rows`` of ``out``; ``worker`` is the calling thread's
+        number.
+        """
         space, chains, found = self._spaces.of(worker, "merging", self._space)
         for first in range(0, len(sources), self._sources):
             some = slice(first, first + self._sources)
@@ -139,7 +141,7 @@ class MergedRows:
 
 
 def at_once(n: int, itemsize: int) -> int:
-    """Return how many sources share a word: 64, or fewer (at least 8) if 64 rows take more than ``_ROWS_BYTES``."""
+    """Return how many sources share a word of 64 bits: 64, or fewer (at least 8) so that rows fit ``_ROWS_BYTES``."""
     return max(8, min(64, _ROWS_BYTES // max(1, n * itemsize)))
 
 

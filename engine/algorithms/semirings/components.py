@@ -39,7 +39,7 @@ def most_needed(n: int) -> int:
 
 
 def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Array]:
-    """Return tails, heads and weights of arcs that suffice for all bottlenecks: of all arcs unless the graph is dense.
+    """Return tails, heads and weights of arcs that suffice for all bottlenecks; these are all arcs of a sparse graph.
 
     Args:
         graph: the graph.

@@ -65,8 +65,8 @@ class ProductSearch:
 def without_null(graph: Graph) -> Graph:
     """Return a graph without its arcs of weight 0.
 
-    They lead from a terminal to its own arrival (``engine.graph.terminals``).  Their weight is a length, which is no
-    factor of a product, and no other path needs them.
+    Such arcs lead from a terminal to its arrival, the copy at which paths to the terminal end
+    (``engine.graph.terminals``).  Their weight 0 suits sums of lengths, but not products, and no other path needs them.
     """
     kept = graph.weights > 0
     if kept.all():
@@ -76,12 +76,12 @@ def without_null(graph: Graph) -> Graph:
 
 
 def lanes_bytes(n: int) -> int:
-    """Return the bytes that the products of a block of sources take."""
+    """Return the bytes that the products of a block of sources take; 0 for graphs too large for blocks."""
     return 0 if n > _MOST_VERTICES else n * (8 * product_lanes.LANES + 2)
 
 
 class ProductRows:
-    """Finds rows by searches, of one source or of a block of sources; both find the same numbers, to the last bit.
+    """Finds rows by searches from one source or from a block of sources; both kinds give the same numbers, bit for bit.
 
     Args:
         graph: the graph; weights lie in (0, 1], apart from the arcs of terminals to their own arrivals.
@@ -113,7 +113,7 @@ class ProductRows:
             out: float64, shape (rows, columns).
 
         Raises:
-            SolveFailed: as :meth:`ProductSearch.run`.
+            SolveFailed: the greatest product of some pair is too small for float64.
         """
         for first in range(0, len(sources), product_lanes.LANES):
             some = slice(first, first + product_lanes.LANES)

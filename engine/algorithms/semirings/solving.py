@@ -86,7 +86,7 @@ def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWrite
 
 
 def run(context: SolveContext) -> None:
-    """Solve the rows of a context into its sink; no facts are gathered.
+    """Compute the rows of a solve and write them to its sink; no statistics of the values are gathered.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -138,7 +138,7 @@ def own_columns(asked: Rectangle) -> Indices:
 
 @dataclass
 class _Facts:
-    """The facts of the rows that were added so far."""
+    """The number of pairs with a path, and the least and the greatest value, of the rows added so far."""
 
     reached: int = 0
     least: float | None = None
@@ -174,7 +174,7 @@ class ValueFacts:
         self._sink.write(row + self._first, column, block)
 
     def add(self, row: int, block: Array) -> None:
-        """Gather the facts of whole rows; the first one is ``row`` of the result."""
+        """Gather the facts of the whole rows in ``block``; its first row is row ``row`` of the result."""
         counted = np.not_equal(block, self._unreachable)
         own = self._own[row : row + len(block)]
         some = np.flatnonzero(own >= 0)

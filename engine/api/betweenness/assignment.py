@@ -176,7 +176,8 @@ class Assigning:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            InvalidRequest, SolveFailed: as :func:`assign`.
+            InvalidRequest: float64 loses small weights beside large ones.
+            SolveFailed: two vertices have too many shortest paths for float64, or a check of the flows fails.
         """
         passed, plan, seconds = self._run.run(monitor)
         demands, passage = self._demands, self._passage
@@ -219,7 +220,7 @@ def assign(
         InvalidRequest: a demand or an option makes no sense; a weight is negative; arcs of weight zero form a cycle (as
             both arcs of an edge do); or float64 loses small weights beside large ones.
         DoesNotFit: memory is too small.
-        SolveFailed: two vertices have more than 1e300 shortest paths, or sums do not agree.
+        SolveFailed: two vertices have more than 1e300 shortest paths, or the check of the flows fails.
         Cancelled: the monitor asked to stop.
     """
     asked = Assigning(graph, demands, options)
@@ -273,7 +274,8 @@ def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
 
 
 def _check_sums(found: Assignment) -> None:
-    """Check that flows agree at each vertex, and that the sum of flow times weight is that of demand times length.
+    """Check that each vertex's arcs carry what begins, passes and ends there, and that two sums agree: of the flow
+    times the weight of every arc, and of every demand times its length.
 
     Raises:
         SolveFailed: two sums differ by more than rounding explains.

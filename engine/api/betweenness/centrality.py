@@ -67,7 +67,7 @@ class Centrality:
         arcs: whether to find the betweenness of arcs instead of vertices.
         normalized: whether to return shares of all pairs instead of numbers of pairs.
         endpoints: whether a path also counts at its two ends; not together with ``arcs``.
-        decimal: as in ``engine.algorithms.betweenness.numbering.number_arcs``.
+        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit, so that sums are exact.
 
     Raises:
         InvalidRequest: the options make no sense, or the weights have no well-defined number of shortest paths.
@@ -129,7 +129,8 @@ class Centrality:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            InvalidRequest, SolveFailed: as :func:`betweenness`.
+            InvalidRequest: float64 loses small weights beside large ones.
+            SolveFailed: two vertices have too many shortest paths for float64.
         """
         passed, plan, seconds = self._run.run(monitor)
         graph, passage = self._graph, self._passage
@@ -142,7 +143,7 @@ class Centrality:
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         values = passage.by_arc(passed.over)
         if not graph.directed:
-            # arcs are sorted by tail, then head; sorted by head, then tail, the i-th arc is the reverse of arc i
+            # arcs are sorted by tail and head; when sorted by head and tail instead, arc i is replaced by its reverse
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)

@@ -29,11 +29,11 @@ Indices = npt.NDArray[np.int64]
 
 #: Most rows that are counted at the same time, by one thread block each: 8 rows for each of 160 multiprocessors.
 MOST: Final = 1280
-#: The shares of the device's memory that counting may take: for the work spaces of rows, and in all.
+#: The shares of the device's memory that counting may take: SPACES for the work space of all rows, COUNTED in all.
 SPACES: Final = 1 / 3
 COUNTED: Final = 0.6
 #: Vertices and arcs, of all rows, that a device visits in a second while it counts.  Measured on an H100: 6 · 10^9 on
-#: Seattle's roads, whose paths have many arcs and so many levels; 140 · 10^9 and more on graphs with few levels.
+#: the roads of Seattle, whose paths have many arcs; 140 · 10^9 and more on graphs whose paths have few arcs.
 RATE: Final = 6.0e9
 
 
@@ -95,7 +95,8 @@ class DevicePassing:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            SolveFailed: there are too many shortest paths for float64, sums do not agree, or the device failed.
+            SolveFailed: there are too many shortest paths for float64, the flow that left a source and the flow that
+                arrived differ, or the device failed.
         """
         assert self._solved is not None
         sink = _CountingSink(self.counting)

@@ -28,9 +28,10 @@ Indices = npt.NDArray[np.int64]
 
 #: Options of a solve that counting shortest paths does not have.
 _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
-#: A trial is made only if searches visit more vertices and arcs than this; less work needs no exact prediction.
+#: A trial, which predicts the time from a few timed searches, is made only if all searches visit more vertices and arcs
+#: than this.
 LITTLE: Final = 20_000_000
-#: Most sources of a trial, and seconds after which no further source is tried.
+#: Limits of a trial: the number of sources (TRIED), and the seconds after which no further source is tried (TRIAL).
 TRIED: Final = 16
 TRIAL: Final = 0.3
 #: A GPU is considered only if the processors are predicted to take at least this number of seconds.
@@ -71,7 +72,7 @@ class Passage:
 
     Args:
         graph: the graph; no weight is negative.
-        decimal: as in ``engine.algorithms.betweenness.numbering.number_arcs``.
+        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit, so that sums are exact.
 
     Raises:
         InvalidRequest: the weights have no well-defined number of shortest paths.
@@ -243,7 +244,8 @@ class PassageRun:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            InvalidRequest, SolveFailed: as ``engine.algorithms.betweenness.passing.PassingSearches.run``.
+            InvalidRequest: some weights are so small beside others that sums of floats lose them.
+            SolveFailed: there are too many shortest paths for float64, or a check of the flows fails.
         """
         plan = self.plan or self.make_plan(monitor)
         if self._there is not None:
@@ -261,7 +263,7 @@ class PassageRun:
 
 
 class _Silent(Monitor):
-    """A monitor that reports no progress to another one, but asks it whether to stop."""
+    """A monitor that asks the monitor ``inner`` whether to stop, but reports no progress to it."""
 
     def __init__(self, inner: Monitor) -> None:
         self.cancelled = inner.cancelled  # type: ignore[method-assign]

@@ -28,8 +28,9 @@ def bands(matrix: PreparedMatrix, rectangle: Rectangle, *, inward: bool) -> Iter
 
     Args:
         matrix: the prepared graph.
-        rectangle: its rows and columns, and a cutoff.
-        inward: whether an entry is the distance from its column's vertex to its row's vertex; else the reverse.
+        rectangle: the rows and columns wanted, and a cutoff.
+        inward: whether an entry is the distance from its column's vertex to its row's vertex; else in the opposite
+            direction.
 
     Yields:
         The number of the first row, and a block of shape (rows, columns), contiguous.
@@ -63,10 +64,10 @@ def reduce_bands(
 
     Args:
         matrix: the prepared graph.
-        rectangle: its rows and columns, and a cutoff.
+        rectangle: the rows and columns wanted, and a cutoff.
         gather: called with the number of a block's first row, the block, and the indices of the rows in it to gather.
         monitor: receives the number of rows, and is asked whether to stop.
-        inward: as in :func:`bands`.
+        inward: whether distances lead from the columns' vertices to the rows' vertices; else in the opposite direction.
 
     Raises:
         Cancelled: the monitor asked to stop.

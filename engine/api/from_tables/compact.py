@@ -78,7 +78,7 @@ class CompactMatrix(PreparedMatrix):
 
     def _stored(self, where: str) -> Array:
         found = self._whole_array(where)
-        assert found is not None  # a prepared graph in this form has all three
+        assert found is not None  # every prepared graph in the compact form has this array
         return found
 
     @property
@@ -127,7 +127,9 @@ class CompactMatrix(PreparedMatrix):
         return Lengths([], across, np.empty(0, self.dtype))
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill the rows ``out`` with lengths from the vertices, in pieces of sources that lie in adjacent parts."""
+        """Fill the rows ``out`` with lengths from ``vertices``, which are taken in groups that lie in adjacent
+        parts.
+        """
         part = self._kernels[3 if forward else 4][0][vertices]
         for some in self._pieces.groups(vertices, forward=forward) or [np.arange(len(vertices))]:
             flat, begins = self._tables_here.flat(part[some], ahead=forward)

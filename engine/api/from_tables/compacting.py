@@ -40,7 +40,11 @@ def prepare_compact(
     to the last bit.  A run that was stopped can be continued, as with ``prepare``.
 
     Args:
-        graph, out, options, overwrite, monitor: as in ``prepare``.
+        graph: the graph, or its profile.
+        out: the new folder or address; or what ``storage.remote.places.prepared_place`` returns.
+        options: type, memory, threads and cutoff.
+        overwrite: whether to replace a store at ``out`` once the new one is done.
+        monitor: receives progress, and is asked whether to stop.
         plan: from ``plan_prepared`` with ``compact``; None to make one.
 
     Returns:
@@ -78,7 +82,7 @@ def find_closed(work: PartWork, journal: PartJournal) -> tuple[Array, Eliminated
         journal: restores the parts that an earlier run has computed, and records those computed here.
 
     Returns:
-        The lengths inside parts, one part after the other, flat; and the other results of elimination.
+        The lengths inside parts, one part after the other, flat; and the lengths between parts and their borders.
 
     Raises:
         Cancelled: the monitor asked to stop.

@@ -36,7 +36,7 @@ class HeldTables(PreparedStore):
 
     Attributes:
         memory: bytes that tables and answers may take together; None for all that is free.
-        Others: as in ``PreparedStore``.
+        All other attributes: see ``PreparedStore``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
@@ -59,7 +59,10 @@ class HeldTables(PreparedStore):
         return sum(table.read_bytes for table in {self._described.ahead, self._described.back})
 
     def parts(self) -> Parts:
-        """Return the parts of the opened graph, in which terminals have arrivals.  Raises StorageFailed."""
+        """Return the parts of the opened graph, which has a copy of each terminal where paths end.
+
+        Raises StorageFailed.
+        """
         return self.own_parts
 
     @cached_property
@@ -71,12 +74,12 @@ class HeldTables(PreparedStore):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row that is swept, including the columns of arrivals."""
+        """Bytes of a computed row, including a column for each arrival, the copy of a terminal where paths end."""
         return (self.n + int(self.attributes.get("terminals", 0))) * self.dtype.itemsize
 
     @property
     def swept_bytes(self) -> int:
-        """Bytes of the results of elimination that sweeps keep in memory, including the copy that they may make."""
+        """Bytes of the results of elimination that are in memory while rows are computed, including a copy of them."""
         arrays = [self._arrays.get(f"elimination/{name}") for name in ("across", "upward")]
         return 2 * max(0 if array is None else int(array["shape"][0]) for array in arrays) * self.dtype.itemsize
 
@@ -94,7 +97,7 @@ class HeldTables(PreparedStore):
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in memory if no shares limit them."""
+        """The most bytes of tables that questions keep in memory if no ``MemoryShares`` limit them."""
         return (
             max(self.least_held, min(self.table_bytes, self._memory_here() // 2)) if self._drops else self.table_bytes
         )
@@ -115,7 +118,8 @@ class HeldTables(PreparedStore):
     def _most_tables(self, *, drops: bool) -> int:
         """Return the bytes of tables that may now be in memory.
 
-        If tables are dropped (``drops``), half of the memory is left to answers, unless shares limit the tables.
+        If tables are dropped (``drops``), half of the memory is left to answers, unless ``MemoryShares`` limit the
+        tables.
         """
         shares = min((found.tables for found in tuple(self._shares)), default=None)
         if shares is not None:
@@ -157,10 +161,10 @@ class HeldTables(PreparedStore):
         """Raise an error if further bytes of the tables do not fit in memory.
 
         Args:
-            needed: the number of these bytes.
+            needed: the number of further bytes.
 
         Raises:
-            DoesNotFit: they do not fit; the error names the least memory that would suffice.
+            DoesNotFit: the bytes do not fit; the error names the least memory that would suffice.
         """
         from engine.algorithms.prepared.tables import check_memory
 
@@ -215,7 +219,7 @@ class HeldTables(PreparedStore):
     def _most_of_a_piece(self) -> int:
         """Return the bytes of tables that a piece of a question may need.
 
-        Without shares this is two thirds of what tables may take now, because the free memory may shrink meanwhile.
+        Without ``MemoryShares`` this is two thirds of what tables may take now, because the free memory may shrink.
         """
         most = self._most_tables(drops=True)
         return most if self._shares else 2 * most // 3
@@ -236,18 +240,21 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _beyond(self) -> Any:
-        """The least entry beyond the cutoff; None if there is no cutoff."""
+        """The smallest number above the cutoff; None if there is no cutoff."""
         cutoff = self.attributes["cutoff"]
         return None if cutoff is None else first_beyond(cutoff, self.dtype)
 
     @property
     def _row_places(self) -> Indices:
-        """The position of each source."""
+        """The position of each source in the order of elimination."""
         return self._tables_here.parts.position[: self.n]
 
     @property
     def _column_places(self) -> Indices:
-        """The position of each target; a path to a terminal ends at its arrival (``engine.graph.terminals``)."""
+        """The position of each target in the order of elimination.
+
+        A path to a terminal ends at the terminal's copy, its arrival (``engine.graph.terminals``).
+        """
         count = int(self.attributes.get("terminals", 0))
         return self._tables_here.parts.position[arrivals(np.arange(self.n), self.n, count)]
 

@@ -1,4 +1,4 @@
-"""Measures of the rows of a prepared graph: the rows are swept from its tables, so nothing is searched or solved."""
+"""Measures of the rows of a prepared graph: rows are computed from its tables, so nothing is searched or solved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from engine.rows.asked_measures import AskedMeasures, MeasureRequest, asked_meas
 from engine.rows.measures import MeasureSink
 from storage.errors import InvalidRequest
 
-#: Processor seconds for an entry of a swept row, and for an entry of a merged row (decisions 123 and 134).
+#: Processor seconds for an entry of a row that is computed part by part (_SWEPT), and for an entry of a row that is
+#: computed by merging lines (_MERGED); decisions 123 and 134.
 _SWEPT: Final = 4.3e-9
 _MERGED: Final = 18e-9
 
@@ -30,8 +31,8 @@ class PreparedMeasurement:
 
     Args:
         matrix: the prepared graph; it stays open.
-        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``; the type, and a cutoff that is not
-            given, are those of the tables.
+        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``.  The type is that of the tables; so
+            is the cutoff if none is given.
         request: the measures.
 
     Raises:
@@ -74,7 +75,7 @@ class PreparedMeasurement:
             return self._planned(self._shared())
 
     def _shared(self) -> MemoryShares:
-        """Return the shares of the memory.  Raises DoesNotFit."""
+        """Return how memory is divided among tables, rows and measures.  Raises DoesNotFit."""
         matrix = self._matrix
         machine = survey(memory=self._memory, threads=matrix.threads)
         return memory_shares(matrix, self.rows, machine.memory, self.bytes, "measures")
@@ -108,7 +109,7 @@ class PreparedMeasurement:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            DoesNotFit: as :meth:`make_plan`.
+            DoesNotFit: the tables and the table of measures do not fit in memory.
             SolveFailed: the sum of some row is not finite.
             StorageFailed: a table is damaged.
         """

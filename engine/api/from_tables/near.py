@@ -1,9 +1,10 @@
 """Near pairs of a prepared graph: selected from rows that its tables give, or found by searches of its graph.
 
-The time of searches depends on the vertices that they reach; that of rows does not depend on how many pairs are near.
+The time of searches depends on the vertices that they reach; the time of rows does not depend on how many pairs are
+near.
 Both times are predicted from a few sources, and the faster way is taken.  Both ways find the same pairs and numbers, so
 the choice affects only the time: rows are used only where all sums are exact (``PreparedMatrix.exact``).  Where sums of
-fractions are not exact, rows of the tables would be rounded in another way, so the graph is searched.
+fractions are not exact, rows of the tables would be rounded differently from searches, so the graph is searched.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Piece = tuple[Indices, npt.NDArray[np.int32], Array]
 _SAMPLE: Final = 32
 #: Number of sources whose rows are computed to predict the size of the result.
 _PLANNED: Final = 256
-#: Seconds of processor time for a byte of tables that is read, compared with the seal and arranged for sweeps.
+#: Seconds of processor time for a byte of tables that is read, compared with the seal and arranged for computing rows.
 _READ: Final = 0.5e-9
 #: Seconds of processor time to determine whether an entry of a row is near.
 _PICKED: Final = 1.5e-9
@@ -86,8 +87,8 @@ class PreparedNear:
 
     Args:
         matrix: the prepared graph; it stays open.
-        options: as for ``near_pairs``; if no cutoff is given, that of the tables applies.
-        nearest: as for ``near_pairs``.
+        options: the cutoff, sources and targets; memory and threads.  Without a cutoff, that of the tables applies.
+        nearest: the number of nearest targets that are kept for each source; None for all.
 
     Raises:
         InvalidRequest: the request makes no sense, the cutoff is beyond that of the tables, or neither searches nor
@@ -158,8 +159,8 @@ class PreparedNear:
     def _search_seconds(self) -> float:
         """Predict the seconds that searches from all sources take, from the processor time of some.
 
-        One source is searched twice before these: the first time loads kernels, and the second time measures the work
-        that does not depend on the number of sources.
+        Before these sources, one source is searched twice.  The first search loads kernels, and the second one measures
+        the work that does not depend on the number of sources.
         """
         rows, taken = len(self._rows), []
         for most in (1, 1, 1 + _SAMPLE):
@@ -191,7 +192,7 @@ class PreparedNear:
             spills: whether pairs that do not fit in memory are first written to that disk.
 
         Raises:
-            DoesNotFit: as ``plan_near``.
+            DoesNotFit: even the least probable number of pairs fits neither in memory nor on the disk.
         """
         way, options, each = self.way, self._options, ENTRY_BYTES + beside
         if not way.swept:
@@ -284,7 +285,7 @@ class _Kept:
         kind: the type of the result's distances, float64 or int64; int32 is used for int64 if it can hold all of them.
         limits: the number of sources, the number of pairs that fit in memory, and the bytes of a pair.
         folder: a folder on whose disk pairs are written that do not fit in memory; None to refuse them.
-        beside: bytes of memory that tables and rows take; a refusal adds them.
+        beside: bytes of memory that tables and rows take; an error adds them to the memory that is needed.
     """
 
     def __init__(self, kind: np.dtype[Any], limits: tuple[int, int, int], folder: Path | None, beside: int = 0) -> None:

@@ -1,7 +1,8 @@
 """Answers questions to a prepared graph on a GPU: the tables are in device memory until the graph is closed.
 
-Every answer is the number that the processors find, bit for bit: pairs and blocks are the same sums, and whole rows are
-swept only if sums are exact.  The processors answer small questions, for which they are faster than a GPU.
+Every answer is the number that the processors find, bit for bit.  Pairs and blocks are the same sums on both; whole
+rows are computed part by part (swept) only if sums are exact.  The processors answer small questions, for which they
+are faster than a GPU.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ AnswerDevice = Literal["auto", "cpu", "cuda"]
 #: The processors answer pairs and blocks with fewer entries than this, because a call of a GPU takes about a tenth of a
 #: millisecond, and a processor takes about a microsecond for a pair.
 _FEW: Final = 1 << 10
-#: Sweeping a row takes as long as multiplying the line of its source with the lines of this share of all vertices.  So
-#: a block with more columns is swept, if sums are exact.
+#: Computing a whole row part by part (a sweep) takes as long as merging the line of its source with the lines of this
+#: share of all vertices.  So for a block with more columns, whole rows are computed, if sums are exact.
 _SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 
@@ -80,12 +81,12 @@ class DevicePreparedMatrix(PreparedMatrix):
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in memory: those of all tables if rows come from the device."""
+        """The most bytes of tables that questions keep in host memory; those of all tables if the device makes rows."""
         return self.table_bytes if self._all_go else super().most_held
 
     @property
     def least_held(self) -> int:
-        """The fewest bytes of tables that must be in memory: those of all tables if rows come from the device."""
+        """The fewest bytes of tables that must be in host memory; those of all tables if the device makes rows."""
         return self.table_bytes if self._all_go else super().least_held
 
     @property
@@ -109,10 +110,11 @@ class DevicePreparedMatrix(PreparedMatrix):
         """Reduce the rows of a rectangle on the device, and pass the results to a sink; the rows stay on the device.
 
         Args:
-            rectangle: its rows and columns, and a cutoff.
+            rectangle: the rows and columns wanted, and a cutoff.
             sink: receives the results.
             monitor: receives the number of rows, and is asked whether to stop.
-            inward: whether an entry is the distance from its column's vertex to its row's vertex; else the reverse.
+            inward: whether an entry is the distance from its column's vertex to its row's vertex; else in the opposite
+                direction.
 
         Returns:
             Whether the device did this; if not, the processors must do it.

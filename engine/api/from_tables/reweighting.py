@@ -137,7 +137,7 @@ class _Base:
         return holds
 
     def tables(self, plan: Plan) -> FoundTables | None:
-        """Return the old tables, of which the new ones can be made; None if all tables must be computed."""
+        """Return the old tables if the new ones can be made by changing them; None if all tables must be computed."""
         old, type_stays = self.old, np.dtype(plan.dtype) == self.old.dtype
         if not (type_stays and self.inner.nonnegative and old.least_weight >= 0):
             return None
@@ -160,7 +160,7 @@ def _with_tables(found: SealedResult, prepared: str | Path) -> PreparedMatrix:
 
 
 def _as_before(options: Options, found: PreparedMatrix, new: NewGraph) -> Options:
-    """Return the options with the cutoff and the precision of the prepared graph, unless they say otherwise."""
+    """Return the options, with the cutoff and the precision of the prepared graph where the options set none."""
     if options.cutoff is None:
         options = replace(options, cutoff=found.attributes["cutoff"])
     if options.dtype == "auto" and found.dtype == np.float64 and not new.graph.integral:

@@ -24,7 +24,7 @@ class MemoryShares:
     Attributes:
         tables: bytes of tables that may be in memory.
         band: bytes of a band of rows.
-        needed: bytes of tables, bands, results of elimination, and results of the question.
+        needed: bytes of tables, bands, results of elimination, and results of the question together.
     """
 
     tables: int
@@ -38,7 +38,7 @@ def smaller(asked: int | None, opened: int | None) -> int | None:
 
 
 def usual_band(memory: int | None) -> int:
-    """Return the bytes of a band for questions without shares.
+    """Return the bytes of a band of rows for questions whose memory is not divided by :func:`memory_shares`.
 
     ``memory`` is the number of bytes that tables and answers may take together; None for no limit.
     """

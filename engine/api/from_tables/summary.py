@@ -27,14 +27,14 @@ def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor 
 
     Args:
         matrix: the prepared graph.
-        rows: the number of rows, evenly spaced over the vertices; None for as many as have 2^24 entries, but at least
-            64 rows, and at most all.
+        rows: the number of rows, evenly spaced over the vertices; None for rows with about 2^24 entries in all, but at
+            least 64 rows, and at most all.
         monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        From all rows: the summary that a solve stores, with the same numbers.  From some rows: the same without
-        diameter, radius and centre; ``sources`` is then the number of these rows, ``pairs``, ``reached``, ``sum``,
-        ``mean`` and ``histogram`` are those of their distances, and ``sampled`` is true.
+        From all rows: the summary that a solve stores, with the same numbers.  From some rows: the summary without
+        diameter, radius and centre.  Then ``sources`` is the number of these rows, ``pairs``, ``reached``, ``sum``,
+        ``mean`` and ``histogram`` describe their distances, and ``sampled`` is true.
 
     Raises:
         InvalidRequest: the number of rows is below 1.
@@ -77,7 +77,7 @@ def summary_seconds(matrix: PreparedMatrix) -> float:
 
 
 class RowsSummary:
-    """Gathers the facts of rows of a prepared graph; several threads may add rows at the same time.
+    """Gathers the summary of rows of a prepared graph; several threads may add rows at the same time.
 
     Args:
         matrix: the prepared graph.

@@ -142,8 +142,8 @@ def _plan(
 ) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``asked`` are the options for the rows of the store; solved rows are longer than these if sums along paths are
-    wanted.  No store is written if rows are ``dropped``.
+    ``asked`` are the options for the rows of the store.  If sums along paths are wanted, ``options`` ask for longer
+    rows than these.  No store is written if rows are ``dropped``.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))

@@ -183,7 +183,7 @@ class PreparedMatrix(HeldTables):
         """Return the distances from each source to each target (vertex indices), shape (sources, targets).
 
         The fastest of three ways is used: lines are merged for each pair; lines are multiplied in panels; or, if sums
-        are exact, whole rows or columns are swept.
+        are exact, whole rows or columns are computed part by part (swept).
         """
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         return self._block(rows, columns)
@@ -248,13 +248,13 @@ class PreparedMatrix(HeldTables):
         return self._sweepers[forward]
 
     def _sweep_lengths(self, *, forward: bool) -> Lengths:
-        """Return the arguments of a sweep of rows, or of columns."""
+        """Return the lengths that are needed to compute whole rows, or columns, part by part (a sweep)."""
         tables = self._tables_here
         found = self._whole_array("elimination/" + ("across" if forward else "upward"))
         return tables.swept(found, forward=forward, nonnegative=self.least_weight >= 0)
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
-        """Sweep rows, or columns, which are also returned as rows: shape (len(vertices), n)."""
+        """Return whole rows, or whole columns as rows, computed part by part (swept); shape (len(vertices), n)."""
         tables = self._tables_here
         places, begin, end = tables.parts.position, vertices, None
         if len(places) > self.n:  # there are terminals
@@ -268,7 +268,9 @@ class PreparedMatrix(HeldTables):
         return out if end is None else np.ascontiguousarray(out[:, end])
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill the rows of ``out`` with lengths from some vertices; ``begin`` are their indices in the opened graph."""
+        """Fill the rows of ``out`` with lengths from ``vertices``; ``begin`` holds their indices in the opened
+        graph.
+        """
         with self._sweeping_lock:  # before rows are cut into groups, because the sweeper's arrays reduce the memory
             self._sweeper(forward=forward)
         groups = self._pieces.groups(vertices, forward=forward)
@@ -282,7 +284,7 @@ class PreparedMatrix(HeldTables):
                 out[some] = rows
 
     def _search(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Sweep rows whose lines fit in memory at the same time."""
+        """Compute whole rows, part by part, for sources whose lines fit in memory at the same time."""
         tables, lines = self._tables_here, self._kernels[3 if forward else 4]
         with self._sweeping_lock:
             sweeper = self._sweeper(forward=forward)
@@ -328,7 +330,7 @@ class PreparedMatrix(HeldTables):
         return out
 
     def close(self) -> None:
-        """Release the folder and the threads of sweeps; the matrix must not be used afterwards."""
+        """Release the folder and the threads that compute rows; the matrix must not be used afterwards."""
         for sweeper in self._sweepers.values():
             sweeper.shutdown()
         self._sweepers.clear()

@@ -1,4 +1,4 @@
-"""Plans how a graph is prepared: finds type, bytes and seconds of its tables, or refuses it and says the numbers."""
+"""Plans how a graph is prepared: finds type, bytes and seconds of its tables, or raises an error with these numbers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from storage.prepared.writer import TABLE_CHUNK
 SMALL_TABLES: Final = 256 << 20
 #: The refusal of a matrix mentions a prepared graph if its tables take at most this share of the matrix's bytes.
 FAVOURABLE: Final = 0.05
-#: A refusal predicts the size of tables only up to this number of entries of borders, and of vertices and arcs; this
-#: takes up to about ten seconds.
+#: When a matrix is refused, the size of the tables is predicted only up to OFFERED_ENTRIES entries of borders, and up
+#: to OFFERED_SIZE vertices and arcs.  This takes up to about ten seconds.
 OFFERED_ENTRIES: Final = 1 << 27
 OFFERED_SIZE: Final = 5_000_000
 #: Options of a solve that preparing a graph does not support.
@@ -179,7 +179,7 @@ def prepared_candidate(
 
     Args:
         profile: the graph, without terminals.
-        problem: its facts.
+        problem: the facts about the graph.
         kind: the working type.
         machine: memory and disk.
         most: most entries of the borders of all vertices; None for as many as fit in memory.
@@ -288,7 +288,7 @@ def offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options, 
         out: path of the store.
 
     Returns:
-        ``refusal`` itself if preparing does not help, or if predicting its size would take too long.
+        ``refusal`` itself if preparing does not help, or if predicting the size of the tables would take too long.
     """
     found = _offer(GraphProfile.of(graph), options, out) if refusal.resource in ("disk", "memory") else None
     if found is None:
@@ -327,7 +327,7 @@ def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[C
 
 
 def beside(profile: GraphProfile, options: Options, out: Path | None) -> Candidate | None:
-    """Return the estimate of preparing, for the list of candidates; None if no parts are known or it does not fit.
+    """Return the estimate of preparing the graph, as a candidate; None if its parts are unknown or tables do not fit.
 
     Args:
         profile: the graph, with the facts that planning has found.

@@ -34,7 +34,7 @@ class Reference:
     def into(self) -> csr_array:
         """The reversed arcs: row v holds the arcs into v, tails as indices, and weights in the type of the graph."""
         graph = self._graph
-        # SciPy transposes the indices of arcs; weights are then selected by these, so that they keep their type
+        # SciPy transposes the indices of arcs; weights are then selected by these indices, so that they keep their type
         arcs = csr_array((np.arange(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
         into = arcs.T.tocsr()
         into.data = graph.weights[into.data]
@@ -111,7 +111,8 @@ def sums_again(graph: Graph, source: int, lengths: Floats, per: int) -> dict[str
     Args:
         graph: the graph, with the quantities.
         source: vertex index.
-        lengths: the distances from the source, shape (n,), added from the source on; infinite where there is no path.
+        lengths: the distances from the source, shape (n,), as sums that begin at the source; infinite where there is no
+            path.
         per: if weights are multiples of a unit, the number of units in 1; 0 to compare lengths without rounding.
 
     Returns:

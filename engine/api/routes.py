@@ -2,9 +2,9 @@
 
 A route from u to v is found in row D[u, .], from v back to u, over *tight* arcs: those with
 D[u, w] + weight(w, v) = D[u, v].  Arcs of length zero and rounding can make tight arcs form cycles, so this is a
-depth-first search with a visited set.  Its path is accepted only if the sum of the path's weights is the stored
-distance.  Otherwise, or if the store has no whole row, the row is computed by one search of the stored graph.  Routes
-with a hop limit need layers (``engine.api.hop_layers``).
+depth-first search with a visited set.  A path is accepted only if the sum of its weights is the stored distance.
+Otherwise, or if the store has no whole row, the row is computed by one search of the stored graph.  Routes with a hop
+limit need layers (``engine.api.hop_layers``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Route:
 
     Attributes:
         vertices: vertex indices from source to target.
-        weights: weights of the arcs between them.
+        weights: weights of the arcs between these vertices.
         length: the sum of the weights; in a semiring other than min-plus the value of the path, such as its width.
     """
 
@@ -99,7 +99,7 @@ class Router:
         raise self._refused(stored, source, target, found)
 
     def _best(self, source: int, target: int) -> Route | None:
-        """Find a path with the stored value of a semiring other than min-plus; errors are those of :meth:`route`."""
+        """Find a path with the stored value of a semiring other than min-plus; raise the errors of :meth:`route`."""
         from engine.api.semirings.routes import path_value, path_with
 
         value = self._matrix.entries([source], [target])[0]
@@ -148,7 +148,9 @@ class Router:
         yield from self._walk(self._reference.distances(source, limit), source, target)
 
     def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
-        """Yield vertices of paths of at most ``hops`` arcs: one as short as the stored length, then a shortest one."""
+        """Yield the vertices of two paths of at most ``hops`` arcs: a path as short as the stored length, then a
+        shortest path.
+        """
         layers = Layers(self._reference, self._graph.n, self._memory)
         length = float(stored)
 

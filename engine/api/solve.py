@@ -43,7 +43,7 @@ class StoreOptions(TypedDict, total=False):
     """Options of a store; each has a default.
 
     Attributes:
-        overwrite: whether to replace a store at the path, and a checkpoint that is not resumed.
+        overwrite: whether to replace a store, or a checkpoint that is not resumed, at the path.
         resume: whether to continue from the checkpoint of the same matrix, if there is one.
         compression: the compression of tiles, ``none`` or ``zstd``.
         address: an address in an object store (``s3://``) for the store; the path is then only a working folder, and
@@ -156,7 +156,7 @@ def solve_to_store(
         Conflict: ``path`` exists, without ``overwrite``; or there is a checkpoint, without ``resume`` or ``overwrite``;
             or the checkpoint is that of another matrix.
         Cancelled: the monitor asked to stop; finished work is committed first, unless it took very little time.
-        Others: as in :func:`make_plan` and :func:`solve`.
+        All other errors: as in :func:`make_plan` and :func:`solve`.
     """
     resume = store.get("resume", False)
     profile, found = GraphProfile.of(graph), resumable(path, resume=resume)

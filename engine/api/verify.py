@@ -105,8 +105,8 @@ def verify_rows(
 
     Args:
         matrix: an open matrix.
-        sample: as in :func:`verify_store`.
-        monitor: as in :func:`verify_store`.
+        sample: number of sources, evenly spaced over the rows; None for as many as take about half a second.
+        monitor: receives the progress, in rows.
 
     Raises:
         StorageFailed: an entry differs from the new search; the message names the first one.
@@ -183,7 +183,7 @@ class _Again:
             self._compare_sums(sources, there, every)
 
     def _compare_sums(self, sources: Indices, there: npt.NDArray[np.bool_], lengths: Floats) -> None:
-        """Compare the sums along the paths with new ones.
+        """Compare the stored sums of quantities along paths with newly computed sums.
 
         Args:
             sources: vertex indices, shape (rows,).
@@ -207,7 +207,7 @@ class _Again:
                     )
 
     def _compare_pairs(self, sources: Indices, rows: npt.NDArray[Any]) -> None:
-        """Compare a prepared graph's answers for pairs, from two lines each, with its rows, which may be swept."""
+        """Compare the answers of a prepared graph for single pairs with its rows, which may be computed differently."""
         matrix = self._matrix
         for source, row in zip(sources.tolist(), rows, strict=True):
             pairs = matrix.entries(np.full(len(row), source), matrix.targets)
@@ -233,9 +233,9 @@ class _Again:
     def _allowed(self, lengths: Floats, arcs: Indices) -> Floats:
         """Return the largest rounding errors that float entries may have, in the shape of ``lengths``.
 
-        The stored sum may be that of another path, equally short except for rounding, so the bound is for the largest
-        number of arcs of any path in the row.  If negative arcs cancel positive ones, the size of the terms that cancel
-        determines the rounding.
+        The stored sum may belong to a different path, which is equally short except for rounding.  So the bound is for
+        the largest number of arcs of any path in the row.  If negative arcs cancel positive ones, the size of the terms
+        that cancel determines the rounding.
         """
         magnitude = np.abs(np.where(np.isfinite(lengths), lengths, 0))
         if self._reference.negative:

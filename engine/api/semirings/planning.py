@@ -26,8 +26,9 @@ from storage.matrix.grid import layout
 from storage.matrix.reader import matrix_bytes
 from storage.semirings import SEMIRINGS, Semiring, semiring_of
 
-#: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine:
-#: for each entry of the result; for each arc and vertex in each row; and for each arc and vertex once in a solve.
+#: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine.
+#: ENTRY: for each entry of the result.  SEARCHED: for each arc and vertex in each row.  PREPARED: for each arc and
+#: vertex once in a solve.
 ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
 SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
 PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
@@ -36,7 +37,7 @@ LARGE: Final = 6
 LARGE_BYTES: Final = 2**24
 #: Processor seconds for each arc of a dense graph, to find and discard the arcs that no bottleneck needs.
 SIFTED: Final = 2.0e-8
-#: Bytes of working memory for each vertex and thread, and for each arc and vertex once in a solve.
+#: Bytes of working memory: _SPACE for each vertex and thread, _ONCE for each arc and vertex once in a solve.
 _SPACE, _ONCE = 32, 48
 #: Most bytes of the rows of one batch; two batches are in memory at the same time.
 _BATCH_BYTES: Final = 2**26
@@ -104,7 +105,7 @@ def plan_semiring(
 
 
 def _batch(algorithm: str, graph: Graph, shape: tuple[int, int], itemsize: int, machine: Machine) -> tuple[int, int]:
-    """Return the number of rows of a batch, a multiple of the tile's, and the bytes of memory that the solve takes."""
+    """Return the number of rows of a batch (whole tiles), and the bytes of memory that the solve takes."""
     tile = layout(shape, itemsize).tile[0] if shape[0] else 1
     batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
     memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)

@@ -37,7 +37,8 @@ def run_by_rows(context: StoredSolve) -> dict[str, object]:
     """Solve into a working store: continue after the rows that its record counts, and commit at intervals.
 
     Raises:
-        Cancelled, SolveFailed: as :func:`run`; finished rows are committed first, unless they took very little time.
+        Cancelled: the monitor asked to stop; finished rows are committed first, unless they took very little time.
+        SolveFailed: a product is too small for float64; finished rows are committed in the same way.
     """
     sink, asked, semiring = RowCommits(context.journal), context.rectangle, SEMIRINGS[context.plan.semiring]
     facts = ValueFacts(sink, asked, semiring.unreachable, sink.done)
@@ -60,7 +61,9 @@ def _summary(semiring: Semiring, facts: ValueFacts) -> dict[str, object]:
 
 
 def _read_back(facts: ValueFacts, writer: WorkingMatrix, done: int) -> None:
-    """Gather the facts of the rows that an earlier process wrote.  Raises StorageFailed if a row is damaged."""
+    """Read the rows that an earlier process wrote, and gather their facts.  Raises StorageFailed if a row is
+    damaged.
+    """
     band, (_, columns) = writer.tile[0], writer.shape
     most = max(1, _PIECE // max(1, band * columns * writer.dtype.itemsize)) * band
     buffer = np.empty((min(most, done), columns), writer.dtype)

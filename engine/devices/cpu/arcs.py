@@ -42,18 +42,19 @@ class PreparedArcs:
 
     Attributes:
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
-        heads: int32, shape (arcs,): their heads.
-        weights: shape (arcs,): their weights; int32 for packed keys, int64 or float64 for wide keys.
+        heads: int32, shape (arcs,): the heads of the arcs out of the vertices.
+        weights: shape (arcs,): the weights of these arcs; int32 for packed keys, int64 or float64 for wide keys.
         into: int64, shape (n + 1,): where the arcs into each vertex begin; ``indptr`` itself if the arcs mirror each
             other, which means that each has a reverse of the same weight.
-        tails: int32, shape (arcs,): their tails; ``heads`` itself if the arcs mirror each other.
+        tails: int32, shape (arcs,): the tails of the arcs into the vertices; ``heads`` itself if the arcs mirror each
+            other.
         back: int64, shape (arcs,): the index in ``weights`` of each arc into a vertex; None if the arcs mirror each
             other, or all weigh the same.
         rank: int32, shape (n,): the new number of each vertex.
         bits: number of bits that hold the vertex in a packed key; 0 for wide keys.
         largest: the largest weight.
-        tally: for each label type, how many blocks of lanes were finished and how many were given up.
-        lane_weights: for each label type, the weights of the arcs into each vertex; filled on first use.
+        tally: for each type of tentative distances, how many blocks of lanes were finished and how many given up.
+        lane_weights: for each such type, the weights of the arcs into each vertex; filled on first use.
         decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.
         short: empty, or one entry: whether 16 bits hold the distances from the first source for which that was tried.
     """
@@ -78,7 +79,7 @@ class PreparedArcs:
         return len(self.heads)
 
     def weights_into(self, kind: str) -> Array:
-        """Return the weights of the arcs into each vertex in label type ``kind``, capped at its *unreachable*."""
+        """Return the weights of the arcs into each vertex in the type ``kind``, at most *unreachable* of that type."""
         if kind not in self.lane_weights:
             weights = self.weights if self.decimal is None or kind == "float64" else self.decimal[0]
             weights = weights if self.back is None else weights[self.back]
@@ -86,7 +87,7 @@ class PreparedArcs:
         return self.lane_weights[kind]
 
     def heaviest(self) -> float:
-        """Return the largest weight in the unit in which labels are whole numbers."""
+        """Return the largest weight in the unit in which tentative distances are whole numbers."""
         return self.largest if self.decimal is None else round(self.largest / self.decimal[1])
 
     def looks_short(self, source: np.int64) -> bool:

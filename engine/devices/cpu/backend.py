@@ -123,7 +123,7 @@ class CpuBackend:
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
-        """Prepare one shortest-path search per source, and return them cut into pieces for the threads of
+        """Prepare one shortest-path search per source, and return the searches, cut into pieces for the threads of
         :meth:`share`.
         """
         from engine.devices.cpu.search import SearchBatch

@@ -107,7 +107,8 @@ def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-unt
 
 @njit(nogil=True, cache=True)
 def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-untyped-def]
-    """Follow the arcs into every vertex that some source has not seen; return the same as ``_forwards``.
+    """Follow the arcs into every vertex that some source has not seen; return the number of arcs out of the vertices
+    reached, plus the number of these vertices.
 
     ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`. ``fresh`` is all 0 before and holds the sources that
     reached each vertex afterwards.
@@ -205,7 +206,8 @@ def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _begin(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
     """Mark each source's own vertex, ``starts[j]``, as seen; for bits without a source, mark all vertices as seen.
-    Return the same as ``_forwards``.
+
+    Return the number of arcs out of the sources, plus the number of these vertices.
     """
     active[:] = 0
     for w in range(WORDS):
@@ -229,7 +231,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
         space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.  If the block is
-            finished, and its columns are all vertices, ``counts`` and ``facts`` are those of its rows.
+            finished, and its columns are all vertices, ``counts`` and ``facts`` receive those of its rows.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; sentinel, *unreachable* in the type of ``out``.
         sources: int64, vertex indices.
@@ -263,7 +265,8 @@ def search_levels(arcs, space, near, starts, limits, levels):  # type: ignore[no
     rows.
 
     Args:
-        arcs, space, limits: as for :func:`search_bits`; ``facts`` of ``space`` receives the same facts.
+        arcs, space, limits: arcs in both directions, work space, and the limit of steps, as for :func:`search_bits`;
+            ``facts`` of ``space`` receives the same facts.
         near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
         starts: int64, at most ``BITS``: the numbers of the sources.
         levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
@@ -298,7 +301,7 @@ def search_levels(arcs, space, near, starts, limits, levels):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
-    """Return the columns that one of the first ``sources`` bits has reached; none if they are many (see ``SPARSE``)."""
+    """Return the columns that any of the first ``sources`` sources has reached; none if they are many (``SPARSE``)."""
     kept = np.zeros(WORDS, np.uint64)
     for j in range(sources):
         kept[j // 64] |= np.uint64(1) << np.uint64(j % 64)
@@ -351,7 +354,7 @@ class BreadthFirst(CpuBackend):
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
-        """Prepare one search per source; blocks that need too many steps are searched in another way.
+        """Prepare one search per source; blocks that need too many steps are searched in lanes or one by one.
 
         Args:
             arcs: weights are non-negative, and reduced if there are potentials.

@@ -94,7 +94,7 @@ def count_levels(squares, start, used, steps, kept, levels, terms):  # type: ign
     distances with these digits, and likewise the columns with certain upper digits.
 
     Args:
-        squares, start, used, kept: as in :func:`tell_squares`.
+        squares, start, used, kept: the digits of the distances, and which columns exist, as in :func:`tell_squares`.
         steps: the largest distance.
         levels: int64, shape (``steps`` + 1 or more, 64), changed in place: a count for each distance and source.
         terms: uint64, shape (2, 2^(``PLANES`` / 2), 64): work space.
@@ -123,7 +123,7 @@ def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
 
     Args:
         facts: as in :func:`begin_facts`, changed in place.
-        columns: int32: these columns.
+        columns: int32: the numbers of these columns.
     """
     for w in range(WORDS):
         for j in range(64):

@@ -150,7 +150,7 @@ def pull_sources(typingctx, first, last, tails, visit, seen, fresh, v):  # type:
     Args:
         typingctx: numba's typing context.
         first, last: the arcs into ``v`` are ``first`` ... ``last`` - 1.
-        tails: their tails.
+        tails: the tail of each arc.
         visit: rows: the sources that reached each vertex in the previous step.
         seen: rows: the sources that have seen each vertex.
         fresh: rows: the sources that reach each vertex in this step.
@@ -185,8 +185,10 @@ def push_sources(typingctx, first, last, heads, visit, fresh, marked, v):  # typ
     Args:
         typingctx: numba's typing context.
         first, last: the arcs out of ``v`` are ``first`` ... ``last`` - 1.
-        heads: their heads.
-        visit, fresh, v: as in :func:`pull_sources`.
+        heads: the head of each arc.
+        visit: rows: the sources that reached each vertex in the previous step.
+        fresh: rows: the sources that reach each vertex in this step.
+        v: a vertex.
         marked: uint8: the vertices whose row of ``fresh`` may have changed.
     """
 
@@ -215,7 +217,8 @@ def arrive(typingctx, fresh, seen, visit, v):  # type: ignore[no-untyped-def]
 
     Args:
         typingctx: numba's typing context.
-        fresh, seen, visit, v: as in :func:`pull_sources`; the sources are added to seen[v].
+        fresh, seen, visit: rows of bits, as in :func:`pull_sources`; the sources are added to seen[v].
+        v: a vertex.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -258,7 +261,8 @@ def is_full(typingctx, seen, v):  # type: ignore[no-untyped-def]
 
     Args:
         typingctx: numba's typing context.
-        seen, v: as in :func:`pull_sources`.
+        seen: rows: the sources that have seen each vertex.
+        v: a vertex.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]

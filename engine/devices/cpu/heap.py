@@ -172,7 +172,7 @@ def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, 
     Args:
         indptr, heads: CSR of the arcs.
         weights: int64 or float64, shape (arcs,), not negative.
-        source, seen, wanted, left, place: as in :func:`search_packed`.
+        source, seen, wanted, left, place: start, end and arrays of the search, as in :func:`search_packed`.
         dist: of the type of ``weights``, shape (n,), all ``far``; receives the distances.
         keys: of the type of ``weights``, shape (n,), work space: distances of the heap's entries.
         heap: int32, shape (n,), work space: vertices of the heap's entries.
@@ -222,7 +222,7 @@ def search_hops(indptr, heads, source, dist, queue, wanted, left):  # type: igno
 
     Args:
         indptr, heads: CSR of the arcs.
-        source, wanted, left: as in :func:`search_packed`.
+        source, wanted, left: where the search begins, and when it ends, as in :func:`search_packed`.
         dist: int64, shape (n,), all ``far``; receives the hops.
         queue: int32, shape (n,); receives the vertices whose ``dist`` was set.
 

@@ -49,8 +49,8 @@ def tight_trees(
     Args:
         team: the threads.
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
-        heads: int32, shape (arcs,): their heads.
-        weights: shape (arcs,): their weights.
+        heads: int32, shape (arcs,): the head of each arc.
+        weights: shape (arcs,): the weight of each arc.
         distances: float64, shape (sources, n): row i holds the distances from ``sources[i]``, each of them an exact
             whole number, or the float sum of some path's weights in the order of the path, as searches add them.
         sources: vertex indices, shape (sources,).

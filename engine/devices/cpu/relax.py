@@ -46,12 +46,13 @@ ITEM_BYTES: Final = 4096
 STREAMS: Final = 8
 #: Items per thread if there is enough work: more items balance the threads better, fewer need less packing.
 ITEMS: Final = 3
-#: The calling thread does a product of fewer updates alone.  This many, four times ``EACH``, take less than 1 ms.
+#: A product of fewer updates than this is done by the calling thread alone.  This number of updates, four times
+#: ``EACH``, takes less than 1 ms.
 ALONE: Final = 2**24
-#: The least number of updates of a product for each of its threads.  They take one or two tenths of a millisecond,
+#: The least number of updates that each thread of a product does.  They take one or two tenths of a millisecond,
 #: several times as long as waking a thread.
 EACH: Final = 2**22
-#: The calling thread transposes a matrix of fewer entries alone.
+#: A matrix with fewer entries than this is transposed by the calling thread alone.
 TRANSPOSED_ALONE: Final = 2**17
 #: Rows of a band of a transpose: a cache line of the narrowest type.
 BAND: Final = 32
@@ -208,8 +209,8 @@ def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, rig
     """Relax a block of ``c`` with two blocks of the same matrix, which may overlap the first block if one of them is
     closed.
 
-    If blocks overlap, the product may read entries that it has already lowered; these are lengths of walks, too, so the
-    result is the same.
+    If blocks overlap, the product may read entries that it has already lowered.  These are lengths of walks, too, so
+    the result is as without overlap.
     """
     widest = ITEM_BYTES // c.itemsize
     for j in range(0, columns, widest):

@@ -214,7 +214,7 @@ def count_rows(
         width: width of a bin; the first one begins at 0.
         counts: shape (bins,), changed in place; the last bin also counts everything above it.
         rows: shape (rows,): the rows of ``block`` to look at; None for all.
-        columns: as in :func:`row_facts`.
+        columns: the columns to read, ascending, if all others are known to be unreachable; empty for all columns.
 
     Returns:
         The number of distances below 0.
@@ -243,7 +243,7 @@ def to_floats(block, unreachable, out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
-    """Add 1 / distance, over the distances of each row that are not zero.
+    """Add to ``sums``, for each row, the sum of 1 / distance over the distances that are not zero.
 
     Args:
         block: of a working type, shape (rows, columns).

@@ -26,7 +26,7 @@ from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
 from engine.model.rows import KnownRows
 
-#: Labels of 16 bits are tried if no weight is larger than this.
+#: Labels (tentative distances) of 16 bits are tried if no weight is larger than this.
 NARROW: Final = 4096
 #: The largest number of rows in a piece of work that copies known rows.
 COPIED: Final = 64
@@ -36,7 +36,7 @@ SINGLE: Final = 16
 
 #: If a block of lanes would have fewer sources than this, the sources are searched one by one.
 LEAST_LANES: Final = 12
-#: Blocks are made so small for the sake of threads that one in this number of lanes is used, but no smaller.
+#: Blocks may have few rows, so that all threads have work, but each uses at least one in this number of its lanes.
 LANES_USED: Final = 4
 
 Indices = npt.NDArray[np.int64]
@@ -230,8 +230,9 @@ class SearchBatch:
 def even_blocks(least: int, rows: int, lanes: int, threads: int) -> int:
     """Return the number of blocks into which rows are cut: equally many for each thread, so that all end together.
 
-    What a block takes for its labels depends little on how many of its lanes are used, but it writes and reads its rows
-    one by one.  So where threads would wait for others, blocks have fewer rows.
+    The time that a block takes for its labels depends little on how many of its lanes are used, but the time to write
+    and read its rows grows with their number.  So if some threads would have to wait for others, blocks have fewer
+    rows.
 
     Args:
         least: the least number of blocks.

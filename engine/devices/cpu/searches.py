@@ -70,7 +70,7 @@ class BlockRun:
     """Blocks of one group, each of which is a piece; one object holds them all, because a compiled call takes them all.
 
     Attributes:
-        group: the group that searches them.
+        group: the group that searches these blocks.
         rows: the rows of the batch, one block after the other, int64.
         starts: int64, shape (blocks + 1,): where each block begins in ``rows``, and where the last one ends.
     """
@@ -168,7 +168,8 @@ class Searches:
         """Do all pieces that one compiled call can do in several threads, if there are some.
 
         Returns:
-            As :meth:`take`.
+            The number of rows finished, and whether all searches of the batch are done, which is True for exactly one
+            call.
         """
         with self._lock:
             waiting = list(self._pieces)
@@ -208,7 +209,7 @@ class Spaces:
 
         Args:
             worker: number of the thread.
-            key: identifies the kind of space; if it differs from the key of the last call, that space is freed.
+            key: identifies the kind of space; if it differs from the key of the last call, the old space is freed.
             make: makes the space.
         """
         known, space = self._found[worker]

@@ -216,7 +216,7 @@ def _sweep_piece(walk, space, columns, ends, sources, out, by_bits):  # type: ig
 
 @njit(nogil=True, cache=True)
 def _sweep_kept(walk, space, columns, ends, sources, block, by_bits):  # type: ignore[no-untyped-def]
-    """Do what :func:`_sweep_piece` does without potentials, and leave the rows in the order of positions.
+    """Sweep rows as :func:`_sweep_piece` does, but into ``block``, without potentials, and in the order of positions.
 
     ``block``: shape (rows, positions, rounded up); entries after the last position become *unreachable*, too.
     ``space``: how many rows are swept together; work space for the left side and the edge of a product.

@@ -69,8 +69,9 @@ WORTH: Final = 1.1
 class Team:
     """A fixed number of threads that run the same kernel together; the caller is one of them.
 
-    Each other thread sleeps on a queue of its own, so that waking it takes a few microseconds; an executor takes
-    several times that.  Threads are started when they are first needed.  Not re-entrant: one ``run`` at a time.
+    Each other thread sleeps on a queue of its own, so that waking it takes a few microseconds; with an executor it
+    takes several times as long.  Threads are started when they are first needed.  Not re-entrant: one ``run`` at a
+    time.
 
     Args:
         threads: the number of threads, including the caller; None for one per usable processor.
@@ -351,7 +352,7 @@ def end_parked() -> None:
                 parked.pop().end()
 
 
-os.register_at_fork(after_in_child=_PARKED.clear)  # a child has none of the threads
+os.register_at_fork(after_in_child=_PARKED.clear)  # a forked child has none of the threads
 
 
 def _mask() -> frozenset[int]:

@@ -29,7 +29,7 @@ class BitBlocks:
         batch: the batch.
         threads: the number of threads of the backend.
         spaces: the work space of these threads.
-        levels: whether facts and levels of whole rows suffice, so that the rows need not be written.
+        levels: whether facts, and counts of the vertices at each distance, suffice, so that rows need not be written.
     """
 
     batch: SearchBatch
@@ -86,7 +86,10 @@ class BitBlocks:
         return Done(rows, found=found)
 
     def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
-        """Search blocks in several threads, as ``BlockGroup`` describes it."""
+        """Search blocks in several threads that never enter Python (see ``BlockGroup``).
+
+        Return None where this is impossible.
+        """
         if not AVAILABLE or not self._everywhere:
             return None
         from engine.devices.cpu.atonce.bits import search_all_bits
@@ -110,7 +113,7 @@ def bit_blocks(
         left: the rows, int64.
         threads: the number of threads.
         spaces: the work space of these threads.
-        levels: whether facts and levels of whole rows suffice, so that the rows need not be written.
+        levels: whether facts, and counts of the vertices at each distance, suffice, so that rows need not be written.
     """
     count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
     rank = wanted.ready.rank

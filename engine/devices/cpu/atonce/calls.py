@@ -52,8 +52,9 @@ class BlocksAtOnce:
     def of(
         cls, batch: SearchBatch, blocks: BlockRun, threads: int, tally: Sequence[int] = (0, 0), *, facts: bool
     ) -> BlocksAtOnce:
-        """Return a call that searches ``blocks`` of ``batch``; ``tally`` counts blocks of earlier calls, as
-        :attr:`tally` does.
+        """Return a call that searches ``blocks`` of ``batch``.
+
+        ``tally`` holds the numbers of blocks that earlier calls have finished and given up.
         """
         states, shared = np.zeros(len(blocks), np.uint8), np.array([0, 0, *tally], np.int64)
         given = (batch.sources, blocks.rows, blocks.starts, states, batch.out)
@@ -89,7 +90,7 @@ class BlocksAtOnce:
 
     @property
     def tally(self) -> list[int]:
-        """The number of blocks that were finished, and the number of those given up, earlier calls included."""
+        """The numbers of blocks that this call and all earlier calls have finished, and given up."""
         found: list[int] = self.shared[[GOOD, BAD]].tolist()
         return found
 
@@ -99,7 +100,7 @@ class BlocksAtOnce:
         return self._in_state(GIVEN_UP)
 
     def done(self, left: Sequence[Piece | BlockRun], group: BlockGroup) -> Done:
-        """Return the result of the call: the finished rows, their facts, and the pieces that are left.
+        """Return the result of the call: the finished rows, their facts, and the pieces that are left to search.
 
         Args:
             left: the pieces that replace blocks that were given up.
@@ -120,7 +121,8 @@ class BlocksAtOnce:
         return [self.blocks[k] for k in (self.states == state).nonzero()[0].tolist()]
 
     def _facts_of(self, rows: Indices | None) -> Callable[[], FoundFacts] | None:
-        """Return a function that returns the facts of ``rows``, which are finished (None: all rows in order); return
-        None where no facts are wanted.
+        """Return a function that returns the facts of the finished ``rows``; None if no facts are wanted.
+
+        None as ``rows`` stands for all rows in order.
         """
         return partial(self.gathered.found, rows) if len(self.gathered.reached) else None

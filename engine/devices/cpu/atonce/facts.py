@@ -67,20 +67,23 @@ class Gathered:
         return rows, bins, self.nowhere, self.half
 
     def found(self, rows: Indices | None) -> FoundFacts:
-        """Return the facts of ``rows``, which are finished (None: all rows in order); the histogram counts all rows
-        that were gathered.
+        """Return the facts of the finished ``rows``; None stands for all rows in order.
+
+        The histogram counts all rows whose facts were gathered, not only ``rows``.
         """
         some = slice(None) if rows is None else rows
         facts = RowFacts(self.reached[some], self.sums[some], self.largest[some], self.farthest[some])
         return FoundFacts(facts, self._count)
 
     def _count(self, width: float, counts: Indices) -> int:
-        """Add the histograms of all threads to ``counts``, whose bins are at least as wide (all widths are powers of
-        two); return the number of distances below zero.
+        """Add the histograms of all threads to ``counts``, and return the number of distances below zero.
+
+        The bins of ``counts`` have the width ``width``, which is at least that of every thread's histogram.  All widths
+        are powers of two.
         """
         threads = self.width.nonzero()[0]
         joined = np.minimum(width / self.width[threads], BINS).astype(np.int64)
-        # histograms of one width are added first: there are few widths, however many threads there are
+        # histograms of equal width are added first: there are few widths, even if there are many threads
         for bins in set(joined.tolist()):
             some = np.add.reduce(self.counts[threads[joined == bins]])
             counts[: BINS // bins] += np.add.reduce(some.reshape(-1, bins), axis=1)
@@ -100,7 +103,7 @@ def widen_bins(bins, worker, largest, whole):  # type: ignore[no-untyped-def]
     width, _, counts = bins
     if width[worker] == 0:
         width[worker] = 1.0 if whole else NARROWEST
-        if largest / BINS > width[worker]:  # begin at half of it: rounding the logarithm might double it
+        if largest / BINS > width[worker]:  # begin at half: rounding of the logarithm might give twice the width
             width[worker] = max(width[worker], 2.0 ** (math.floor(math.log2(largest / BINS)) - 1))
     while largest >= width[worker] * BINS:
         own = counts[worker]

@@ -25,7 +25,7 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class LaneBlocks:
-    """The blocks of a batch whose labels have one type.
+    """The blocks of a batch, with one type for all labels (tentative distances).
 
     A block in which a label may not fit that type is searched again, unless ``heaviest`` is 0.
 
@@ -64,7 +64,7 @@ class LaneBlocks:
 
     @cached_property
     def _wider(self) -> LaneBlocks:
-        """The group that searches, with a wider type of label, the blocks in which a label did not fit."""
+        """The group that searches the blocks in which a label did not fit again, with a wider type of label."""
         return replace(self, kind=self.batch.kind or self.kind, heaviest=0)
 
     @property
@@ -91,7 +91,10 @@ class LaneBlocks:
         return Done(rows, found=partial(self._facts_of, rows, few) if whole and len(few) else None)
 
     def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
-        """Search blocks in several threads, as ``BlockGroup`` describes it."""
+        """Search blocks in several threads that never enter Python (see ``BlockGroup``).
+
+        Return None where this is impossible.
+        """
         batch = self.batch
         if not AVAILABLE or len(batch.goal.near) != len(batch.ready.rank) or batch.goal.left:
             return None
@@ -107,7 +110,7 @@ class LaneBlocks:
         return call.done(left, self)
 
     def _otherwise(self, rows: Indices) -> list[Piece | BlockRun]:
-        """Return the searches of rows whose block was given up."""
+        """Return the pieces that search the rows of an abandoned block: with wider labels, or one source at a time."""
         return self.batch.cut(rows, self._wider) if self.heaviest else [*self.batch.single(rows, self.threads)]
 
     def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:

@@ -1,10 +1,10 @@
-"""Computes what passes through each vertex and over each arc from one source, given counts of shortest paths (Brandes
+"""Computes the flow from one source through each vertex and over each arc, given counts of shortest paths (Brandes
 2001).
 
 Vertices are taken from the farthest to the nearest.  There are ``sigma[u]`` shortest paths to vertex u, and
-``coeff[v]`` is what v keeps and sends on, divided by ``sigma[v]``.  Over an arc from u to v passes
-``sigma[u] * coeff[v]`` if the arc is *tight*, which means that it lies on a shortest path, and otherwise nothing.  Each
-vertex sums over its own arcs out, and writes only its own entries.
+``coeff[v]`` is the flow that ends at v or passes through it, divided by ``sigma[v]``.  An arc from u to v carries the
+flow ``sigma[u] * coeff[v]`` if it is *tight*, which means that it lies on a shortest path, and otherwise none.  Each
+vertex sums over its outgoing arcs, and writes only its own entries.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from engine.devices.cpu.betweenness.counting import count_hops, count_packed, count_wide, forget
 from engine.graph.kernels import njit
 
-#: The reasons for which a pass over sources ends: all are done, there are too many paths for float64, lengths that
-#: float64 cannot tell apart, or sums that do not agree.
+#: The reasons for which a pass over sources ends: all are done (DONE), there are too many paths for float64
+#: (MANY_PATHS), float64 cannot tell lengths apart (ABSORBED), or the flows that left and arrived differ (UNEQUAL).
 DONE, MANY_PATHS, ABSORBED, UNEQUAL = 0, 1, 2, 3
-#: Counts of paths up to this are used; beyond it, the inverse of a count would lose digits.
+#: The largest count of paths that is used; the inverse of a larger count would lose digits.
 MOST_PATHS = 1e300
-#: The largest relative difference between what leaves a source and what arrives; rounding alone causes a far smaller
-#: one.
+#: The largest relative difference between the flow that leaves a source and the flow that arrives; rounding alone
+#: causes a far smaller difference.
 TOLERANCE = 1e-6
 
 
@@ -34,12 +34,12 @@ def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[n
         arcs: ``indptr`` and ``heads`` of the arcs (CSR).
         order: the final vertices, the source first.
         state: ``dist``, ``sigma`` and ``coeff``, each of shape (n,).
-        wanted: float64, shape (n,): what each vertex keeps.
-        vertices: float64, shape (n,); what passes through each vertex but the source is added.
-        over: float64, shape (arcs,); what passes over each arc is added; empty if that is not wanted.
+        wanted: float64, shape (n,): the flow that ends at each vertex.
+        vertices: float64, shape (n,); the flow through each vertex but the source is added.
+        over: float64, shape (arcs,); the flow over each arc is added; empty if that is not wanted.
 
     Returns:
-        What leaves the source, and the largest count of paths.
+        The flow that leaves the source, and the largest count of paths.
     """
     indptr, heads = arcs
     dist, sigma, coeff = state
@@ -68,7 +68,7 @@ def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[n
 
 @njit(nogil=True, cache=True)
 def _collect_weighted(arcs, order, state, wanted, vertices, over):  # type: ignore[no-untyped-def]
-    """Add what passes, as :func:`_collect_hops` does; ``arcs`` has weights, too."""
+    """Add the flow as :func:`_collect_hops` does, for arcs with weights: ``arcs`` holds ``indptr, heads, weights``."""
     indptr, heads, weights = arcs
     dist, sigma, coeff = state
     passed, most = 0.0, 0.0
@@ -96,7 +96,7 @@ def _collect_weighted(arcs, order, state, wanted, vertices, over):  # type: igno
 
 @njit(nogil=True, cache=True)
 def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
-    """Set what each vertex keeps for the source at ``i``; return how many vertices keep something, 0 for all."""
+    """Set ``wanted``, the flow from source ``i`` that ends at each vertex; return at how many vertices, 0 for all."""
     _, own, first, targets, flows = task
     if len(first) == 0:
         if own[i] >= 0:
@@ -111,7 +111,9 @@ def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _arrived(order, wanted, ends):  # type: ignore[no-untyped-def]
-    """Return the sum of what the vertices in ``order`` keep; add what each keeps to ``ends`` unless that is empty."""
+    """Return the flow that ends at all vertices in ``order``; add that of each vertex to ``ends`` unless it is
+    empty.
+    """
     total = 0.0
     for v in order:
         total += wanted[v]
@@ -136,11 +138,11 @@ def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
-    """Return ``DONE``, or the reason for which sums cannot be trusted.
+    """Return ``DONE``, or the code that says why sums cannot be trusted.
 
     Args:
-        passed: what left the source.
-        arrived: what arrived.
+        passed: the flow that left the source.
+        arrived: the flow that arrived.
         most: the largest count of paths.
     """
     if not most <= MOST_PATHS:
@@ -150,22 +152,22 @@ def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-def]
-    """Search from some sources, where every arc has the length 1, and add what passes.
+    """Search from some sources, where every arc has the length 1, and add their flows.
 
     Args:
         arcs: ``indptr``, ``heads``.
         task: the sources, int64, shape (sources,); for each source the vertex that keeps nothing of its flow, -1 for
             none; where the targets of each source begin, int64, shape (sources + 1,), empty if ``kept`` holds for all
             sources; these targets, int32, and their flows, float64, which are not 0.
-        rows: int64: which sources.
-        kept: float64, shape (n,): what each vertex keeps of every source; 0 where targets are listed.
+        rows: int64: the indices of these sources in ``task``.
+        kept: float64, shape (n,): the flow from every source that ends at each vertex; 0 where targets are listed.
         space: ``dist``, ``sigma``, ``coeff``, ``order`` and ``wanted``, which equals ``kept``, of this thread.
-        out: arrays of this thread, to which is added: what passes through ``vertices``, shape (n,); what ``begins`` and
-            ``ends`` at them, each of shape (n,) or empty; what passes ``over`` arcs, shape (arcs,) or empty.  The last
-            array receives the distance of each listed target.
+        out: arrays of this thread, to which flows are added: ``vertices``, shape (n,), the flow through each vertex;
+            ``begins`` and ``ends``, the flow that begins and ends there, each of shape (n,) or empty; ``over``, the
+            flow over each arc, shape (arcs,) or empty.  The last array receives the distance of each listed target.
 
     Returns:
-        ``DONE``, or the reason for which the search has ended early.
+        ``DONE``, or the code that says why the search has ended early.
     """
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
@@ -188,11 +190,11 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
-    """Do the same as :func:`pass_hops` for int32 weights, if a distance and a vertex fit one key.
+    """Search from some sources and add their flows, for int32 weights, if a distance and a vertex fit one key.
 
     Args:
-        arcs: ``indptr``, ``heads``, ``weights`` and ``far``.
-        task, rows, kept, space, out: as in :func:`pass_hops`.
+        arcs: ``indptr``, ``heads``, ``weights``, and ``far``, the distance of vertices that are not reached.
+        task, rows, kept, space, out: sources, flows and arrays of this thread, as in :func:`pass_hops`.
         heap_space: ``heap`` and ``place`` of this thread, and ``bits``.
     """
     dist, sigma, coeff, order, wanted = space
@@ -218,7 +220,10 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
 
 @njit(nogil=True, cache=True)
 def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
-    """Do the same as :func:`pass_packed` for all other weights; ``heap_space`` is ``heap``, ``place`` and ``keys``."""
+    """Search and add flows for weights that :func:`pass_packed` cannot take, with its arguments.
+
+    But ``heap_space`` holds ``heap``, ``place`` and ``keys`` of this thread.
+    """
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
     for i in rows:

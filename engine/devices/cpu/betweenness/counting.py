@@ -23,10 +23,11 @@ def count_hops(arcs, source, wanted, left, state):  # type: ignore[no-untyped-de
     Args:
         arcs: CSR of the arcs: ``indptr`` and ``heads``.
         source: the vertex to start from.
-        wanted: float64, shape (n,).
-        left: as the docstring of this module says.
+        wanted: float64, shape (n,): other than 0 for the vertices that ``left`` counts.
+        left: the search ends once this number of wanted vertices are final; 0 to find all.
         state: ``dist``, int32, shape (n,), all -1, which is ``far`` here; ``sigma``, float64, shape (n,), which
-            receives the number of shortest paths to each final vertex; ``order``, int32, shape (n,), for these.
+            receives the number of shortest paths to each final vertex; ``order``, int32, shape (n,), which receives the
+            final vertices.
 
     Returns:
         The number of final vertices.
@@ -66,7 +67,7 @@ def count_packed(arcs, source, wanted, left, state, heap_space):  # type: ignore
 
     Args:
         arcs: CSR of the arcs, weights int32 and at least 0, and ``far``, int64.
-        source, wanted, left: as in :func:`count_hops`.
+        source, wanted, left: where the search begins, and when it ends, as in :func:`count_hops`.
         state: ``dist``, int64, ``sigma`` and ``order`` as in :func:`count_hops`.
         heap_space: ``heap``, int64, shape (n,); ``place``, int32, shape (n,), all -1; ``bits`` of a key that hold the
             vertex.
@@ -171,7 +172,7 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
 
     Args:
         arcs: CSR of the arcs, weights, int64 or float64 and at least 0, and ``far`` of that type.
-        source, wanted, left: as in :func:`count_packed`.
+        source, wanted, left: where the search begins, and when it ends, as in :func:`count_hops`.
         state: ``dist`` of the type of the weights, ``sigma`` and ``order`` as in :func:`count_hops`.
         heap_space: ``heap``, int32; ``place`` as in :func:`count_packed`; ``keys`` of the type of the weights.
 

@@ -1,10 +1,10 @@
-"""Computes what passes through each vertex and over each arc from eight sources side by side, given the hops from these
+"""Computes the flow from eight sources side by side through each vertex and over each arc, given the hops from these
 sources to all vertices.
 
 The counts of paths from eight sources to a vertex fill one vector.  All vertices that are L hops from some of the
 sources are taken together: their counts are the sums of the vectors of their neighbours, in which only lanes at L - 1
-hops are not 0.  So no arc needs a comparison, and every step is an addition of vectors.  What passes is then summed
-likewise, backwards from the farthest level to the nearest (Brandes 2001).
+hops are not 0.  So no arc needs a comparison, and every step is an addition of vectors.  The flow is then summed in the
+same way, backwards from the farthest level to the nearest (Brandes 2001).
 
 A vertex is taken once for each level between its least and its largest number of hops.  Where that is often, because
 the sources are far from each other, their rows are traced one by one (``engine.devices.cpu.betweenness.tracing``).
@@ -109,7 +109,7 @@ def _count(into, hops, levels, paths, here, there):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[no-untyped-def]
-    """Follow the paths from eight sources backwards, and add what passes through vertices and over arcs.
+    """Follow the paths from eight sources backwards, and add the flow through vertices and over arcs.
 
     Args:
         arcs: where the arcs out of each vertex begin, and their heads.
@@ -147,8 +147,9 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
 
 @njit(nogil=True, cache=True)
 def _check(hops, most, passed, sources, wanted, begins, ends):  # type: ignore[no-untyped-def]
-    """Compare what left each source with what arrived, and return the verdict; add what arrived to ``begins`` and
-    ``ends`` unless these are empty.
+    """Compare the flow that left each source with the flow that arrived, and return the verdict.
+
+    Add the flow that arrived to ``begins`` and ``ends`` unless these are empty.
     """
     arrived = np.zeros(LANES)
     for v in range(len(hops)):
@@ -175,13 +176,14 @@ def pass_levels(both, task, rows, found, kept, space, out):  # type: ignore[no-u
         both: the arcs in both directions.  Arcs in: ``into`` of
             :func:`engine.devices.cpu.betweenness.tracing.pass_rows`, where all arcs count 1.  Arcs out: where the arcs
             out of each vertex begin, and their heads.
-        task, rows, found, kept, out: as in :func:`engine.devices.cpu.betweenness.tracing.pass_rows`.
+        task, rows, found, kept, out: sources, distances, flows and sums, as in
+            :func:`engine.devices.cpu.betweenness.tracing.pass_rows`.
         space: buffers of this thread: those of ``pass_rows``; ``hops``, int32, shape (n, LANES); ``paths`` and two
             buffers that are all 0, float64, of the same shape; ``least`` and ``most``, int32, shape (n,); and
             ``listed``, int32, shape (TAKEN * n,).
 
     Returns:
-        As ``pass_rows``.
+        ``DONE``; or the code of what is wrong, after which the sums are incomplete.
     """
     into, arcs = both
     block, far = found

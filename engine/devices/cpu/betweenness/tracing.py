@@ -1,8 +1,8 @@
-"""Computes what passes through each vertex and over each arc from one source, given its distances to all vertices.
+"""Computes the flow from one source through each vertex and over each arc, given the distances to all vertices.
 
 Many searches side by side find rows of distances far faster than single searches that also count paths.  So the
 counting begins with a finished row: its vertices are sorted by distance, the tight arcs into each of them are listed,
-and the paths are counted.  Then what passes is summed along that list, from its end to its beginning (Brandes 2001), so
+and the paths are counted.  Then the flow is summed along that list, from its end to its beginning (Brandes 2001), so
 that memory is read in order.
 
 Vertices at one distance are taken by ascending number, and arcs of weight zero lead to larger numbers, as in
@@ -105,7 +105,7 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
 
 @njit(nogil=True, cache=True)
 def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
-    """Follow the paths from one source backwards, and add what passes through vertices and over arcs.
+    """Follow the paths from one source backwards, and add the flow through vertices and over arcs.
 
     Args:
         order, paths, before, ends: as :func:`_trace` fills them.
@@ -140,7 +140,7 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
         task: two arrays over all sources: the vertex of each, int64; and the vertex at which no flow from this source
             ends, -1 for none.
         rows: int64: the positions in ``task`` of the sources to be done.
-        found: their distances, integers, shape (rows, n), and the integer that stands for *unreachable*.
+        found: the distances from these sources, integers, shape (rows, n); and the integer for *unreachable*.
         kept: float64, shape (n,): the flow from every source that ends at each vertex.
         space: buffers of this thread: ``order``, ``other`` and ``counts`` of :func:`_sort_reached`; ``paths``, the two
             arrays of ``before``, and ``ends`` of :func:`_trace`; and a copy of ``kept``.

@@ -32,14 +32,14 @@ class _Arrays:
         self._given, self._types, self._context, self._builder = args, signature.args, context, builder
 
     def data(self, k: int) -> Any:
-        """Return the data pointer of an array."""
+        """Return the data pointer of argument ``k``, an array."""
         return self._pointer(self._types[k], self._given[k])
 
     def _pointer(self, kind: Any, value: Any) -> Any:
         return self._context.make_array(kind)(self._context, self._builder, value).data
 
     def rows(self, which: int, v: Any) -> Any:
-        """Return the pointer to row ``v`` of an array of the tuple."""
+        """Return the pointer to row ``v`` of array ``which`` in the tuple, the third argument."""
         value = self._builder.extract_value(self._given[2], which)
         pointer = self._pointer(self._types[2].dtype, value)
         return self._builder.gep(self._builder.bitcast(pointer, _ROW.as_pointer()), [v])
@@ -69,7 +69,7 @@ def _at_level(builder: Any, hops: Any, level: Any) -> Any:
 
 
 def _reduce(builder: Any, name: str, vector: Any) -> Any:
-    """Return the sum or the maximum of eight numbers; ``name`` is that of LLVM, ``fadd`` or ``fmax``."""
+    """Return the sum (``name`` is ``fadd``) or the maximum (``fmax``) of the eight numbers of a vector."""
     before = [_DOUBLE] if name == "fadd" else []
     called = f"llvm.vector.reduce.{name}.v{LANES}f64"
     reduce = builder.module.globals.get(called)
@@ -125,9 +125,9 @@ def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-d
         typing: numba's typing context.
         place: the vertex, the level, the first of its arcs in, and one past the last of them; int64.
         tails: int32, shape (arcs,).
-        rows: three arrays, float64, shape (n, LANES).  The first one has the counts of the level before, 0 in all other
-            lanes; the second one receives the counts of this level, 0 in all other lanes; the third one receives the
-            counts of this level and keeps its other entries.
+        rows: three arrays, float64, shape (n, LANES).  The first one has the counts of the previous level, 0 in all
+            other lanes; the second one receives the counts of this level, 0 in all other lanes; the third one receives
+            the counts of this level, and its other entries do not change.
         hops: int32, shape (n, LANES).
     """
     signature = types.float64(place, tails, rows, hops)
@@ -148,18 +148,18 @@ def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-d
 
 @intrinsic
 def hand_back_vertex(typing, place, heads, rows, hops, keeps, over):  # type: ignore[no-untyped-def]
-    """Sum what passes on from a vertex in the lanes in which it is at a level; return the sum over these lanes.
+    """Sum the flow that leaves a vertex in the lanes in which it is at a level; return the sum over these lanes.
 
     Args:
         typing: numba's typing context.
         place: the vertex, the level, the first of its arcs out, and one past the last of them; int64.
         heads: int32, shape (arcs,).
-        rows: three arrays, float64, shape (n, LANES).  The first one has what vertices of the next level keep and send
-            on for each path to them, 0 in all other lanes; the second one receives the same for this vertex, 0 in all
-            other lanes; the third one has the counts.
+        rows: three arrays, float64, shape (n, LANES).  The first one has, for vertices of the next level, the flow that
+            ends there or leaves, divided by the number of paths, 0 in all other lanes.  The second one receives this
+            number for the vertex, 0 in all other lanes.  The third one has the numbers of paths.
         hops: int32, shape (n, LANES).
-        keeps: what the vertex keeps, float64.
-        over: float64, shape (arcs,); what passes over each arc is added.  None where that is not wanted.
+        keeps: the flow that ends at the vertex, float64.
+        over: float64, shape (arcs,); the flow over each arc is added.  None where that is not wanted.
     """
     signature = types.float64(place, heads, rows, hops, keeps, over)
 

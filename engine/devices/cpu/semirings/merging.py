@@ -2,8 +2,9 @@
 merge.
 
 Arcs are opened rank by rank.  Each component is an interval of the line of vertices, and has one word with a bit for
-each source that reaches it: a source that reaches one vertex of a component reaches all of them.  Ranks are those of
-``bottlenecks``.
+each source that reaches it: a source that reaches one vertex of a component reaches all of them.  *Ranks* are the
+    places
+of weights in order, the best first, as in ``bottlenecks``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _flow(e, word, value, heads, chains, space, found):  # type: ignore[no-untyp
         e: the first arc of the chain; -1 for none.
         word: the sources, a bit for each.
         value: the value that is written for each source and vertex that it reaches now.
-        heads, chains, space, found: those of :func:`rows_merging`.
+        heads, chains, space, found: the heads of the arcs, work space, and the result, as in :func:`rows_merging`.
     """
     first_arc, _, following = chains
     parent, first, last, words, stack, stacked = space

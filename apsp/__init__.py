@@ -183,7 +183,7 @@ def plan(graph: Graph, options: Options | None = None, *, out: str | PathLike[st
         The plan: algorithm, type, bytes of memory and disk, seconds, the reason, and what was rejected and why.
 
     Raises:
-        DoesNotFit: memory or disk is too small; the error names what the algorithm with the smallest need takes.
+        DoesNotFit: memory or disk is too small; the error names the least that any algorithm needs.
         InvalidRequest: the options contradict each other or the graph.
         NegativeCycle: the graph has a cycle of negative length, which the error names.
     """

@@ -1,5 +1,7 @@
 """Computes the tables of a prepared graph: lengths from vertices to the parts above them, and back.
 
+*Parts* are sets of vertices in a tree; the *border* of a part are the vertices of the parts above that it touches.
+
 Both directions come from one elimination, which finds the lengths from each part to its border and from the border to
 the part.  ``engine.algorithms.part_lengths`` extends the lengths to the border, so that they lead to all parts above.
 This module transposes the lengths from the border and extends them in the same way: the results are the tables of the
@@ -26,7 +28,7 @@ class FoundTables:
 
     Attributes:
         forward: the tables of all parts one after the other, as ``Lengths.flat``.
-        backward: the tables of the reversed graph; None if the graph is undirected, because both are then the same.
+        backward: the tables of the reversed graph; None if the graph is undirected, because they equal ``forward``.
         eliminated: the results of elimination, from which some parts can be computed again.
     """
 
@@ -49,8 +51,7 @@ def find_tables(work: PartWork, journal: PartRecorder | None = None) -> FoundTab
         Cancelled: the monitor asked to stop.
     """
     found = compute_tables(work, journal)
-    # only with negative arcs: without them, distances may exceed ``largest_signed``, and ``settle`` would overwrite
-    # them
+    # without negative arcs, distances may exceed ``largest_signed``, so that ``settle`` would overwrite them
     if not work.nonnegative:
         settle(found.forward)
         if found.backward is not None:
@@ -123,8 +124,8 @@ def extend_backward(
 
 
 def _reverse_inside(table: Array, other: Array) -> None:
-    """Fill the first columns of ``table``, the lengths inside a part; ``other`` is the table for the opposite
-    direction.
+    """Fill the first columns of ``table``, the lengths inside a part, from ``other``, its table of the reversed
+    graph.
     """
     size = len(table)
     table[:, :size] = other[:, :size].T

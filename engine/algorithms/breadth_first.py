@@ -8,7 +8,7 @@ from engine.model.backend import Backend
 
 
 def solve(context: SolveContext, backend: Backend) -> None:
-    """Solve as :func:`engine.algorithms.dijkstra.solve`, with as many threads as ``backend`` has.
+    """Find the distances of a solve by breadth-first searches, with as many threads as ``backend`` has.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.

@@ -26,7 +26,7 @@ class SolveContext:
         sink: receives the rows.
         monitor: receives the progress, and is asked whether to stop.
         facts: whether the summary of the rows is wanted.
-        also: for each further quantity, by its name, the sink of its sums along the shortest paths.
+        also: for each further quantity of arcs (such as a toll), by name, the sink of its sums along shortest paths.
         first: the number of the result's row that is the first row of the rectangle.
     """
 

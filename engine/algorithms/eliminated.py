@@ -1,8 +1,9 @@
 """The intermediate results of elimination, kept so that some parts can be computed again without all others.
 
-A part is assembled from its arcs and from the ``rests`` of the parts below it.  So new weights of some arcs change only
-the parts that hold these arcs, and the parts above them.  For road networks these results take about a hundredth of
-the bytes of the tables.
+*Parts* are sets of vertices in a tree; the *border* of a part are the vertices of the parts above that it touches.  A
+part is assembled from its arcs and from the lengths among the borders of the parts below it (``rests``).  So new
+weights of some arcs change only the parts that hold these arcs, and the parts above them.  For road networks these
+results take about a hundredth of the bytes of the tables.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def eliminated_blocks(tables: Sequence[Array], found: Eliminated, i: int) -> lis
 
     Args:
         tables: the tables of all parts.
-        found: the other results of elimination.
-        i: the part.
+        found: the lengths to, from and between the vertices of borders.
+        i: the number of the part.
     """
     return [tables[i][:, : len(tables[i])], found.up(i), found.down(i), found.rest(i)]
 

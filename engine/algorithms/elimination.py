@@ -44,7 +44,7 @@ ITEM_UPDATES: Final = 2**20
 
 @njit(nogil=True, cache=True)
 def _relax(c, a, b, shape, by_bits, buffers):  # type: ignore[no-untyped-def]
-    """Relax C by A and B.  Each is a tuple: a flat array, the index of the block's first entry, and the row stride."""
+    """Relax C by A and B.  Each operand is a tuple: a flat array, the index of the first entry, and the row stride."""
     rows, columns, depth = shape
     widest = ITEM_BYTES // c[0].itemsize
     for j in range(0, columns, widest):
@@ -103,7 +103,10 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Close a block in the order of ``engine.algorithms.floyd_warshall.recursive``; ``spare`` is scratch for panels."""
+    """Run Floyd-Warshall inside a block, in the order of ``engine.algorithms.floyd_warshall.recursive``.
+
+    ``spare`` is scratch for panels.
+    """
     d, stride = block[0], block[2]
     stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, number of vertices, number of closed halves
     stack[0, 0], stack[0, 1], stack[0, 2], top = block[1], n, 0, 0
@@ -334,9 +337,7 @@ class SmallParts:
         self._backend.share_items(kernel, self._kind.dtype, items, *arguments, most=most)
 
     def _spans(self, some: Indices, updates: int) -> Indices:
-        """Cut the columns of the parts ``some`` into items; return a row for each: part, first column, last column +
-        1.
-        """
+        """Cut the columns of some parts into items; return a row for each: part, first column, last column + 1."""
         unit = TILE_VECTORS * VECTOR_BYTES // self._kind.itemsize
         widest = ITEM_BYTES // self._kind.itemsize
         least = max(ITEM_UPDATES, updates // (ITEMS * self._backend.threads)) if self._backend.threads > 1 else updates
@@ -348,9 +349,7 @@ class SmallParts:
         return np.array(spans, np.int64)
 
     def _batches(self, level: Indices, updates: Indices) -> Iterator[Indices]:
-        """Cut the parts ``level`` into batches of at most about BATCH_UPDATES updates per thread, but at least one
-        part.
-        """
+        """Cut the parts ``level`` into batches of one part, or of at most about BATCH_UPDATES updates per thread."""
         number = np.cumsum(updates[level]) // (BATCH_UPDATES * self._backend.threads)
         return iter(np.split(level, np.flatnonzero(np.diff(number)) + 1)) if len(level) else iter(())
 

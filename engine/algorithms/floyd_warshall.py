@@ -1,4 +1,5 @@
-"""Floyd-Warshall in place, in two orders of a backend's operations relax and close.
+"""Floyd-Warshall in place, in two orders of a backend's operations: relax (C <- min(C, A (x) B), the min-plus product)
+and close (Floyd-Warshall inside one block).
 
 *Recursive* (Kleene 1956; Park, Penner and Prasanna, "Optimizing graph algorithms for improved cache performance",
 2004): the matrix is halved again and again, so that nearly all updates are in large products.  *Blocked* (Venkataraman,
@@ -27,7 +28,7 @@ from engine.planning.cost_dense import blocked_updates, kleene_updates, split_po
 def recursive(
     backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
-    """Close ``d`` in the recursive order.
+    """Turn the matrix of arc weights into the matrix of distances (close it), in the recursive order.
 
     Args:
         backend: relaxes and closes blocks.
@@ -48,7 +49,7 @@ def recursive(
 def blocked(
     backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
-    """Close ``d`` in rounds of PIVOT vertices.
+    """Turn the matrix of arc weights into the matrix of distances (close it), in rounds of PIVOT vertices.
 
     Args:
         backend: relaxes and closes blocks.

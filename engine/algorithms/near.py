@@ -137,9 +137,7 @@ def _near_wide(arcs, wants, most, rows, space, out, keys):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _left(wants, most, source):  # type: ignore[no-untyped-def]
-    """Return the number of targets after which the search from ``source`` ends, counting the source if it is a
-    target.
-    """
+    """Return the number of targets after which the search from ``source`` ends; the source counts if it is a target."""
     (wanted, _, numbers), all_wanted = wants
     if most == 0:
         return all_wanted
@@ -226,9 +224,7 @@ class NearSearches:
             return self._spill is not None and self.held > self._most_held and self._searching > 0
 
     def _drain(self) -> None:
-        """Write finished pieces in their order, up to the first piece that is not finished; the caller holds the
-        lock.
-        """
+        """Write finished pieces in order, up to the first piece that is not finished; the caller holds the lock."""
         while self._spill is not None and self._spilled in self.found:
             first = self._spilled
             for counts, index, lengths in self.found.pop(self._spilled):

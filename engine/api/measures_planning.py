@@ -33,7 +33,7 @@ def measures_beside(candidates: Sequence[Candidate], rows: int, memory: int) -> 
 
 
 def with_measures(refusal: DoesNotFit, rows: int, memory: int) -> DoesNotFit:
-    """Return the refusal of a matrix, with an offer of measures if these fit.
+    """Return the error that refuses a matrix, with an offer of measures if these fit.
 
     Args:
         refusal: the error that says why the matrix does not fit.

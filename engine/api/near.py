@@ -179,7 +179,7 @@ def _fixed(machine: Machine, graph: Graph) -> int:
 
 
 def too_many(count: int, found: str, rows: int, budget: int, each: int) -> DoesNotFit:
-    """Return the refusal of a result that memory cannot hold.
+    """Return the error for a result that memory cannot hold.
 
     Args:
         count: the number of pairs, found or predicted.

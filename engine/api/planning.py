@@ -111,7 +111,7 @@ def _walks(graph: Graph) -> bool:
 
 
 def with_fixed(plan: Plan, *, stored: bool) -> Plan:
-    """Add to the plan the costs that are the same for all candidates (except those of kernels).
+    """Add to the plan the costs that do not depend on the candidate, and the time to compile its kernels.
 
     Args:
         plan: the plan without these costs.

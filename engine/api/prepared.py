@@ -93,7 +93,7 @@ def prepared_at(
 
     Args:
         profile: the graph.
-        place: the folder to work in, and the objects to send.
+        place: the folder to work in, and the objects to send to an object store, None for a plain folder.
         asked: the options, and the plan if there is one.
         overwrite: whether to replace a store that is in this place.
         monitor: receives progress.

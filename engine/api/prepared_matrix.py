@@ -268,9 +268,7 @@ class PreparedMatrix(HeldTables):
         return out if end is None else np.ascontiguousarray(out[:, end])
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill the rows of ``out`` with lengths from ``vertices``; ``begin`` holds their indices in the opened
-        graph.
-        """
+        """Fill the rows of ``out`` with lengths from ``vertices``, whose indices in the opened graph are ``begin``."""
         with self._sweeping_lock:  # before rows are cut into groups, because the sweeper's arrays reduce the memory
             self._sweeper(forward=forward)
         groups = self._pieces.groups(vertices, forward=forward)

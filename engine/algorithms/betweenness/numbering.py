@@ -41,7 +41,7 @@ class PathArcs:
         bits: number of bits of a heap key that hold the vertex; 0 where a key is too short for distance and vertex.
         unit, power: a sum of ``weights``, times ``unit`` and divided by ``power``, is a length in the graph's own
             weights.
-        longest: a bound on the sum of ``weights`` along any shortest path; infinite if they are not whole numbers.
+        longest: a bound on the sum of ``weights`` along any shortest path; infinite if weights are not whole numbers.
     """
 
     indptr: Indices
@@ -112,7 +112,7 @@ def _key_bits(n: int, weights: Array) -> int:
 
 
 def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
-    """Return the vertices in their new order; with ``zeros`` arcs of weight zero lead forward in it."""
+    """Return the vertices in their new order; if ``zeros``, arcs of weight zero lead from earlier to later vertices."""
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
     if graph.arcs <= DENSE * graph.n:
@@ -128,8 +128,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     if int(component.max(initial=-1)) + 1 < graph.n:
         _refuse_cycle(graph, component, tails, free)
     # an arc of weight zero never leads to a component found later, so in the reverse of ``found`` such arcs lead
-    # forward; only the vertices at the ends of such arcs are ordered in this way, and they come after all other
-    # vertices
+    # forward; only the vertices at the ends of such arcs are ordered in this way, and all other vertices come before
+    # them
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]

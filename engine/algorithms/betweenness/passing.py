@@ -51,7 +51,7 @@ class PassingTask:
 
     Attributes:
         sources: int64, shape (sources,).
-        own: int64, shape (sources,): for each source the vertex that keeps nothing of it (the source itself), or -1.
+        own: int64, shape (sources,): for each source the vertex at which none of its flow ends (itself), or -1.
         kept: float64, shape (n,): what each vertex keeps of every source; all 0 where targets are listed.
         first: int64, shape (sources + 1,): where the listed targets of each source begin; empty without a list.
         targets: int32: the listed targets.

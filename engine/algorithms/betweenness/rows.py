@@ -32,9 +32,9 @@ class RowPasses:
     """Counts paths in rows of distances; several threads may use it at the same time, for different sources.
 
     Args:
-        arcs: the arcs; their distances are whole numbers up to ``LONGEST``.
-        sources: the sources, int64, and for each source the vertex that keeps nothing of it, or -1.
-        kept: float64, shape (n,): what each vertex keeps of every source, see
+        arcs: the arcs; distances over them are whole numbers up to ``LONGEST``.
+        sources: the sources, int64, and for each source the vertex at which none of its flow ends, or -1.
+        kept: float64, shape (n,): the flow from every source that ends at each vertex, see
             :class:`engine.algorithms.betweenness.passing.PassingTask`.
     """
 

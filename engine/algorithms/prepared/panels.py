@@ -4,7 +4,7 @@ A distance is the least sum over what two lines have in common (``engine.algorit
 every part above both vertices.  Sorted by position, the vertices below a part are adjacent.  So each part needs one
 min-plus product: of the lines of all sources below it with those of all targets below it, over the part's columns.
 The sums are exactly those of merging the lines of single pairs, and a minimum does not depend on the order of its
-terms. So both ways give the same results to the last bit, even for floats.
+terms.  So both ways give the same results to the last bit, even for floats.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def share(threads: int, count: int, least: int, work: Callable[[int, int], None]
     threads.
 
     Args:
-        threads: the most threads.
+        threads: the largest number of threads.
         count: the number of items.
         least: the smallest number of items for which a thread is worth its start.
         work: called with the first item of a piece, and the item after its last one.

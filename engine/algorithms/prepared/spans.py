@@ -105,7 +105,7 @@ class Spans:
         return np.array([bool(parts) for parts in self.below], np.bool_)
 
     def above(self, s: int) -> list[int]:
-        """Return the parts above a span, the nearest one first; each of them is a span alone."""
+        """Return the parts above a span, the nearest one first; each of these parts is a span of its own."""
         chain, last = [], int(self.cuts[s + 1]) - 1
         while (last := int(self.parts.parents[last])) >= 0:
             chain.append(last)

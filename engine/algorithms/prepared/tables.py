@@ -61,7 +61,7 @@ class StoredTables:
         return cls(parts, widths, _begins(parts, widths), forward, back, memory)
 
     def lines(self, places: Indices) -> Ends:
-        """Return the part at each of some positions, and the index at which its line ends in the tables."""
+        """Return, for each of ``places`` (positions), its part and the index at which its line ends in the tables."""
         return line_ends(self.parts, self.widths, places)
 
     def need(self, lines: Ends, vertices: Indices, *, ahead: bool) -> Need:
@@ -107,9 +107,7 @@ class StoredTables:
         return Lengths([], across, own.values)
 
     def _gathered(self, others: Array) -> list[Array]:
-        """Return for each part the lengths from its border to it, gathered from the tables of the opposite
-        direction.
-        """
+        """Return for each part the lengths from its border to it, from ``others``, the tables of the reverse direction."""
         parts, owner, across = self.parts, self.parts.owner(), []
         for i in range(parts.count):
             border, wide = parts.border(i), self.widths[i]
@@ -135,12 +133,12 @@ def parts_of(store: PreparedStore) -> Parts:
 
 
 def line_ends(parts: Parts, widths: Indices, places: Indices) -> Ends:
-    """Return the part at each of some positions, and the index at which its line ends in the tables.
+    """Return, for each of ``places``, its part and the index at which its line ends in the tables.
 
     Args:
         parts: the parts.
         widths: for each part the number of entries in the line of a vertex.
-        places: positions.
+        places: positions, each of which is the place of a vertex in the order of elimination.
     """
     part = parts.owner()[places]
     return part, _begins(parts, widths)[part] + (places - parts.starts[part] + 1) * widths[part]

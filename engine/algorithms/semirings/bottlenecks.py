@@ -121,9 +121,7 @@ class MergedRows:
         self._sources = at_once(graph.n, self._values.itemsize)
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
-        """Write the rows of ``sources`` into the rows ``rows`` of ``out``; ``worker`` is the calling thread's
-        number.
-        """
+        """Write the rows of ``sources`` into the rows ``rows`` of ``out``; the calling thread has number ``worker``."""
         space, chains, found = self._spaces.of(worker, "merging", self._space)
         for first in range(0, len(sources), self._sources):
             some = slice(first, first + self._sources)

@@ -62,10 +62,11 @@ def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tupl
     """Find, for each arc, the *joining rank*: the lowest rank at which both its ends lie in the same component.
 
     This is one binary search for all arcs together: each iteration halves the interval in which the joining rank of
-    each arc may lie.  It finds the components of one graph; an arc is in it if its own rank is at most the middle of
-    its interval.  If both ends of an arc lie in the same component, the lower half remains; the arc is dropped if its
-    own rank is above that half, because no path needs it.  For all other arcs the upper half remains, and components
-    are contracted to vertices.  Arcs with different intervals have separate vertices.
+    each arc may lie.  An iteration finds the components of one graph, which has those arcs whose own rank is at most
+    the middle of their interval.  If both ends of an arc lie in the same component, the lower half of its interval
+    remains; the arc is dropped if its own rank is above that half, because no path needs it.  For all other arcs the
+    upper half remains, and components are contracted to vertices.  Arcs with different intervals have separate
+    vertices.
 
     Args:
         n: number of vertices.

@@ -41,8 +41,8 @@ class RowWriter(Protocol):
 def algorithm_of(semiring: Semiring, graph: Graph) -> str:
     """Return the name of the algorithm for a graph.
 
-    Bottlenecks of undirected graphs without terminals need no searches.  If all arcs weigh the same, bottlenecks are
-    found as reachability is.
+    Bottlenecks of undirected graphs without terminals need no searches.  If all arcs weigh the same, bottlenecks follow
+    from reachability.
     """
     if semiring.name == "max-times":
         return PRODUCT

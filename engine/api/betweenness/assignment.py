@@ -274,8 +274,9 @@ def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
 
 
 def _check_sums(found: Assignment) -> None:
-    """Check that each vertex's arcs carry what begins, passes and ends there, and that two sums agree: of the flow
-    times the weight of every arc, and of every demand times its length.
+    """Check that the flow on the arcs of each vertex is the flow that begins, passes and ends there.
+
+    Also check that flow times weight, summed over arcs, equals demand times length, summed over demands.
 
     Raises:
         SolveFailed: two sums differ by more than rounding explains.

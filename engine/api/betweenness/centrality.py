@@ -143,7 +143,7 @@ class Centrality:
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         values = passage.by_arc(passed.over)
         if not graph.directed:
-            # arcs are sorted by tail and head; when sorted by head and tail instead, arc i is replaced by its reverse
+            # arcs are sorted by tail and head; if they are sorted by head and tail, the reverse of arc i is at index i
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)

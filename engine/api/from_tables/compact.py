@@ -127,9 +127,7 @@ class CompactMatrix(PreparedMatrix):
         return Lengths([], across, np.empty(0, self.dtype))
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill the rows ``out`` with lengths from ``vertices``, which are taken in groups that lie in adjacent
-        parts.
-        """
+        """Fill the rows ``out`` with lengths from ``vertices``, which are taken in groups of adjacent parts."""
         part = self._kernels[3 if forward else 4][0][vertices]
         for some in self._pieces.groups(vertices, forward=forward) or [np.arange(len(vertices))]:
             flat, begins = self._tables_here.flat(part[some], ahead=forward)

@@ -1,10 +1,10 @@
 """Near pairs of a prepared graph: selected from rows that its tables give, or found by searches of its graph.
 
 The time of searches depends on the vertices that they reach; the time of rows does not depend on how many pairs are
-near.
-Both times are predicted from a few sources, and the faster way is taken.  Both ways find the same pairs and numbers, so
-the choice affects only the time: rows are used only where all sums are exact (``PreparedMatrix.exact``).  Where sums of
-fractions are not exact, rows of the tables would be rounded differently from searches, so the graph is searched.
+near.  Both times are predicted from a few sources, and the faster way is taken.  Both ways find the same pairs and
+numbers, so the choice affects only the time: rows are used only where all sums are exact (``PreparedMatrix.exact``).
+Where sums of fractions are not exact, rows of the tables would be rounded differently from searches, so the graph is
+searched.
 """
 
 from __future__ import annotations

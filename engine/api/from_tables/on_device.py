@@ -196,7 +196,7 @@ class DevicePreparedMatrix(PreparedMatrix):
 
 
 def answered_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice, memory: int | None) -> PreparedMatrix:
-    """Open a prepared graph for a device.
+    """Open a prepared graph from which a GPU or the processors answer.
 
     Args:
         folder: the folder of the prepared graph.

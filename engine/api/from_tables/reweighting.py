@@ -82,8 +82,8 @@ def reweight(
         reading: how the file is read, as in ``read_graph``.
 
     Returns:
-        The plan, the seconds of each phase, and facts: the numbers of arcs with other weights, of closed arcs, of parts
-        that were eliminated again, and of tables that changed.
+        The plan, the seconds of each phase, and facts: the numbers of arcs whose weights changed, of closed arcs, of
+        parts that were eliminated again, and of tables that changed.
 
     Raises:
         NotFound: an arc is given that the graph does not have, or an arc is missing; the error names it and its line.

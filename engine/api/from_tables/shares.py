@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Most bytes of a band of whole rows, unless one row for each thread takes more.
 BAND_BYTES: Final = 64 << 20
 #: Number of arrays as large as a band that are in memory at the same time: the band that is reduced, the rows in the
-#: order of a sweep, a group of rows that are swept together, and their wanted columns.
+#: order in which their columns are computed, a group of rows that are computed together, and their wanted columns.
 BANDS: Final = 4
 
 

@@ -61,8 +61,10 @@ def _summary(semiring: Semiring, facts: ValueFacts) -> dict[str, object]:
 
 
 def _read_back(facts: ValueFacts, writer: WorkingMatrix, done: int) -> None:
-    """Read the rows that an earlier process wrote, and gather their facts.  Raises StorageFailed if a row is
-    damaged.
+    """Read the rows that an earlier process wrote, and gather their facts.
+
+    Raises:
+        StorageFailed: a row is damaged.
     """
     band, (_, columns) = writer.tile[0], writer.shape
     most = max(1, _PIECE // max(1, band * columns * writer.dtype.itemsize)) * band

@@ -192,15 +192,15 @@ def search_order(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32]) -> npt
     """Return the vertices in an order that suits searches of many sources side by side.
 
     If strongly connected components are mostly small, as in acyclic graphs, the order is topological, except inside
-    components: one sweep then settles nearly all labels, and sources with neighbouring numbers reach much the same
-    vertices.  Otherwise neighbours, over arcs of either direction, get numbers near each other, by reverse
-    Cuthill-McKee (George and Liu 1981) from a vertex of least degree in each component.
+    components: one pass over the vertices in this order then finds nearly all distances, and sources with neighbouring
+    numbers reach much the same vertices.  Otherwise neighbours, over arcs of either direction, get numbers near each
+    other, by reverse Cuthill-McKee (George and Liu 1981) from a vertex of least degree in each component.
 
     Args:
         arcs: the arcs.
-        into: int64, shape (n + 1,), with ``tails`` the arcs into each vertex; ``arcs.indptr`` itself where they mirror
-            each other.
-        tails: int32, shape (arcs,).
+        into: int64, shape (n + 1,): where the arcs into each vertex begin in ``tails``; ``arcs.indptr`` itself if each
+            arc has a reverse.
+        tails: int32, shape (arcs,): the tails of the arcs into each vertex.
     """
     indptr, heads = arcs.indptr, arcs.heads
     if into is not indptr:

@@ -29,8 +29,8 @@ class CpuBackend:
 
     Args:
         threads: threads that share the work; None for one per usable processor.
-        owner: a backend whose threads and work space are used in place of new ones; shutting down either backend parks
-            the threads.
+        owner: a backend whose threads and work space are used in place of new ones; shutting down either backend
+            releases the threads for reuse.
     """
 
     name = "cpu"
@@ -159,5 +159,5 @@ class CpuBackend:
         self._team.run(kernel, counter, items, *arguments, packs, most=threads)
 
     def shutdown(self) -> None:
-        """Park the threads; the backend is not used afterwards."""
+        """Release the threads for reuse; the backend is not used afterwards."""
         self._team.close()

@@ -1,10 +1,10 @@
 """Many searches at once: label correcting with one source in each lane of the processor's vectors.
 
-A vertex holds one row of labels, one lane per source; relaxing an arc is one vector addition and one vector minimum for
-all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
-shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the vertex order of
-``engine.devices.cpu.arcs``, alternately forwards and backwards, until none is left.  A block is given up if it needs
-many more relaxations than Dijkstra's searches would cost, so the worst case takes only a small factor longer than
+A vertex holds one row of labels (tentative distances), one lane per source.  Relaxing an arc is one vector addition and
+one vector minimum for all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm
+for finding all-pairs shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are visited
+in the order of ``engine.devices.cpu.arcs``, in alternate directions, until none is left.  A block is given up if it
+needs many more relaxations than Dijkstra's searches would cost, so the worst case takes only a small factor longer than
 Dijkstra's searches.
 
 Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and

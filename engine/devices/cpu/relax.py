@@ -36,7 +36,7 @@ from engine.devices.cpu.vector import (
 from engine.graph.kernels import njit
 from engine.model.backend import Array
 
-#: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors per step) then takes 32 KiB at most.
+#: Columns of A, and rows of B, packed at once: a strip of B (TILE_VECTORS vectors per row) takes 32 KiB at most.
 DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 #: Rows of A packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
@@ -60,7 +60,7 @@ BAND: Final = 32
 
 @njit(nogil=True, cache=True)
 def pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-def]
-    """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last strip is padded.
+    """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, column by column; the last strip is padded.
 
     Args:
         a, start, stride: flat array, index of the first entry, number of entries from row to row.

@@ -122,7 +122,7 @@ class SearchBatch:
         sources: int64, shape (rows,): vertex indices.
         out: shape (rows, columns); row i receives the distances from ``sources[i]``.
         sentinel: *unreachable* in the type of ``out``.
-        kind: the narrowest type in which labels in lanes are exact; None if no type is.
+        kind: the narrowest type in which tentative distances in lanes are exact; None if no type is.
         unit: whether all arcs weigh 1.
     """
 
@@ -263,7 +263,7 @@ def _rows_to_floats(block, places, unreachable, out, rows):  # type: ignore[no-u
 
 
 def label_type(ready: PreparedArcs, potentials: Array | None, out: str, limit: float = math.inf) -> str | None:
-    """Return the narrowest type in which labels in lanes are exact; None if no type is.
+    """Return the narrowest type in which tentative distances in lanes are exact; None if no type is.
 
     Args:
         ready: the prepared arcs.

@@ -313,8 +313,10 @@ class Sweeper(CpuBackend):
         return Searches(partial(sweep_one, share) for share in self._one_row)
 
     def _space_of(self, worker: int, high: int, held: int, kind: WorkType) -> tuple[Array, Array, Array, Array]:
-        """Return the work space of a thread that sweeps ``high`` rows: the rows, the left operand of a product, its
-        edge, and an array for ``held`` swept rows, which replaces the first array unless ``held`` is 0.
+        """Return the work space of a thread that sweeps ``high`` rows at a time: four arrays.
+
+        They are for the rows, the left operand of a product, its edge, and ``held`` finished rows.  If ``held`` is not
+        0, the fourth array replaces the first one.
         """
         pack, _, edges, _ = self._space.packs(kind.dtype)
         starts, parents, lasts = self._parts[:3]

@@ -170,7 +170,7 @@ class Team:
         return worth
 
     def close(self) -> None:
-        """Park the threads, once they have done their tasks."""
+        """Release the threads for the next team (park them), once they have done their tasks."""
         self._settle()
         others, self._others = self._others, []
         self._parked.extend(other for other in others if other.rest())

@@ -111,9 +111,7 @@ def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _arrived(order, wanted, ends):  # type: ignore[no-untyped-def]
-    """Return the flow that ends at all vertices in ``order``; add that of each vertex to ``ends`` unless it is
-    empty.
-    """
+    """Return the flow that ends at the vertices in ``order``; add it to ``ends``, by vertex, unless that is empty."""
     total = 0.0
     for v in order:
         total += wanted[v]

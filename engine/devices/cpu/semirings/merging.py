@@ -3,8 +3,7 @@ merge.
 
 Arcs are opened rank by rank.  Each component is an interval of the line of vertices, and has one word with a bit for
 each source that reaches it: a source that reaches one vertex of a component reaches all of them.  *Ranks* are the
-    places
-of weights in order, the best first, as in ``bottlenecks``.
+places of weights in order, the best first, as in ``bottlenecks``.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class _Draft:
             return (problem, plan) if cut.parts is None else (cut, self.choose(cut, machine))
         shaped = with_shape(self.profile, problem, plan, machine)
         if shaped is problem or not is_lattice(shaped):
-            return shaped, plan  # the number of hops across changes the estimates of lattices only
+            return shaped, plan  # the number of hops across the graph changes only the estimates for lattices
         plan = self.choose(shaped, machine)
         if plan.algorithm != "dijkstra":
             return shaped, plan

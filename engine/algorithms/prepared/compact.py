@@ -38,7 +38,7 @@ class ClosedParts(Parts):
 
 
 def closed_parts(parts: Parts) -> ClosedParts:
-    """Return the same parts as :class:`ClosedParts`."""
+    """Return ``parts`` as an object of :class:`ClosedParts`."""
     return ClosedParts(**{field.name: getattr(parts, field.name) for field in fields(Parts)})
 
 
@@ -92,7 +92,7 @@ class CompactTables:
         return self.stored.nbytes + self._kept_bytes
 
     def lines(self, places: Indices) -> Places:
-        """Return the part at each of some positions, and these positions."""
+        """Return the part at each of the positions ``places``, and ``places`` itself."""
         return self._owner[places], places
 
     def bytes_of(self, parts: npt.NDArray[np.int32]) -> int:

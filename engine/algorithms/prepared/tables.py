@@ -107,7 +107,7 @@ class StoredTables:
         return Lengths([], across, own.values)
 
     def _gathered(self, others: Array) -> list[Array]:
-        """Return for each part the lengths from its border to it, from ``others``, the tables of the reverse direction."""
+        """Return for each part the lengths from its border to it, from ``others``, the tables of the reversed graph."""
         parts, owner, across = self.parts, self.parts.owner(), []
         for i in range(parts.count):
             border, wide = parts.border(i), self.widths[i]

@@ -138,8 +138,8 @@ def facts_found(
 
     Args:
         rows: the number of rows of the block.
-        dtype: the type of their distances.
-        counts: int64: how many of their distances are 0, 1, ...; the count for 0 is always 0.
+        dtype: the type of the distances in the block.
+        counts: int64: how many distances in the block are 0, 1, ...; the count for 0 is always 0.
         facts: as in :func:`begin_facts`.
         levels: shape (``WORDS``, distances, 64): how many targets are at each distance from each source; None if the
             rows were written.

@@ -82,7 +82,7 @@ class BlockRun:
 
     @classmethod
     def of(cls, group: BlockGroup, blocks: Sequence[Indices]) -> BlockRun:
-        """Return a run of blocks, of which there is at least one."""
+        """Return the run of ``blocks``; there must be at least one block."""
         starts = np.zeros(len(blocks) + 1, np.int64)
         np.cumsum([len(rows) for rows in blocks], out=starts[1:])
         return cls(group, np.concatenate(blocks), starts)
@@ -92,7 +92,7 @@ class BlockRun:
         return len(self.starts) - 1
 
     def __getitem__(self, k: int) -> Indices:
-        """Return the rows of a block, which is numbered from 0."""
+        """Return the rows of block number ``k``, counted from 0."""
         return self.rows[self.starts[k] : self.starts[k + 1]]
 
     def __iter__(self) -> Iterator[Indices]:
@@ -100,7 +100,7 @@ class BlockRun:
         return (self[k] for k in range(len(self)))
 
     def take(self) -> Piece:
-        """Return the first block as a piece of its own, and leave the others here."""
+        """Remove the first block from this object, and return it as a piece of its own."""
         piece = partial(self.group.search, self[0])
         self.starts = self.starts[1:]
         return piece

@@ -140,7 +140,7 @@ class Team:
             self._begin(self.threads - 1)
 
     def _begin(self, wanted: int) -> None:
-        """Let other threads begin the kernel, until ``wanted`` of them run it."""
+        """Let threads other than the caller begin the kernel, until ``wanted`` of them run it."""
         assert self._task is not None
         lacking = wanted - len(self._others)
         if lacking > 0:
@@ -356,12 +356,12 @@ os.register_at_fork(after_in_child=_PARKED.clear)  # a forked child has none of 
 
 
 def _mask() -> frozenset[int]:
-    """Return the processors that the calling thread may use, which threads that it starts inherit."""
+    """Return the processors that the calling thread may use; threads that it starts may use the same ones."""
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
 def _nothing(worker: int) -> None:
-    """Do nothing: a thread that has run this has finished all tasks before it."""
+    """Do nothing.  A thread that has run this function has finished all its earlier tasks."""
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:

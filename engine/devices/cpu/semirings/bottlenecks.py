@@ -13,7 +13,7 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def root(parent, v):  # type: ignore[no-untyped-def]
-    """Return the representative of the set of ``v``, and halve the path to it."""
+    """Return the representative of the set of ``v`` (union-find), and halve the path to this representative."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]

@@ -134,7 +134,7 @@ class _Solve:
         self._backend.transpose(block, block, lower=True)
 
     def close_panel(self, pivot: Span) -> None:
-        """Close a pivot block, and relax its panels; in a symmetric matrix, only what lies above the diagonal."""
+        """Close a pivot block, and relax its panels; in a symmetric matrix, only the panels above the diagonal."""
         before, after = self._others(pivot)
         if self._symmetric:
             self.mirror(pivot)

@@ -54,7 +54,7 @@ def find_lengths(
 
 @dataclass(frozen=True)
 class PartWork:
-    """Computes the lengths inside parts and to the parts above; the attributes are what all steps need.
+    """Computes the lengths inside parts and to the parts above; its attributes are the inputs of every step.
 
     Attributes:
         backend: relaxes and closes blocks.

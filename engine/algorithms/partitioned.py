@@ -103,7 +103,8 @@ def run_on_device(context: SolveContext) -> Summary:
     Raises:
         DoesNotFit: less device memory was free than when the plan was made.
         SolveFailed: the device failed.
-        NegativeCycle, Cancelled: as :func:`run`.
+        NegativeCycle: the graph has a negative cycle; this is checked only if weights are reduced by potentials.
+        Cancelled: the monitor asked to stop.
     """
     from engine.devices.cpu.backend import CpuBackend
     from engine.devices.cuda.sweep import device_sweep

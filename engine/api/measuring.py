@@ -121,7 +121,8 @@ class Measurement:
 
         Raises:
             DoesNotFit: memory is too small; the error names the least memory that any candidate takes.
-            InvalidRequest, NegativeCycle: as ``make_plan``.
+            InvalidRequest: the options contradict the graph.
+            NegativeCycle: the graph has a negative cycle; the error names it.
         """
         return self.make_plan()
 

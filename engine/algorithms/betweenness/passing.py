@@ -81,7 +81,7 @@ class Passed:
     """The flow that the searches have counted; vertices and arcs are numbered as in ``PathArcs``.
 
     Attributes:
-        vertices: the flow through each vertex, without what begins or ends there.
+        vertices: the flow through each vertex, without the flow that begins or ends there.
         begins, ends: the flow that begins and ends at each vertex; empty where it was not requested.
         over: the flow over each arc; empty where it was not requested.
         lengths: the distance of each listed target in the graph's own weights, +inf where there is no path.

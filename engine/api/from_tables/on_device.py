@@ -204,7 +204,8 @@ def answered_by(folder: StoreFolder | RemoteFolder, device: AnswerDevice, memory
         memory: bytes of device memory that may be used; None for all that is free.
 
     Raises:
-        InvalidRequest, DoesNotFit, SolveFailed: as ``DevicePreparedMatrix.check_device``, for ``cuda``.
+        InvalidRequest, DoesNotFit, SolveFailed: ``device`` is ``cuda``, and there is no usable GPU, its memory is too
+            small, or it failed.
         StorageFailed: the prepared graph is damaged.
     """
     found = DevicePreparedMatrix(folder, memory, must=device == "cuda")

@@ -29,7 +29,8 @@ def reopened(path: str, digest: str) -> PreparedMatrix:
 
     Raises:
         Conflict: there is another prepared graph at the path now.
-        NotFound, StorageFailed: as ``open_result``.
+        NotFound: there is nothing at the path.
+        StorageFailed: the prepared graph is damaged.
     """
     from engine.api.prepared_matrix import PreparedMatrix, open_result
 

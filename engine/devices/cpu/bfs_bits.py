@@ -130,7 +130,8 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
     """Step until no source reaches a vertex, or up to ``limit``; return the number of planes in use, whether the
     searches ended before the limit, and the number of steps.
 
-    ``arcs`` and ``space`` are those of :func:`search_bits`.  ``visit`` and ``fresh`` are all 0 afterwards.
+    ``arcs`` (in both directions) and ``space`` (work space) are as in :func:`search_bits`.  ``visit`` and ``fresh`` are
+    all 0 afterwards.
     """
     indptr, heads, into, tails = arcs
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
@@ -230,7 +231,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
 
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
-        space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.  If the block is
+        space: work space from :func:`bit_space`; ``visit`` and ``fresh`` are all 0 afterwards, too.  If the block is
             finished, and its columns are all vertices, ``counts`` and ``facts`` receive those of its rows.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; sentinel, *unreachable* in the type of ``out``.

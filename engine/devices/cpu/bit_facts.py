@@ -1,4 +1,4 @@
-"""Computes facts of rows of breadth-first searches from the bits that hold the distances (decision 113)."""
+"""Computes sums and maxima of the rows of breadth-first searches from the bits that hold distances (decision 113)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
     """Replace the farthest columns, which are indices of ``columns``, by the numbers of these columns.
 
     Args:
-        facts: as in :func:`begin_facts`, changed in place.
+        facts: the facts of a block, as in :func:`begin_facts`, changed in place.
         columns: int32: the numbers of these columns.
     """
     for w in range(WORDS):
@@ -140,7 +140,7 @@ def facts_found(
         rows: the number of rows of the block.
         dtype: the type of the distances in the block.
         counts: int64: how many distances in the block are 0, 1, ...; the count for 0 is always 0.
-        facts: as in :func:`begin_facts`.
+        facts: the facts in the layout of :func:`begin_facts`.
         levels: shape (``WORDS``, distances, 64): how many targets are at each distance from each source; None if the
             rows were written.
     """

@@ -122,9 +122,9 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; return False if that would take more than ``budget`` relaxations.
 
-    ``arcs`` and ``space`` are those of :func:`search_lanes`. ``dirty`` (uint8, its length a multiple of 8) marks the
-    vertices to relax, ``waiting`` of them; it is all 0 afterwards. ``touched``, an array of the same form, marks the
-    vertices of which some label fell.
+    ``arcs`` (in both directions) and ``space`` (work space) are as in :func:`search_lanes`.  ``dirty`` (uint8, its
+    length a multiple of 8) marks the ``waiting`` vertices to relax; it is all 0 afterwards.  ``touched``, an array of
+    the same form, marks the vertices of which some label fell.
     """
     indptr, heads, into, tails, weights = arcs
     labels, dirty, touched = space
@@ -250,7 +250,7 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
     """Write distances as ``_emit`` does, but compute them from reduced lengths: add the potentials of the columns
     (``onto``) and subtract those of the sources (``shift``).
 
-    ``ends`` and ``goal`` are those of :func:`search_lanes`.
+    ``ends`` (values for *unreachable*) and ``goal`` (columns and potentials) are as in :func:`search_lanes`.
     """
     far, sentinel, beyond, _ = ends
     _, rank, shift, onto = goal

@@ -30,7 +30,7 @@ class Done:
     Attributes:
         rows: the rows of the batch that are finished, int64.
         left: pieces that replace this one if it was given up.
-        found: the facts of the rows, if the search can compute them faster than by reading the rows.
+        found: the facts of the rows (such as sums), if the search computes them faster than by reading the rows.
         taken: whether the sink has taken the rows already (``RowsWanted.take``), which were not written then.
     """
 
@@ -58,7 +58,7 @@ class BlockGroup(Protocol):
             blocks: the blocks.
             threads: the number of threads, the calling one included.
             seconds: no block is begun later than this.
-            facts: whether to gather the facts of the rows.
+            facts: whether to gather facts of the rows, such as sums and largest distances.
 
         Raises:
             MemoryError: a thread found no memory for its work.

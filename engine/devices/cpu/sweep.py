@@ -173,7 +173,7 @@ def _sweep_one(walk, x, columns, ends, source, row, share):  # type: ignore[no-u
     rows.  This function computes the same sums and minima.
 
     ``columns``: the position of each vertex, the vertex of each position, and potentials, empty for none.  ``share``:
-    see :func:`_shares`.
+    which parts of the row to fill, see :func:`_shares`.
     """
     starts, parents, part, tables, table, wide = walk[0], walk[1], walk[4], walk[5], walk[6], walk[7]
     above, branches, whole = share

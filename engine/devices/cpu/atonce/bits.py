@@ -16,7 +16,7 @@ from engine.model.rows import BINS
 
 @njit(nogil=True, cache=True)
 def _gather(some, facts, counts, worker, gathered):  # type: ignore[no-untyped-def]
-    """Copy the facts of a block and add its histogram, as :func:`engine.devices.cpu.bit_facts.facts_found` does."""
+    """Copy the facts of a block's rows, and add the block's histogram to that of the thread."""
     (reached, sums, largest, farthest), bins, _, half = gathered
     for j in range(len(some)):
         i, word, bit = some[j], j // 64, j % 64
@@ -54,7 +54,7 @@ def _take(given):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def search_all_bits(threads, pool, given):  # type: ignore[no-untyped-def]
-    """Search blocks of sources breadth first in several threads, and gather the facts of their rows.
+    """Search blocks of sources breadth first in several threads, and gather facts (sums, maxima) of their rows.
 
     Args:
         threads: the number of threads.

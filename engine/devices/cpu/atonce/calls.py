@@ -38,7 +38,7 @@ class BlocksAtOnce:
         states: uint8, shape (blocks,): the state of each block.
         batch: the sources, the rows of all blocks, where each block begins among these rows, the states, and the array
             that receives the rows.
-        gathered: the facts of the rows.
+        gathered: the facts of the rows, such as sums and largest distances.
     """
 
     blocks: BlockRun

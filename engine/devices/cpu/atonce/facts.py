@@ -23,8 +23,9 @@ class Gathered:
     """The facts of the rows of a batch while they are gathered, as the arrays that the kernels take.
 
     Attributes:
-        reached, sums, largest, farthest: as in :class:`engine.model.rows.RowFacts`, shape (rows of the batch,); empty
-            where no facts are wanted.
+        reached, sums, largest, farthest: for each row the number of targets reached, the sum of distances, the largest
+            distance, and its column (:class:`engine.model.rows.RowFacts`), shape (rows of the batch,); empty where no
+            facts are wanted.
         width: float64, shape (threads,): the width of a bin of each thread's histogram; 0 where it has none.
         below: int64, shape (threads,): distances below zero.
         counts: int64, shape (threads, ``BINS``).
@@ -136,7 +137,7 @@ def gather_rows(out, sources, some, columns, worker, gathered):  # type: ignore[
         some: int64: the rows.
         columns: int32, ascending: the columns outside of which all entries are unreachable; empty for all columns.
         worker: number of the thread.
-        gathered: as :meth:`Gathered.arrays` returns it, changed in place.
+        gathered: the arrays that receive the facts, from :meth:`Gathered.arrays`, changed in place.
     """
     (reached, sums, largest, farthest), bins, nowhere, half = gathered
     count = len(some)

@@ -56,7 +56,7 @@ def _take(given):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def search_all_lanes(threads, pool, given):  # type: ignore[no-untyped-def]
-    """Search blocks of sources in several threads, and gather the facts of their rows.
+    """Search blocks of sources in several threads, and gather facts (sums, maxima) of their rows.
 
     Args:
         threads: the number of threads.

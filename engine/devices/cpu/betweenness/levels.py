@@ -113,7 +113,7 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
 
     Args:
         arcs: where the arcs out of each vertex begin, and their heads.
-        hops, levels, paths: as :func:`_count` fills or takes them.
+        hops, levels, paths: the hops, the vertices at each level, and the counts of paths, as in :func:`_count`.
         wanted: float64, shape (n,): the flow from each source that ends at each vertex.
         spaces: two buffers, float64, shape (n, LANES); they are all 0 before and after the call.
         out: three arrays, float64.  The flow through each vertex is added to the first one, shape (n,); the flow over

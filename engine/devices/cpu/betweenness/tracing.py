@@ -108,7 +108,7 @@ def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ign
     """Follow the paths from one source backwards, and add the flow through vertices and over arcs.
 
     Args:
-        order, paths, before, ends: as :func:`_trace` fills them.
+        order, paths, before, ends: the reached vertices, the counts of paths, and the tight arcs, from :func:`_trace`.
         wanted: float64, shape (n,): the flow from the source that ends at each vertex.
         vertices: float64, shape (n,); the flow through each vertex but the source is added to it.
         over: float64, shape (arcs,); the flow over each arc is added to it, unless it is empty.
@@ -136,7 +136,7 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
     """Add the flow from some sources, whose rows of distances are known, one source after the other.
 
     Args:
-        into: as in :func:`_trace`.
+        into: the arcs into each vertex, as in :func:`_trace`.
         task: two arrays over all sources: the vertex of each, int64; and the vertex at which no flow from this source
             ends, -1 for none.
         rows: int64: the positions in ``task`` of the sources to be done.

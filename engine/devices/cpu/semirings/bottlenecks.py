@@ -69,7 +69,7 @@ def rows_of_line(gaps, values, columns, starts, rows, out):  # type: ignore[no-u
     """Write rows of values, each by one walk along the line in both directions.
 
     Args:
-        gaps: int32, shape (n,): as :func:`line_of` fills it.
+        gaps: int32, shape (n,): the gap behind each place of the line, from :func:`line_of`.
         values: shape (ranks,): the value of each rank, the last for no path.
         columns: int32, shape (n,): the column of the vertex at each place, -1 for none.
         starts: int64, shape (k,): the place of each source.

@@ -68,7 +68,7 @@ def _flow(e, word, value, heads, chains, space, found):  # type: ignore[no-untyp
 def _merge(a, b, value, heads, chains, space, found):  # type: ignore[no-untyped-def]
     """Merge the components whose representatives are ``a`` and ``b``; the sources that reach one now reach both.
 
-    Arguments are those of :func:`_flow`.
+    All other arguments (the value, the arcs, work space, and the result) are as in :func:`_flow`.
     """
     first_arc, last_arc, following = chains
     parent, first, last, words, _, _ = space
@@ -94,7 +94,7 @@ def _merge(a, b, value, heads, chains, space, found):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _open(e, value, tails, heads, chains, space, found):  # type: ignore[no-untyped-def]
-    """Open arc ``e`` between two components.  Other arguments are those of :func:`_flow`."""
+    """Open arc ``e`` between two components.  All other arguments are as in :func:`_flow` (value, arcs, result)."""
     first_arc, last_arc, following = chains
     parent, first, last, words, _, _ = space
     a, b = root(parent, tails[e]), root(parent, heads[e])
